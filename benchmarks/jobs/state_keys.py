@@ -58,9 +58,9 @@ class FilledFirst(DatagenSource):
 
 class _Planned(DatagenEnumerator):
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        row, keys = int(start["row"]), self._source.rows.keys  # type: ignore[attr-defined]
+        row, keys = int(start["row"]), self.source.rows.keys  # type: ignore[attr-defined]
         end = min(row + _FILL, keys) if row < keys else row + TOUCHED
-        return {**start, "row": min(end, self._source.count or 0)}
+        return {**start, "row": min(end, self.source.count or 0)}
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
         first, last = int(start["row"]), int(end["row"])

@@ -10,24 +10,29 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-_STUB = __spec__.loader.get_data(os.path.join(os.path.dirname(__file__), "__init__.pyi")).decode()
-_NAMES = {
-    name: (module, attribute)
-    for module, names in re.findall(r"^from (\S+) import ([^(]+?|\([^)]+\))$", _STUB, re.MULTILINE)
-    for attribute, name in re.findall(r"(\w+) as (\w+)", names)
-}
 
-__all__ = ["__version__", *sorted(_NAMES)]
+def lazily(package):
+    """Return `__all__`, `__getattr__` and `__dir__` for the globals of a package whose names are listed in its `__init__.pyi`.
+
+    A name's module is loaded when it is first asked for.
+    """
+    spec = package["__spec__"]
+    stub = spec.loader.get_data(os.path.join(os.path.dirname(spec.origin), "__init__.pyi")).decode()
+    names = {
+        name: (module, attribute)
+        for module, block in re.findall(r"^from (\S+) import ([^(]+?|\([^)]+\))$", stub, re.MULTILINE)
+        for attribute, name in re.findall(r"(\w+) as (\w+)", block)
+    }
+
+    def __getattr__(name):
+        if name not in names:
+            raise AttributeError(f"module {spec.name!r} has no attribute {name!r}")
+        module, attribute = names[name]
+        value = package[name] = getattr(import_module(module), attribute)
+        return value
+
+    return sorted(names), __getattr__, lambda: sorted([*package, *names])
 
 
-def __getattr__(name):
-    if name not in _NAMES:
-        raise AttributeError(f"module 'poundlock' has no attribute {name!r}")
-    module, attribute = _NAMES[name]
-    value = getattr(import_module(module), attribute)
-    globals()[name] = value
-    return value
-
-
-def __dir__():
-    return sorted([*globals(), *_NAMES])
+__all__, __getattr__, __dir__ = lazily(globals())
+__all__ = ["__version__", *__all__]

@@ -137,7 +137,7 @@ def test_start_at_offsets_fills_in_the_others(plan: Plan, topic: str) -> None:
 
 def test_start_where_the_group_is(plan: Plan, topic: str) -> None:
     group = f"g-{topic}"
-    plan(topics=topic)._cluster.commit({(topic, 0): 6}, group, wait=True)
+    plan(topics=topic)._cluster._group(group).commit_now({(topic, 0): 6})
     assert plan(topics=topic, start="committed", group_id=group).initial() == {topic: {"0": 6, "1": 0}}
     elsewhere = StartingOffsets.committed(group, otherwise="latest")
     assert plan(topics=topic, start=elsewhere).initial() == {topic: {"0": 6, "1": 0}}
@@ -198,7 +198,7 @@ def test_a_plan_asks_once(plan: Plan, topic: str, monkeypatch: pytest.MonkeyPatc
     enumerator = plan(topics=topic)
     end = enumerator.latest(enumerator.initial())
     asked: list[str] = []
-    admin = enumerator._cluster._admin()
+    admin = enumerator._cluster.admin()
 
     class Counting:
         def __getattr__(self, name: str) -> Any:
@@ -568,7 +568,7 @@ def test_login(guarded_broker: EmbeddedKafka, tmp_path: Path, monkeypatch: pytes
     source = KafkaSource(bootstrap_servers=guarded_broker.bootstrap_servers, topics="t", security=security)
     source.preflight()
     enumerator = source.bind(job="j", name="n").enumerator(LocalStorage(str(tmp_path)))
-    enumerator._cluster.commit({("t", 0): 1}, "poundlock-j", wait=True)
+    enumerator._cluster._group("poundlock-j").commit_now({("t", 0): 1})
     assert enumerator._cluster.committed([("t", 0)], "poundlock-j") == {("t", 0): 1}
     assert lag(enumerator, {"t": {"0": 0}}) == 1
     enumerator.close()

@@ -71,7 +71,6 @@ BY_NAME_TODAY = {
     "cli/main.py": 8,
     "connectors/files/sink/committer.py": 1,
     "connectors/jdbc/committer.py": 1,
-    "connectors/kafka/admin_client.py": 1,
     "connectors/kafka/errors.py": 1,
     "connectors/kafka/wire/connection.py": 1,
     "connectors/kafka/wire/fetch_client.py": 1,

@@ -177,7 +177,7 @@ def test_every_public_name_can_be_loaded(package: str) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("package", PUBLIC[1:])
+@pytest.mark.parametrize("package", PUBLIC[2:])  # the others have a stub that both read
 def test_type_checkers_see_the_public_names(package: str, trees: dict[str, ast.Module]) -> None:
     seen = {
         alias.asname or alias.name

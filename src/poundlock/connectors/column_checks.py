@@ -15,13 +15,9 @@ def need_columns(
     *,
     next_of: Callable[[str], str | None] = lambda name: None,
 ) -> None:
-    """Raise DefinitionError unless rows have the columns that a sink reads.
+    """Raise DefinitionError unless rows have the columns that a sink, by its name in the job, reads.
 
-    Args:
-        sink: its name in the job.
-        needed: the columns it reads.
-        columns: those of the rows.
-        next_of: what to do about one that is missing; None = look whether another was meant.
+    `next_of` says what to do about one that is missing; None = look whether another was meant.
     """
     for name in needed:
         if name not in columns:

@@ -16,16 +16,13 @@ _T = TypeVar("_T")
 
 
 class ConnectionPool(Generic[_T]):
-    """Connections to one system, each lent to one thread at a time; another is made where all are lent.
+    """Connections to one system, each lent to one thread at a time; where all are lent, another is made, up to `most`.
 
-    Args:
-        first: the connection that is there already.
-        make: makes another one; it may connect later.
-        most: so many there are at most.
+    `first` is there already; `make` makes another one, which may connect later.
     """
 
     def __init__(self, first: _T, make: Callable[[], _T], most: int) -> None:
-        self.most = most
+        self.first, self.most = first, most
         self._make, self._room, self._idle = make, threading.BoundedSemaphore(most), [first]
 
     @contextmanager
@@ -52,10 +49,7 @@ def commit_each(
 ) -> Iterator[CommitOutcome]:
     """Yield what `commit` returns or raises for each committable, in their order; see `CommitsMany`.
 
-    Args:
-        commit: commits one; called by several threads, or by the caller's where there is only one committable.
-        committables: asked for as they are begun.
-        threads: so many are under way at most.
+    It is called by so many threads at most, or by the caller's where there is only one committable; these are asked for as they are begun.
     """
 
     def one(committable: JSON) -> CommitOutcome:

@@ -97,18 +97,11 @@ class PrintSink(Participant):
 
 
 class PrintWriter:
-    """The rows of one task attempt, as lines.
-
-    Args:
-        name: what stands before the number of the subtask.
-        subtask: index of the task.
-        limit: how many rows are kept.
-    """
+    """The rows of one task attempt, as lines, up to a limit."""
 
     def __init__(self, name: str, subtask: int, limit: int) -> None:
-        self._name, self._subtask, self._limit = name, subtask, limit
+        self._name, self._subtask, self._limit, self._rows = name, subtask, limit, 0
         self._lines: list[str] = []
-        self._rows = 0
 
     def write(self, chunk: Chunk) -> int:
         """Keep the rows as text, up to the limit."""
@@ -125,14 +118,12 @@ class PrintWriter:
         return len(chunk)
 
     def prepare(self) -> Sequence[JSON]:
-        """Return the lines."""
         if not self._rows:
             return []
         made = PrintedRows(v=1, name=self._name, subtask=self._subtask, rows=self._rows, lines=self._lines)
         return [made.to_json()]
 
     def abandon(self) -> None:
-        """Drop the lines."""
         self._lines = []
 
 

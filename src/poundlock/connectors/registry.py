@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module, metadata
-from typing import Any, Literal, Protocol, runtime_checkable
+from importlib import metadata
+from pkgutil import resolve_name
+from typing import Any, Literal
 
-from poundlock.checkpoint.capabilities import MakesParticipant
 from poundlock.errors import DefinitionError
 
 GROUP = "poundlock.connectors"
@@ -41,22 +41,19 @@ class Connector:
         Raises:
             DefinitionError: the package cannot be imported, or the class is neither a source nor a sink.
         """
-        module, _, name = self.target.partition(":")
+        who = f"connector {self.name!r} of {self.package} {self.version}"
         try:
-            target: Any = import_module(module)
-            for part in name.split("."):
-                target = getattr(target, part)
+            target: Any = resolve_name(self.target)
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
             raise DefinitionError(
-                f"connector {self.name!r} of {self.package} {self.version} cannot be loaded:"
-                f" {self.target}: {type(error).__name__}: {error}",
+                f"{who} cannot be loaded: {self.target}: {type(error).__name__}: {error}",
                 next=f"mend or remove the package: pip uninstall {self.package}",
             ) from error
         if not _roles(target):
             raise DefinitionError(
-                f"connector {self.name!r} of {self.package} {self.version} is neither a source nor a sink: {self.target}",
+                f"{who} is neither a source nor a sink: {self.target}",
                 next="a sink has open_writer or as_participant, a source enumerator and reader, or spark_read",
             )
         return target
@@ -66,43 +63,25 @@ class Connector:
         return _roles(self.load())
 
 
-class _Planned(Protocol):
-    def enumerator(self, workspace: Any) -> Any: ...
-    def reader(self, context: Any) -> Any: ...
-
-
-class _OfSpark(Protocol):
-    def spark_read(self) -> Any: ...
-
-
-class _Written(Protocol):
-    def open_writer(self, context: Any) -> Any: ...
-
-
-_ROLES: Mapping[Role, Sequence[Any]] = {
-    "source": [runtime_checkable(_Planned), runtime_checkable(_OfSpark)],
-    "sink": [runtime_checkable(_Written), MakesParticipant],
+# A class has a role if it has all methods of one of these.
+_ROLES: Mapping[Role, Sequence[Sequence[str]]] = {
+    "source": [("enumerator", "reader"), ("spark_read",)],
+    "sink": [("open_writer",), ("as_participant",)],
 }
 
 
 def _roles(target: Any) -> list[Role]:
     if not isinstance(target, type):
         return []
-    return [role for role, protocols in _ROLES.items() if any(issubclass(target, each) for each in protocols)]
+    return [role for role, ways in _ROLES.items() if any(all(hasattr(target, n) for n in names) for names in ways)]
 
 
 def connectors() -> Sequence[Connector]:
     """Return what installed packages offer, by name. Nothing of theirs is imported."""
-    offered: dict[tuple[str, str], Connector] = {}
-    for distribution in metadata.distributions():
-        named = distribution.metadata["Name"] or "?"
-        for point in distribution.entry_points:
-            if point.group == GROUP:
-                # The first on the path is the one that is imported, as for modules.
-                offered.setdefault(
-                    (point.name, named), Connector(point.name, point.value, named, distribution.version or "?")
-                )
-    return [offered[key] for key in sorted(offered)]
+    points = metadata.entry_points(group=GROUP)
+    packages = [(p, p.dist.name, p.dist.version) if p.dist is not None else (p, "?", "?") for p in points]
+    offered = [Connector(point.name, point.value, name, version) for point, name, version in packages]
+    return sorted(offered, key=lambda each: (each.name, each.package))
 
 
 def find(name: str) -> Connector:

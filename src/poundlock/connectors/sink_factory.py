@@ -5,7 +5,7 @@ A kind that is not known here gives no sink, never a wrong one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from pkgutil import resolve_name
 
 from poundlock.checkpoint.participant import JSON, Participant
 
@@ -19,26 +19,12 @@ def rebuild_sink(description: JSON) -> Participant | None:
     Raises:
         DefinitionError: another version of poundlock wrote the description, or a package it needs is missing.
     """
-    make = _KINDS.get(description.get("kind", ""))
-    return None if make is None else make(description)
+    sink = _KINDS.get(description.get("kind", ""))
+    return None if sink is None else resolve_name(f"poundlock.connectors.{sink}").from_json(description)
 
 
-def _files(description: JSON) -> Participant:
-    from poundlock.connectors.files.sink.sink import FileSink
-
-    return FileSink.from_json(description)
-
-
-def _kafka(description: JSON) -> Participant:
-    from poundlock.connectors.kafka.sink.sink import KafkaSink
-
-    return KafkaSink.from_json(description)
-
-
-def _postgres(description: JSON) -> Participant:
-    from poundlock.connectors.postgres.sink.sink import PostgresSink
-
-    return PostgresSink.from_json(description)
-
-
-_KINDS: Mapping[str, Callable[[JSON], Participant]] = {"files": _files, "kafka": _kafka, "postgres": _postgres}
+_KINDS = {
+    "files": "files.sink.sink:FileSink",
+    "kafka": "kafka.sink.sink:KafkaSink",
+    "postgres": "postgres.sink.sink:PostgresSink",
+}

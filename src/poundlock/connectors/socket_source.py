@@ -88,8 +88,7 @@ class SocketSource:
     def replay(self) -> ReplayPromise:
         """What a second reading of a range gives: what was written down before the driver died."""
         return ReplayPromise(
-            "received-once",
-            "what is on its way when the driver dies is lost; what was received is delivered once",
+            "received-once", "what is on its way when the driver dies is lost; what was received is delivered once"
         )
 
     def schema(self) -> pa.Schema:
@@ -115,18 +114,10 @@ class SocketSource:
 
 
 class SocketEnumerator:
-    """Driver's half: receives lines in a thread, and writes them into files, each of them read by one checkpoint.
-
-    Args:
-        host, port: of the peer.
-        workspace: where the files are.
-        columns: DDL for the readers.
-    """
+    """Driver's half: receives lines in a thread, and writes them into files, each of them read by one checkpoint."""
 
     def __init__(self, host: str, port: int, workspace: Storage, columns: str) -> None:
-        self._host, self._port = host, port
-        self._storage = workspace
-        self._ddl = columns
+        self._host, self._port, self._storage, self._ddl = host, port, workspace, columns
         self._lock = threading.Condition()
         self._held = bytearray()
         self._socket: socket.socket | None = None
@@ -247,9 +238,8 @@ class SocketEnumerator:
         for at, end in _cut(lines, self._asked):
             self._write_file(lines[at:end])
             with self._lock:
-                del self._held[
-                    : end - at
-                ]  # at once: a disk that is full for the next part must not have this one twice
+                # At once: a disk that is full for the next part must not have this one twice.
+                del self._held[: end - at]
                 self._lock.notify_all()
         if ended and self._storage.stat(_CLOSED) is None:
             self._storage.create_exclusive(_CLOSED, b"")

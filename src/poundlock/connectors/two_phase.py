@@ -96,26 +96,19 @@ class UserTransaction(SinkValue, frozen=True):
 
 @dataclass(frozen=True)
 class TwoPhaseParticipant(Bindable, Participant):
-    """Takes part in checkpoints for a user's sink.
-
-    Args:
-        sink: the user's object.
-        prefix: how the ids of its transactions begin; "" until it is bound to a job.
-    """
+    """Takes part in checkpoints for a user's sink."""
 
     sink: TwoPhaseCommitSink
-    prefix: str = ""
+    prefix: str = ""  # how the ids of its transactions begin; "" until it is bound to a job
 
     kind = Kind.TRANSACTIONAL
     holds_readers = True
 
     def bind(self, *, job_id: str, sink: str) -> TwoPhaseParticipant:
-        """Return the participant of one job."""
         return replace(self, prefix=f"{job_id[:12]}-{_letters(sink)}-")
 
     @property
     def prepares_ahead(self) -> bool:
-        """What the user's sink says."""
         return self.sink.prepares_ahead
 
     def preflight(self) -> None:
@@ -124,23 +117,19 @@ class TwoPhaseParticipant(Bindable, Participant):
             self.sink.preflight()
 
     def describe(self) -> str:
-        """Return one line for `explain`."""
         return self.sink.describe()
 
     def open_writer(self, context: WriterContext) -> TwoPhaseWriter:
-        """Begin a transaction in a task."""
         return TwoPhaseWriter(
             copy.copy(self.sink), f"{self.prefix}{context.checkpoint}-{context.subtask}-{context.attempt}"
         )
 
     def commit(self, committable: JSON) -> Committed | Aborted:
-        """Commit one transaction."""
         transaction = UserTransaction.of(committable).transaction
         self.sink.commit(transaction)
         return Committed({"transaction": transaction})
 
     def abort(self, prepared: Prepared) -> None:
-        """Abort one transaction that no decision names."""
         self.sink.abort(UserTransaction.of(prepared.payload).transaction)
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
@@ -174,7 +163,6 @@ class TwoPhaseWriter:
         return len(chunk)
 
     def prepare(self) -> Sequence[JSON]:
-        """Pre-commit."""
         self._sink.pre_commit(self._transaction)
         try:
             plain = json.loads(json.dumps(self._transaction))

@@ -1,6 +1,7 @@
 """What is generated: the reference events, columns by DDL, or what a user's function returns.
 
-Row i depends on the seed and on i only.
+Row i depends on the seed and on i only: what looks random is a function of (seed, stream, row), made for many rows at once and
+without a state, so that any row can be made by any task in any order.
 """
 
 from __future__ import annotations
@@ -8,13 +9,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.connectors.datagen.noise import words
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
@@ -27,6 +27,27 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _FIRST_MS, _LAST_MS = 1_000_000_000_000, 9_999_999_999_999  # seconds with ten digits: 2001 to 2286
 
 
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+
+
+def _mix(x: int) -> int:
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
+
+def words(seed: int, stream: int, start: int, stop: int) -> npt.NDArray[np.uint64]:
+    """Return 64 random bits for each row from `start` to `stop`. Streams of one seed do not resemble each other."""
+    key = _mix((_mix(seed & _MASK) + stream * _GOLDEN + 1) & _MASK)
+    x = np.arange(start, stop, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        x = x * np.uint64(_GOLDEN) + np.uint64(key)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
 @dataclass(frozen=True, slots=True)
 class RowOrigin:
     """Rows by their number."""
@@ -35,18 +56,6 @@ class RowOrigin:
 
     def at(self, row: int) -> Mapping[str, Any]:
         return {"source": "datagen", "row": self.first + row}
-
-
-class RowGenerator(Protocol):
-    """A generator of rows. Picklable."""
-
-    def schema(self) -> pa.Schema:
-        """Return the columns."""
-        ...
-
-    def make(self, start: int, stop: int) -> Chunk:
-        """Return the rows from `start` to `stop`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -110,13 +119,9 @@ def _write_uuids(text: npt.NDArray[np.uint8], at: int, high: Any, low: Any) -> N
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns by DDL, random by type, or as `fields` says.
+    """Columns by DDL without arrays and maps, random by type, timestamps by `times`, or as `fields` says.
 
-    Args:
-        columns: DDL; no arrays and maps.
-        seed: another seed gives other values.
-        times: the values of timestamp columns.
-        fields: for some columns: (least, greatest), a list to choose from, or "sequence" for the row's number.
+    A field is (least, greatest), a list to choose from, or "sequence" for the row's number.
     """
 
     columns: str
@@ -150,9 +155,9 @@ class Columns:
             if rule is not None:
                 raise TypeError("use (least, greatest), a list of values, or 'sequence'")
             return self._plain(f.type, bits, stream, start, stop)
+        except DefinitionError:
+            raise
         except (pa.ArrowException, TypeError, ValueError) as error:
-            if isinstance(error, DefinitionError):
-                raise
             raise DefinitionError(
                 f"column {f.name!r} cannot be generated as {rule!r}: {error}", next="mend fields"
             ) from None
@@ -198,13 +203,7 @@ def _fraction(bits: Any) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class FunctionRows:
-    """What a user's function returns for each row.
-
-    Args:
-        function: called with the row's number and a generator seeded for that row; returns a dict.
-        columns: DDL of what it returns.
-        seed: another seed gives other generators.
-    """
+    """What a user's function, called with the row's number and a generator seeded for that row, returns: a dict of the columns."""
 
     function: RowFunction
     columns: str
@@ -226,3 +225,6 @@ class FunctionRows:
                 )
             rows.append(row)
         return Records(rows, RowOrigin(start))
+
+
+RowGenerator = Events | Columns | FunctionRows

@@ -85,9 +85,9 @@ class DatagenSource:
         late_ms = duration(out_of_orderness) // timedelta(milliseconds=1)
         step_us = 1000 if rate is None else max(1, round(1e6 / rate))
         made = _rows(rows, schema, fields, seed, Times(seed, start_ms, step_us, late_ms))
-        values = (made, rate, count, rows_per_checkpoint, rows_per_split, clock or SystemClock())
-        names = ("rows", "rate", "count", "rows_per_checkpoint", "rows_per_split", "clock")
-        for name, value in zip(names, values, strict=True):
+        limits = {"rows_per_checkpoint": rows_per_checkpoint, "rows_per_split": rows_per_split}
+        values = {"rows": made, "rate": rate, "count": count, "clock": clock or SystemClock(), **limits}
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -148,17 +148,17 @@ def _shaped(chunk: Chunk, schema: pa.Schema, context: ReaderContext | None) -> C
     return to_records(batch) if context and context.want == "records" else batch
 
 
+@dataclass(frozen=True)
 class DatagenEnumerator:
     """Driver's half: how many rows are due."""
 
-    def __init__(self, source: DatagenSource) -> None:
-        self._source = source
+    source: DatagenSource
 
     def initial(self) -> dict[str, Any]:
-        return {"row": 0, "from_ms": self._source.clock.now_ms()}
+        return {"row": 0, "from_ms": self.source.clock.now_ms()}
 
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        source, row = self._source, int(start["row"])
+        source, row = self.source, int(start["row"])
         end = row + source.rows_per_checkpoint
         if source.rate is not None:
             end = min(end, int((source.clock.now_ms() - int(start["from_ms"])) * source.rate / 1000))
@@ -167,27 +167,25 @@ class DatagenEnumerator:
         return {**start, "row": max(row, end)}
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
-        step, first, last = self._source.rows_per_split, int(start["row"]), int(end["row"])
+        step, first, last = self.source.rows_per_split, int(start["row"]), int(end["row"])
         borders = [first, *range((first // step + 1) * step, last, step), last]
         return [Split(f"{a:020d}", {"start": a, "stop": b}, b - a) for a, b in pairwise(borders) if a < b]
 
     def finished(self, position: dict[str, Any]) -> bool:
-        return self._source.count is not None and int(position["row"]) >= self._source.count
+        return self.source.count is not None and int(position["row"]) >= self.source.count
 
     def committed(self, position: dict[str, Any]) -> None:
         """Do nothing: any row can be made again."""
 
 
+@dataclass(frozen=True)
 class DatagenReader:
     """Task's half: makes the rows of a split."""
 
-    def __init__(self, source: DatagenSource, context: ReaderContext) -> None:
-        self._source = source
-        self._schema = source.schema()
-        self._context = context
+    source: DatagenSource
+    context: ReaderContext
 
     def read(self, split: Split) -> Iterator[Chunk]:
-        start, stop = int(split.payload["start"]), int(split.payload["stop"])
+        start, stop, schema = int(split.payload["start"]), int(split.payload["stop"]), self.source.schema()
         for first in range(start, stop, _CHUNK):
-            chunk = self._source.rows.make(first, min(first + _CHUNK, stop))
-            yield _shaped(chunk, self._schema, self._context)
+            yield _shaped(self.source.rows.make(first, min(first + _CHUNK, stop)), schema, self.context)

@@ -42,14 +42,7 @@ def deleted(topic: str, detail: str) -> SourceGoneError:
 
 
 def damaged(topic: str, partition: int, offset: int, why: str, *, next: str) -> TerminalError:
-    """Return the error for a record batch that cannot be read.
-
-    Args:
-        topic, partition: where it is.
-        offset: its first.
-        why: what is wrong, to be put behind its name.
-        next: what to do.
-    """
+    """Return the error for the record batch at an offset that cannot be read; `why` is put behind its name."""
     return TerminalError(
         f"topic {topic!r} partition {partition} offset {offset}: the record batch there {why}", next=next
     )

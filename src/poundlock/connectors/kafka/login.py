@@ -1,32 +1,46 @@
-"""Who a task is to a Kafka cluster: KafkaSecurity with its secrets and files read, so that it can travel to other machines.
+"""Who a process is to a Kafka cluster: KafkaSecurity with its secrets and files read, so that it can travel to other machines.
 
-Nothing of it is shown in a repr; it is pickled with the plan, and written nowhere.
+Nothing of it is shown in a repr; it is pickled with the plan, and written nowhere. Tasks, confluent-kafka (C) and kafka-python log in
+by it; a token of an OpenID Connect provider is fetched when one is needed and kept until shortly before it expires, but for
+confluent-kafka, which fetches its own.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import ssl
 import tempfile
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.kafka.client_loader import kafka_python
-from poundlock.connectors.kafka.security import KafkaSecurity, secret
-from poundlock.connectors.secrets import content
+from poundlock.connectors.secrets import content, secret
 from poundlock.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from poundlock.connectors.kafka.security import KafkaSecurity
+
+
+class Redacted(dict[str, str]):
+    """Settings of a client; those that carry secrets are not shown."""
+
+    def __repr__(self) -> str:
+        parts = ("password", "secret", "ssl.key.pem", "token.value")
+        return repr({k: "***" if any(part in k.lower() for part in parts) else v for k, v in self.items()})
+
+    __str__ = __repr__
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How to connect, with everything read that `KafkaSecurity` names by its place.
-
-    Args:
-        security: the settings; its secrets and paths are not used.
-        password, client_secret, key_password: the secrets themselves.
-        ca, certificate, key: content of the PEM files.
-    """
+    """How to connect: the settings, whose own secrets and paths are not used, the secrets, and the content of the PEM files."""
 
     security: KafkaSecurity
     password: str | None = field(default=None, repr=False)
@@ -36,40 +50,53 @@ class Login:
     certificate: str | None = field(default=None, repr=False)
     key: str | None = field(default=None, repr=False)
 
-    @property
-    def uses_tls(self) -> bool:
-        """Whether connections are encrypted."""
-        return self.security.protocol.endswith("SSL")
+    def confluent(self) -> Redacted:
+        """Return the settings for confluent-kafka."""
+        s = self.security
+        settings = {
+            "security.protocol": s.protocol, "sasl.mechanism": s.mechanism, "ssl.ca.pem": self.ca,
+            "ssl.certificate.pem": self.certificate, "ssl.key.pem": self.key, "ssl.key.password": self.key_password,
+        }  # fmt: skip
+        if s.mechanism == "OAUTHBEARER":
+            settings |= {
+                "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.token.endpoint.url": s.token_url,
+                "sasl.oauthbearer.client.id": s.client_id, "sasl.oauthbearer.client.secret": self.client_secret,
+                "sasl.oauthbearer.scope": s.scope or None,
+            }  # fmt: skip
+        else:
+            settings |= {"sasl.username": s.username, "sasl.password": self.password}
+        if s.uses_tls:
+            settings["ssl.endpoint.identification.algorithm"] = "https" if s.check_hostname else "none"
+        return Redacted({name: value for name, value in settings.items() if value is not None})
 
-    @property
-    def uses_sasl(self) -> bool:
-        """Whether a connection begins by saying who one is."""
-        return self.security.protocol.startswith("SASL")
+    def kafka_python(self) -> dict[str, Any]:
+        """Return the settings for kafka-python. Raises DefinitionError if a certificate or key cannot be used."""
+        s = self.security
+        settings: dict[str, Any] = {"security_protocol": s.protocol}
+        if s.mechanism is not None:
+            settings["sasl_mechanism"] = s.mechanism
+        if s.mechanism == "OAUTHBEARER":
+            settings["sasl_oauth_token_provider"] = _token_provider(self)
+        elif s.mechanism is not None:
+            settings |= {"sasl_plain_username": s.username, "sasl_plain_password": self.password}
+        if s.uses_tls:
+            settings["ssl_context"] = tls_context(self)
+        return settings
 
 
 def login(security: KafkaSecurity) -> Login:
-    """Return the login that settings describe, with secrets and files read on this machine.
-
-    Raises:
-        DefinitionError: a secret or file cannot be read.
-    """
-    s = security
-    files = {name: getattr(s, name) for name in ("ca", "certificate", "key")}
-    secrets = {name: getattr(s, name) for name in ("password", "client_secret", "key_password")}
+    """Return the login that settings describe, with secrets and files read here. Raises DefinitionError if one cannot be read."""
+    read: dict[str, Callable[[str, str], str]] = dict.fromkeys(("password", "client_secret", "key_password"), secret)
+    read |= dict.fromkeys(("ca", "certificate", "key"), content)
+    given = {name: (how, getattr(security, name)) for name, how in read.items()}
     return Login(
-        s,
-        **{name: None if path is None else content(path, f"Kafka {name}") for name, path in files.items()},
-        **{name: None if text is None else secret(text, f"Kafka {name}") for name, text in secrets.items()},
+        security, **{name: how(text, f"Kafka {name}") for name, (how, text) in given.items() if text is not None}
     )
 
 
 @cache
 def tls_context(who: Login) -> ssl.SSLContext:
-    """Return the TLS settings of a login.
-
-    Raises:
-        DefinitionError: a certificate or key cannot be used.
-    """
+    """Return the TLS settings of a login. Raises DefinitionError if a certificate or key cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = who.security.check_hostname
@@ -100,24 +127,35 @@ def _load_chain(context: ssl.SSLContext, pem: str, password: str | None) -> None
 
 
 def sasl_mechanism(who: Login, host: str) -> Any:
-    """Return kafka-python's half of a SASL exchange with a broker.
-
-    Args:
-        who: the login.
-        host: the broker's name.
-    """
-    s = who.security
-    settings: dict[str, Any] = {"host": host, "security_protocol": s.protocol, "sasl_mechanism": str(s.mechanism)}
-    if s.mechanism == "OAUTHBEARER":
-        settings["sasl_oauth_token_provider"] = _token_provider(who)
-    else:
-        settings |= {"sasl_plain_username": s.username, "sasl_plain_password": who.password}
-    return kafka_python("net.sasl").get_sasl_mechanism(str(s.mechanism))(**settings)
+    """Return kafka-python's half of a SASL exchange with the broker of a name."""
+    return kafka_python("net.sasl").get_sasl_mechanism(who.security.mechanism)(host=host, **who.kafka_python())
 
 
 @cache
 def _token_provider(who: Login) -> Any:
-    from poundlock.connectors.kafka.oauth import token_provider
+    base: Any = kafka_python("net.sasl.oauth").AbstractTokenProvider
 
+    class Provider(base):  # type: ignore[misc]
+        held: tuple[float, str] = (0.0, "")
+
+        def token(self) -> str:
+            if time.monotonic() > self.held[0]:
+                self.held = _fetch_token(who)
+            return self.held[1]
+
+    return Provider()
+
+
+def _fetch_token(who: Login) -> tuple[float, str]:
+    """Return when to ask again, by the monotonic clock, and the token."""
     s = who.security
-    return token_provider(str(s.token_url), str(s.client_id), str(who.client_secret), s.scope)
+    form = {"grant_type": "client_credentials", **({"scope": s.scope} if s.scope else {})}
+    client = base64.b64encode(f"{s.client_id}:{who.client_secret}".encode()).decode()
+    request = urllib.request.Request(
+        str(s.token_url),
+        data=urllib.parse.urlencode(form).encode(),
+        headers={"Authorization": f"Basic {client}", "Content-Type": "application/x-www-form-urlencoded"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        token = json.load(answer)
+    return time.monotonic() + 0.8 * float(token.get("expires_in", 60)), str(token["access_token"])

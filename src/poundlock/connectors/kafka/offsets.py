@@ -1,15 +1,18 @@
-"""Positions as Spark's connector writes them, {"topic": {"partition": offset}}, and as the driver counts with them.
+"""Partitions and offsets as positions and decisions write them, and as the driver counts with them.
 
-An offset is always that of the next record to read; a partition that a position does not name was not read yet.
+A position is {"topic": {"partition": offset}}, as Spark's connector has it; an offset is always that of the next record to read,
+and a partition that a position does not name was not read yet. Where a transaction wrote is {"topic": "0-2,5"}: consecutive numbers
+are joined, so that a record stays small however many partitions a topic has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Partition = tuple[str, int]
 Offsets = dict[Partition, int]
+_MOST = 1_000_000  # partitions of a topic; far more than a cluster can hold
 
 
 def names(partitions: Iterable[Partition]) -> str:
@@ -36,3 +39,31 @@ def describe(position: Mapping[str, Any]) -> str:
     listed = ", ".join(f"KafkaTopicPartition{{topic='{t}', partition={p}}}={offset}" for (t, p), offset in offsets)
     count = f"{len(offsets)} partition{'' if len(offsets) == 1 else 's'}"
     return f"will start reading {count} with offsets in restored state: {{{listed}}}"
+
+
+def from_places(places: Mapping[str, Sequence[int]]) -> dict[str, str]:
+    """Return partitions by topic as JSON, such as {"orders": "0-2,5"}."""
+    return {topic: ",".join(_runs(partitions)) for topic, partitions in places.items()}
+
+
+def to_places(value: Mapping[str, str]) -> frozenset[Partition]:
+    """Return the partitions of what `from_places` made."""
+    places: set[Partition] = set()
+    for topic, text in value.items():
+        for run in text.split(","):
+            first, _, last = run.partition("-")
+            numbers = range(int(first), int(last or first) + 1)
+            if not 0 < len(numbers) <= _MOST:
+                raise ValueError(f"{run!r} are no partitions of a topic")
+            places.update((topic, number) for number in numbers)
+    return frozenset(places)
+
+
+def _runs(numbers: Iterable[int]) -> list[str]:
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return [str(first) if first == last else f"{first}-{last}" for first, last in runs]

@@ -1,34 +1,18 @@
-"""KafkaSecurity: one set of words for TLS and SASL, said to both clients: confluent-kafka (C) and kafka-python.
+"""KafkaSecurity: one set of words for TLS and SASL, whichever client talks to the cluster.
 
-Secrets are read when a client is made, and appear in no repr.
+Secrets are read when a client is made, see login.py, and appear in no repr.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from poundlock.connectors.secrets import content, secret
+from poundlock.connectors.kafka.login import Redacted, login
 from poundlock.errors import DefinitionError
-
-__all__ = ["KafkaSecurity", "Redacted", "secret"]
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-
-
-class Redacted(dict[str, str]):
-    """Settings of a client; those that carry secrets are not shown."""
-
-    def __repr__(self) -> str:
-        shown = {k: "***" if _is_secret(k) else v for k, v in self.items()}
-        return repr(shown)
-
-    __str__ = __repr__
-
-
-def _is_secret(name: str) -> bool:
-    return any(part in name.lower() for part in ("password", "secret", "ssl.key.pem", "token.value"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,27 +60,29 @@ class KafkaSecurity:
             raise DefinitionError(
                 f"Kafka SASL mechanism {self.mechanism!r} is not known", next=f"use one of {get_args(Mechanism)}"
             )
-        if self._sasl and self.mechanism is None:
+        if self.uses_sasl and self.mechanism is None:
             raise DefinitionError(
                 f"{self.protocol} needs a mechanism", next='give mechanism="SCRAM-SHA-512" or another'
             )
         needed = {"PLAIN": ("username", "password"), "OAUTHBEARER": ("token_url", "client_id", "client_secret")}
         needed["SCRAM-SHA-256"] = needed["SCRAM-SHA-512"] = needed["PLAIN"]
-        if self._sasl:
+        if self.uses_sasl:
             self._require(f"mechanism {self.mechanism}", needed.get(str(self.mechanism), ()))
         else:
             self._forbid(("mechanism", "username", "password", "token_url", "client_id", "client_secret"))
-        if not self._tls:
+        if not self.uses_tls:
             self._forbid(("ca", "certificate", "key", "key_password"))
         if (self.certificate is None) != (self.key is None):
             raise DefinitionError("mutual TLS needs both a certificate and a key", next="give certificate=… and key=…")
 
     @property
-    def _sasl(self) -> bool:
+    def uses_sasl(self) -> bool:
+        """Whether a connection begins by saying who one is."""
         return self.protocol.startswith("SASL")
 
     @property
-    def _tls(self) -> bool:
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
         return self.protocol.endswith("SSL")
 
     def _require(self, what: str, names: tuple[str, ...]) -> None:
@@ -114,57 +100,18 @@ class KafkaSecurity:
                 next='give protocol="SASL_SSL", "SSL" or "SASL_PLAINTEXT" as the servers have it',
             )
 
-    def _secret(self, name: str) -> str:
-        return secret(str(getattr(self, name)), f"Kafka {name}")
-
     def confluent(self) -> Redacted:
         """Return the settings for confluent-kafka.
 
         Raises:
             DefinitionError: a secret or file cannot be read.
         """
-        settings: dict[str, str] = {"security.protocol": self.protocol}
-        if self._sasl:
-            settings["sasl.mechanism"] = str(self.mechanism)
-        if self.mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-            settings |= {"sasl.username": str(self.username), "sasl.password": self._secret("password")}
-        if self.mechanism == "OAUTHBEARER":
-            settings |= {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.token.endpoint.url": str(self.token_url)}
-            settings["sasl.oauthbearer.client.id"] = str(self.client_id)
-            settings["sasl.oauthbearer.client.secret"] = self._secret("client_secret")
-            settings |= {"sasl.oauthbearer.scope": self.scope} if self.scope else {}
-        if self._tls:
-            settings["ssl.endpoint.identification.algorithm"] = "https" if self.check_hostname else "none"
-        if self.ca is not None:
-            settings["ssl.ca.pem"] = content(self.ca, "Kafka ca")
-        if self.certificate is not None and self.key is not None:
-            settings["ssl.certificate.pem"] = content(self.certificate, "Kafka certificate")
-            settings["ssl.key.pem"] = content(self.key, "Kafka key")
-        if self.key_password is not None:
-            settings["ssl.key.password"] = self._secret("key_password")
-        return Redacted(settings)
+        return login(self).confluent()
 
-    def kafka_python(self) -> dict[str, object]:
+    def kafka_python(self) -> dict[str, Any]:
         """Return the settings for kafka-python.
 
         Raises:
-            DefinitionError: a secret or file cannot be read, or the mechanism is one this client lacks.
+            DefinitionError: a secret or file cannot be read, or a certificate or key cannot be used.
         """
-        settings: dict[str, object] = {"security_protocol": self.protocol}
-        if self._sasl:
-            settings["sasl_mechanism"] = str(self.mechanism)
-        if self.mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-            settings |= {"sasl_plain_username": str(self.username), "sasl_plain_password": self._secret("password")}
-        if self.mechanism == "OAUTHBEARER":
-            from poundlock.connectors.kafka.oauth import token_provider
-
-            settings["sasl_oauth_token_provider"] = token_provider(
-                str(self.token_url), str(self.client_id), self._secret("client_secret"), self.scope
-            )
-        if self._tls:
-            settings["ssl_check_hostname"] = self.check_hostname
-            paths = {"ssl_cafile": self.ca, "ssl_certfile": self.certificate, "ssl_keyfile": self.key}
-            settings |= {name: path for name, path in paths.items() if path is not None}
-        if self.key_password is not None:
-            settings["ssl_password"] = self._secret("key_password")
-        return settings
+        return login(self).kafka_python()

@@ -13,7 +13,7 @@ import threading
 from kafka.net import NetworkSelector
 from kafka.net.inet import create_connection
 
-from poundlock.connectors.kafka.admin_client import direct
+from poundlock.connectors.kafka.client_loader import direct
 from poundlock.connectors.kafka.sink.transactions import Transactions
 from poundlock.errors import CommitUnknown
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from poundlock.connectors.kafka.partition_ranges import from_places, to_places
+from poundlock.connectors.kafka.offsets import from_places, to_places
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from poundlock.connectors.kafka.login import login, tls_context
-from poundlock.connectors.kafka.security import KafkaSecurity, secret
+from poundlock.connectors.kafka.security import KafkaSecurity
+from poundlock.connectors.secrets import secret
 from poundlock.errors import DefinitionError
 
 

@@ -5,19 +5,20 @@ A batch names its producer, and a transaction has a producer id and epoch of its
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 
+import pyarrow as pa
+
 from poundlock.audit.read_back import AuditScope, Decided, Disagreement, ReadBack
-from poundlock.connectors.kafka.audit.checksums import TransactionSums
-from poundlock.connectors.kafka.audit.log_scan import PartitionLog, Scan
-from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
-from poundlock.connectors.kafka.partition_ranges import Place, to_places
-from poundlock.connectors.kafka.sink.producer import transaction_name
-from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
+from poundlock.connectors.kafka.audit.topic_logs import PartitionLog, Scan, TopicLogs
+from poundlock.connectors.kafka.offsets import Partition, to_places
+from poundlock.connectors.kafka.sink.message_encoder import Digest
+from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames, transaction_name
 from poundlock.connectors.kafka.sink.transactions import Transactions
-from poundlock.connectors.kafka.source.record_columns import to_batch
+from poundlock.connectors.kafka.source.reader import to_batch
 from poundlock.connectors.kafka.wire.record_batches import BatchHeader, Records
 
 _OPEN = ("Ongoing", "PrepareCommit")
@@ -28,46 +29,33 @@ _COLUMNS = {"value": "value", "key": "key", "headers": "headers"}
 class _Nobodys:
     """A committed transaction of the sink's own producers that no decision names, as far as is known."""
 
-    places: set[Place] = field(default_factory=set)
+    places: set[Partition] = field(default_factory=set)
     rows: int = 0
     follows: bool = False  # whether it stands behind one that a decision names
     checkpoint: int | None = None
 
 
+@dataclass
 class KafkaReading:
-    """One audit of one sink.
-
-    Args:
-        scope: of the audit.
-        asked: the cluster's transactions.
-        topics: the cluster's topics.
-        names: the sink's transactional ids.
-        topic: the sink's topic, None where it has several.
-        wait_s: how long to wait for open transactions that hold readers up, seconds.
-    """
+    """One audit of one sink."""
 
     whole = True
 
-    def __init__(
-        self,
-        scope: AuditScope,
-        *,
-        asked: Transactions,
-        topics: TopicLogs,
-        names: TransactionNames,
-        topic: str | None,
-        wait_s: float,
-    ) -> None:
-        self._topics = topics
-        self._scope, self._asked, self._names, self._topic, self._wait_s = scope, asked, names, topic, wait_s
-        self._transactions: dict[tuple[int, int], TransactionSums] = {}
-        self._tids: dict[int, str] = {}  # of each producer of this sink
-        self._nobodys: dict[tuple[int, int], _Nobodys] = {}
-        self._logs: dict[Place, PartitionLog] = {}
-        self._compacted: set[str] = set()
-        self._twice: list[Disagreement] = []
-        self._others = 0
-        self._places: dict[str, frozenset[Place] | None] = {}
+    scope: AuditScope
+    _: KW_ONLY
+    asked: Transactions
+    topics: TopicLogs
+    names: TransactionNames  # the sink's
+    topic: str | None  # the sink's; None where it has several
+    wait_s: float  # how long to wait for open transactions that hold readers up
+    _transactions: dict[tuple[int, int], TransactionSums] = field(default_factory=dict, init=False)
+    _tids: dict[int, str] = field(default_factory=dict, init=False)  # of each producer of this sink
+    _nobodys: dict[tuple[int, int], _Nobodys] = field(default_factory=dict, init=False)
+    _logs: dict[Partition, PartitionLog] = field(default_factory=dict, init=False)
+    _compacted: set[str] = field(default_factory=set, init=False)
+    _twice: list[Disagreement] = field(default_factory=list, init=False)
+    _others: int = field(default=0, init=False)
+    _places: dict[str, frozenset[Partition] | None] = field(default_factory=dict, init=False)
 
     def take(self, decided: Decided) -> None:
         """Note a transaction."""
@@ -86,13 +74,13 @@ class KafkaReading:
         self._tids = {pid: t.tid for (pid, _), t in self._transactions.items()}
         if not any(t.compared for t in self._transactions.values()):
             return
-        self._tids |= {pid: tid for tid, pid in self._asked.producers().items() if self._names.ours(tid)}
+        self._tids |= {pid: tid for tid, pid in self.asked.producers().items() if self.names.ours(tid)}
         topics = {topic for t in self._transactions.values() for topic, _ in t.places or ()}
-        topics |= {self._topic} if self._topic is not None else set()
-        self._compacted = self._topics.compacted(topics)
-        scan = Scan(self._topics, topics - self._compacted, take=self._take, progress=self._scope.progress)
+        topics |= {self.topic} if self.topic is not None else set()
+        self._compacted = self.topics.compacted(topics)
+        scan = Scan(self.topics, topics - self._compacted, take=self._take, progress=self.scope.progress)
         self._logs = scan.logs
-        scan.run(self._missing, self._wait_s)
+        scan.run(self._missing, self.wait_s)
 
     def _take(self, log: PartitionLog, records: Records) -> None:
         messages, times = None, records.timestamp_ms.tolist()
@@ -136,7 +124,7 @@ class KafkaReading:
     def _compared(self) -> Iterator[TransactionSums]:
         """Yield the transactions that are compared and can be."""
         for transaction in self._transactions.values():
-            topics: Sequence[str | None] = transaction.topics or [self._topic]
+            topics: Sequence[str | None] = transaction.topics or [self.topic]
             if transaction.compared and None not in topics and self._compacted.isdisjoint(topics):
                 yield transaction
 
@@ -152,22 +140,14 @@ class KafkaReading:
                 wrong.append(self._wrong(transaction, what))
         room = sum(log.begin for log in self._logs.values())
         if removed > room:
-            wrong.append(
-                Disagreement(
-                    None,
-                    f"topic {self._topic_names()}",
-                    f"{removed} rows are gone, and the brokers removed {room} at most",
-                )
-            )
+            what = f"{removed} rows are gone, and the brokers removed {room} at most"
+            wrong.append(Disagreement(None, f"topic {self._topic_names()}", what))
         return ReadBack(
-            compared=compared,
-            disagreements=[*wrong, *self._undecided()],
-            removed=removed,
-            others=self._others,
+            compared=compared, disagreements=[*wrong, *self._undecided()], removed=removed, others=self._others,
             uncompared=list(self._uncompared()),
-        )
+        )  # fmt: skip
 
-    def _what_differs(self, transaction: TransactionSums, holders: dict[Place, str]) -> str:
+    def _what_differs(self, transaction: TransactionSums, holders: dict[Partition, str]) -> str:
         rows, left = transaction.rows, transaction.left
         if left > 0:
             missing = f"{left} of its {rows} rows are missing" if transaction.seen else f"its {rows} rows are missing"
@@ -178,8 +158,8 @@ class KafkaReading:
             return f"its {rows} rows are not the ones that were written: other content than digest {transaction.digest}"
         return ""
 
-    def _why(self, transaction: TransactionSums, holders: dict[Place, str]) -> str:
-        status = None if transaction.committed else self._asked.describe(transaction.tid)
+    def _why(self, transaction: TransactionSums, holders: dict[Partition, str]) -> str:
+        status = None if transaction.committed else self.asked.describe(transaction.tid)
         if status is not None and status.pid == transaction.pid and status.epoch - transaction.epoch in (0, 1):
             if status.state in _OPEN:
                 return "it is decided and not committed yet; start the job, or type poundlock fsck --fix"
@@ -191,14 +171,12 @@ class KafkaReading:
         gone = [topic for topic in transaction.topics if all(place[0] != topic for place in self._logs)]
         return f"topic {', '.join(gone)} does not exist" if gone else "no read_committed reader sees them"
 
-    def _holders(self) -> dict[Place, str]:
+    def _holders(self) -> dict[Partition, str]:
         """Return, for each partition that was not read to its end, who keeps readers from going on."""
         held = [log for log in self._logs.values() if not log.done]
         if not held:
             return {}
-        described = [
-            (tid, status) for tid in self._asked.ongoing() if (status := self._asked.describe(tid)) is not None
-        ]
+        described = [(tid, status) for tid in self.asked.ongoing() if (status := self.asked.describe(tid)) is not None]
         texts = {}
         for log in held:
             topic, partition = log.place
@@ -224,21 +202,20 @@ class KafkaReading:
     def _undecided(self) -> Iterator[Disagreement]:
         for name, nobodys in self._nobodys.items():
             # Of a ledger that has forgotten its beginning the first transactions have no decision any more.
-            if name in self._transactions or not (self._scope.complete or nobodys.follows):
+            if name in self._transactions or not (self.scope.complete or nobodys.follows):
                 continue
             topics = ", ".join(sorted({topic for topic, _ in nobodys.places}))
             where = "" if nobodys.checkpoint is None else f", behind those of checkpoint {nobodys.checkpoint}"
+            what = f"{nobodys.rows} rows of this sink's producers are visible{where}, and no decision names them"
             yield Disagreement(
-                None,
-                f"topic {topics}, transaction/{transaction_name(self._tids[name[0]], *name)}",
-                f"{nobodys.rows} rows of this sink's producers are visible{where}, and no decision names them",
+                None, f"topic {topics}, transaction/{transaction_name(self._tids[name[0]], *name)}", what
             )
 
     def _uncompared(self) -> Iterator[str]:
         for topic in sorted(self._compacted):
             yield f"topic {topic} is compacted: the broker keeps the newest row of a key only, so nothing in it can be compared"
         old = sum(t.rows for t in self._transactions.values() if t.places is None and t.compared)
-        if old and self._topic is None:
+        if old and self.topic is None:
             yield f"{old} rows were decided by a version that did not note their topics"
 
     def _wrong(self, transaction: TransactionSums, what: str) -> Disagreement:
@@ -246,4 +223,86 @@ class KafkaReading:
         return Disagreement(transaction.checkpoint, place, what)
 
     def _topic_names(self) -> str:
-        return self._topic or ", ".join(sorted({topic for topic, _ in self._logs}))
+        return self.topic or ", ".join(sorted({topic for topic, _ in self._logs}))
+
+
+@dataclass(slots=True, kw_only=True)
+class TransactionSums:
+    """One decided transaction, and the sums of what was met of it; small, for there are many, and no message is kept."""
+
+    record: int  # with `checkpoint`, where it was decided
+    checkpoint: int
+    compared: bool  # whether it is to be compared
+    committed: bool  # whether it is known to have been committed
+    tid: str
+    pid: int
+    epoch: int
+    rows: int  # how many messages it should have
+    digest: str  # of them
+    hashed: tuple[str, ...] | None  # what the digest is of beside the values, None if that cannot be made again
+    plain: str | None  # the digest without partitions and times, None where it is the same
+    places: frozenset[Partition] | None  # that it wrote to; None: decided by a version that did not note them
+    seen: int = 0
+    broker_time: bool = False
+    _full: Digest | None = None
+    _plain: Digest | None = None
+
+    @classmethod
+    def of(cls, decided: Decided, places: frozenset[Partition] | None) -> TransactionSums:
+        """Return the sums of a committable of which nothing was met yet."""
+        committable = decided.committable
+        hashed = committable.get("hashed")
+        return cls(
+            record=decided.record, checkpoint=decided.checkpoint, compared=decided.compared, committed=decided.committed,
+            tid=sys.intern(committable["tid"]), pid=int(committable["pid"]), epoch=int(committable["epoch"]),
+            rows=int(committable["rows"]), digest=committable["digest"], plain=committable.get("plain"), places=places,
+            hashed=None if hashed is None else tuple(map(sys.intern, hashed)),
+        )  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        """What decisions call it."""
+        return transaction_name(self.tid, self.pid, self.epoch)
+
+    @property
+    def left(self) -> int:
+        """How many of its messages were not met."""
+        return self.rows - self.seen
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics it wrote to, as far as is known."""
+        return sorted({topic for topic, _ in self.places or ()})
+
+    def may_be_in(self, place: Partition) -> bool:
+        """Return whether it may have written to a partition."""
+        return self.places is None or place in self.places
+
+    def add(self, place: Partition, messages: pa.RecordBatch, times_ms: Sequence[int], *, broker_time: bool) -> None:
+        """Add messages: columns value, key and headers, the time of each, and whether it is the broker's."""
+        full = self._full = self._full or (Digest() if self.hashed is not None else None)
+        plain = self._plain = self._plain or (Digest() if self.plain is not None else None)
+        hashed = self.hashed or ()
+        topic = place[0] if "topic" in hashed else None
+        partition = place[1] if "partition" in hashed else None
+        timed, only_value = "timestamp" in hashed, not hashed
+        self.seen += len(messages)
+        self.broker_time |= broker_time
+        values, keys, named = (messages.column(name).to_pylist() for name in ("value", "key", "headers"))
+        for value, key, given, time_ms in zip(values, keys, named, times_ms, strict=True):
+            headers = None if given is None else [(header["key"], header["value"]) for header in given]
+            if full is not None:
+                if only_value and key is None and not headers:
+                    full.add(value)
+                else:
+                    full.add(value, topic, key, headers, partition, time_ms if timed else None)
+            if plain is not None:
+                plain.add(value, topic, key, headers, None, None)
+
+    @property
+    def differs(self) -> bool:
+        """Whether its messages, all of which were met, are others than the ones that were written."""
+        if self._plain is not None and self._plain.text != self.plain:
+            return True
+        timed = self.hashed is not None and "timestamp" in self.hashed
+        return self._full is not None and not (timed and self.broker_time) and self._full.text != self.digest

@@ -7,44 +7,34 @@ the same fate as the data.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from poundlock.checkpoint.committer import timeout_warning
-from poundlock.checkpoint.participant import JSON, Aborted, Committed, Finding, Orphan, Prepared
+from poundlock.checkpoint.participant import Aborted, Committed, Finding, Orphan, Prepared
 from poundlock.checkpoint.sink_values import SinkValue
-from poundlock.connectors import reconcile as matching
-from poundlock.connectors.kafka.sink.producer import transaction_name
-from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
+from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames, transaction_name
 from poundlock.connectors.kafka.sink.transactions import UNSTABLE, Described, Marker, Transactions
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
 
 _log = logging.getLogger(__name__)
 _DONE = "NoError"
 # Answers after which this very transaction can never be committed any more, if it was not before.
-_OVER = frozenset(
-    (
-        "InvalidTxnStateError",
-        "ProducerFencedError",
-        "InvalidProducerEpochError",
-        "InvalidProducerIdMappingError",
-        "TransactionalIdNotFoundError",
-    )
-)
 _FORGOTTEN = frozenset(("InvalidProducerIdMappingError", "TransactionalIdNotFoundError"))
+_OVER = _FORGOTTEN | {"InvalidTxnStateError", "ProducerFencedError", "InvalidProducerEpochError"}
 _DAY_MS = 86_400_000
+LONGER = "make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated"
+OTHER_ROWS = (
+    "make what stands before the sink deterministic, and keep the parallelism until a checkpoint is decided; "
+    'commit_mode="two_phase" asks less'
+)
+"""What to do where tasks that commit by themselves give other rows than before."""
 
 
 class OpenTransaction(SinkValue, frozen=True):
     """A transaction that a task wrote, and left open or, with commit_mode="per_task", committed.
 
-    Args:
-        tid, pid, epoch: which one it is.
-        group, marker_topic: where its marker is.
-        transaction: its name, for people.
-        rows, bytes, digest: of its messages.
-        begun_ms, deadline_ms: when it was begun, and when the broker aborts it.
-        committed: whether its task did.
+    Its marker is in `group` and `marker_topic`; the broker aborts it at `deadline_ms`. Rows, bytes and digest are of its messages.
     """
 
     tid: str
@@ -71,7 +61,7 @@ def verify(asked: Transactions, names: TransactionNames, prepared: Sequence[Prep
         TransientError: a transaction is gone or about to be.
     """
     named = {OpenTransaction.of(item.payload).tid for item in prepared}
-    _end_open(asked, [tid for tid in asked.ongoing() if names.ours(tid) and tid not in named])
+    _end(asked, _open(asked, names, named))
     known = asked.describe_all(sorted(named))
     for item in prepared:
         payload = OpenTransaction.of(item.payload)
@@ -79,14 +69,32 @@ def verify(asked: Transactions, names: TransactionNames, prepared: Sequence[Prep
         if status is None or not status.is_open(payload.pid, payload.epoch):
             raise TransientError(
                 f"transaction {payload.transaction} is not open any more: {_say(status)}",
-                next="if it ran out of time, make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated",
+                next=f"if it ran out of time, {LONGER}",
             )
         left = status.started_ms + status.timeout_ms - now_ms
         if left < min(status.timeout_ms // 10, 30_000):
             raise TransientError(
-                f"transaction {payload.transaction} has {left} ms left of {status.timeout_ms} ms",
-                next="make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated",
+                f"transaction {payload.transaction} has {left} ms left of {status.timeout_ms} ms", next=LONGER
             )
+
+
+def verify_tasks(
+    asked: Transactions, names: TransactionNames, named: Collection[str], checkpoint: int, marker_topic: str
+) -> None:
+    """Check that no task but those that have rows now has committed rows of a checkpoint, in an attempt that was cut otherwise.
+
+    Raises:
+        TerminalError: one has; the rows are visible, some of them twice.
+    """
+    for group in asked.groups():
+        if names.commits_itself(group) and group not in named:
+            marker = asked.marker(group, marker_topic, stable=False)
+            if isinstance(marker, Marker) and marker.checkpoint == checkpoint:
+                raise TerminalError(
+                    f"{group} has committed {marker.rows} messages of checkpoint {marker.checkpoint} in an earlier attempt, "
+                    "and none of its tasks gives them now",
+                    next=OTHER_ROWS,
+                )
 
 
 def commit(asked: Transactions, committable: OpenTransaction, now_ms: int) -> Committed | Aborted:
@@ -98,12 +106,8 @@ def commit(asked: Transactions, committable: OpenTransaction, now_ms: int) -> Co
     """
     if committable.committed:  # by its task
         return Committed(_detail(committable))
-    warning = timeout_warning(
-        begun_ms=committable.begun_ms,
-        now_ms=now_ms,
-        timeout_ms=committable.deadline_ms - committable.begun_ms,
-        ratio=0.5,
-    )
+    timeout_ms = committable.deadline_ms - committable.begun_ms
+    warning = timeout_warning(begun_ms=committable.begun_ms, now_ms=now_ms, timeout_ms=timeout_ms, ratio=0.5)
     answer = asked.end(committable.tid, committable.pid, committable.epoch, commit=True)
     if answer == _DONE:
         if warning is not None:
@@ -135,12 +139,7 @@ def _outcome(asked: Transactions, committable: OpenTransaction, answer: str, now
             return Aborted(reason)
         # A broker that has just started ends what ran out of time while it was down, and drops the word of it for
         # partitions that have no leader yet: the group then stays unstable for ever, and the coordinator's word stands.
-        if (
-            status is not None
-            and status.state == "CompleteAbort"
-            and status.pid == pid
-            and status.epoch - epoch in (0, 1)
-        ):
+        if _ran_out(status, committable):
             return Aborted(reason)
         raise CommitUnknown(f"{reason}; a transaction of this id is being ended: {_say(status)}")
     if marker is None:
@@ -167,11 +166,10 @@ def abort(asked: Transactions, prepared: Prepared) -> None:
 
 def sweep(asked: Transactions, names: TransactionNames, *, remove: bool, check: Callable[[], None]) -> Sequence[Orphan]:
     """Find open transactions of this sink; everything decided has been committed, so they are of attempts that died."""
-    left = _open(asked, [tid for tid in asked.ongoing() if names.ours(tid)])
+    left = _open(asked, names)
     if remove and left:
         check()
-        for tid, status in left.items():
-            asked.end(tid, status.pid, status.epoch, commit=False)
+        _end(asked, left)
     return [Orphan(f"transaction/{transaction_name(tid, t.pid, t.epoch)}", 0, t.started_ms) for tid, t in left.items()]
 
 
@@ -186,21 +184,22 @@ def refuse_shared_prefix(asked: Transactions, names: TransactionNames) -> None:
             )
 
 
-def _open(asked: Transactions, tids: Sequence[str]) -> dict[str, Described]:
-    """Return those of some transactional ids that have a transaction open."""
+def _open(asked: Transactions, names: TransactionNames, but: Collection[str] = ()) -> dict[str, Described]:
+    """Return the transactional ids of a sink that have a transaction open, but for some."""
+    tids = [tid for tid in asked.ongoing() if names.ours(tid) and tid not in but]
     return {tid: status for tid, status in asked.describe_all(tids).items() if status.state == "Ongoing"}
 
 
-def _end_open(asked: Transactions, tids: Sequence[str]) -> None:
-    for tid, status in _open(asked, tids).items():
+def _end(asked: Transactions, open_ones: Mapping[str, Described]) -> None:
+    for tid, status in open_ones.items():
         asked.end(tid, status.pid, status.epoch, commit=False)
 
 
-def match(
-    again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
-) -> tuple[Sequence[Prepared], Sequence[Prepared]]:
-    """Tell what was produced once more apart; see `poundlock.connectors.reconcile`."""
-    return matching.match(again, done, prepared, rows="messages")
+def _ran_out(status: Described | None, committable: OpenTransaction) -> bool:
+    """Return whether it is this transaction that was aborted; one that ran out of time is aborted under the next epoch."""
+    if status is None or (status.state, status.pid) != ("CompleteAbort", committable.pid):
+        return False
+    return status.epoch - committable.epoch in (0, 1)
 
 
 def inspect(asked: Transactions, committable: OpenTransaction) -> Sequence[Finding]:
@@ -212,9 +211,10 @@ def inspect(asked: Transactions, committable: OpenTransaction) -> Sequence[Findi
     if status.epoch == committable.epoch and status.state in ("Ongoing", "PrepareCommit"):
         return [Finding("pending", place, expected_bytes=committable.bytes)]
     ours = Marker(committable.tid, committable.pid, committable.epoch)
-    # A transaction that ran out of time is aborted under the next epoch.
-    aborted = status.state == "CompleteAbort" and status.epoch - committable.epoch in (0, 1)
-    if aborted and asked.marker(committable.group, committable.marker_topic, stable=False) != ours:
+    if (
+        _ran_out(status, committable)
+        and asked.marker(committable.group, committable.marker_topic, stable=False) != ours
+    ):
         return [Finding("missing", place, expected_bytes=committable.bytes)]
     return []
 

@@ -6,7 +6,7 @@ The broker is asked which topics there are, and for nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from poundlock.checkpoint.participant import JSON, WriterContext
@@ -18,8 +18,6 @@ from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
 from poundlock.errors import TransientError
 
 _MAX_BYTES = "message.max.bytes"
-_DEFAULT_BYTES = 1_000_000
-_NOWHERE = "127.0.0.1:1"
 _FRAME = 1000  # more than a message's own fields can take
 
 
@@ -27,24 +25,13 @@ _FRAME = 1000  # more than a message's own fields can take
 class MeasuringKafkaSink(KafkaSink):
     """Encodes as a KafkaSink does."""
 
-    @classmethod
-    def of(cls, sink: KafkaSink) -> MeasuringKafkaSink:
-        """Return what measures for a sink."""
-        return cls(**{part.name: getattr(sink, part.name) for part in fields(sink)})
-
     def _sender(self, names: TransactionNames, context: WriterContext) -> Sender:
-        limit = int(self.client_options.get(_MAX_BYTES, _DEFAULT_BYTES))
+        limit = int(self.client_options.get(_MAX_BYTES, 1_000_000))
         return MeasuringSender(self.bootstrap_servers, self.security.confluent(), limit)
 
 
 class MeasuringSender(Sender):
-    """Takes messages and forgets them.
-
-    Args:
-        servers: host:port, comma-separated.
-        login: confluent-kafka's settings to log in.
-        limit: largest message, bytes.
-    """
+    """Takes messages of up to a limit of bytes and forgets them."""
 
     def __init__(self, servers: str, login: Mapping[str, Any], limit: int) -> None:
         super().__init__(servers, login)
@@ -71,7 +58,7 @@ class MeasuringSender(Sender):
     def _too_large(self, value: bytes | None, key: bytes | None, more: Mapping[str, Any]) -> bool:
         """Ask the client that would send it, with no broker at its end."""
         kafka = confluent()
-        producer = kafka.Producer({"bootstrap.servers": _NOWHERE, "log_level": 0, _MAX_BYTES: self._limit})
+        producer = kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, _MAX_BYTES: self._limit})
         try:
             producer.produce("topic", value, key, headers=more.get("headers"))
         except kafka.KafkaException as error:
@@ -83,7 +70,7 @@ class MeasuringSender(Sender):
     def poll(self) -> None:
         """Nothing is under way."""
 
-    def prepare(self, checkpoint: int, digest: Digest) -> JSON:
+    def prepare(self, digest: Digest) -> JSON:
         self.abandon()
         return {}
 

@@ -1,68 +1,38 @@
 """Rows into Kafka messages: which column is what part of a message, how values are encoded, and the digest of them all.
 
 The digest does not depend on the order of messages and is the same in every process, so that what is produced again can
-be compared with what was lost.
+be compared with what was lost. A column's type that has no plain meaning as a part of a message is refused; no value is changed in
+silence.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from hashlib import blake2b
-from typing import Any, Protocol
+from itertools import repeat
+from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.connectors.kafka.sink.message_columns import (
-    as_bytes,
-    as_headers,
-    as_integers,
-    as_times,
-    column_of,
-    json_bytes,
-)
+from poundlock.connectors.kafka.checks import is_topic
+from poundlock.connectors.kafka.sink.sink import KafkaSink, TopicExpression
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC
+from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Chunk, Lines, origin_of
 from poundlock.formats.convert import row_values, to_batch
 from poundlock.formats.encode import CsvEncoder, JsonEncoder, select
 from poundlock.formats.reject import Reject
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MASK = (1 << 64) - 1
 Bytes = Sequence[bytes | None]
-
-
-def is_topic(name: Any) -> bool:
-    """Return whether something can be the name of a topic."""
-    return isinstance(name, str) and _TOPIC.fullmatch(name) is not None and name not in (".", "..")
-
-
-@dataclass(frozen=True)
-class RowSpec:
-    """What is where in a row.
-
-    Args:
-        format: "raw", "json", "csv" or "avro".
-        value: raw: the one column; else the columns to encode, None = all.
-        key, partition, timestamp: columns, None = none.
-        headers: one column of an array of key and value or of a map, or header name to column; None = none.
-        topic: the topic's name, None = in column TO_TOPIC; or a function of the record.
-        options: of the format.
-    """
-
-    format: str
-    value: str | Sequence[str] | None
-    key: str | None
-    headers: str | Mapping[str, str] | None
-    partition: str | None
-    timestamp: str | None
-    topic: str | Callable[[Any], str] | None
-    options: Mapping[str, Any] = field(default_factory=dict)
+_Encoded = tuple[Bytes, Mapping[int, str]]  # one value a row (anything for a bad one), and why rows are bad
+_Encode = Callable[[pa.RecordBatch], _Encoded]
 
 
 @dataclass(slots=True)
@@ -76,6 +46,12 @@ class Messages:
     timestamps: Sequence[int | None] | None
     topics: str | Sequence[str]
     rows: Sequence[int]
+
+    def each(self) -> Iterator[tuple[Any, ...]]:
+        """Yield topic, value, key, headers, partition and timestamp of each message."""
+        n = len(self.values)
+        columns = (self.topics, self.values, self.keys, self.headers, self.partitions, self.timestamps)
+        return zip(*(repeat(c, n) if c is None or isinstance(c, str) else c for c in columns), strict=True)
 
 
 class Digest:
@@ -111,24 +87,13 @@ class Digest:
         return f"{self._sum & _MASK:016x}"
 
 
-class _Encoder(Protocol):
-    def encode(self, batch: pa.RecordBatch) -> tuple[Sequence[bytes | None], Mapping[int, str]]:
-        """Return one value a row (anything for a bad one), and why rows are bad."""
-        ...
-
-
 class MessageMaker:
-    """Makes messages of chunks; rows that cannot become one are handed to `reject`.
+    """Makes messages of chunks as a sink says; rows that cannot become one are handed to `reject`."""
 
-    Args:
-        spec: what is where.
-        reject: takes rows that cannot be encoded, or whose topic is none.
-    """
-
-    def __init__(self, spec: RowSpec, reject: Callable[[Reject], None]) -> None:
-        self._spec = spec
+    def __init__(self, sink: KafkaSink, reject: Callable[[Reject], None]) -> None:
+        self._sink = sink
         self._reject = reject
-        self._encoder = _encoder(spec)
+        self._encoder = _encoder(sink)
 
     def messages(self, chunk: Chunk) -> Messages:
         """Return the messages of a chunk.
@@ -136,20 +101,21 @@ class MessageMaker:
         Raises:
             DefinitionError: the rows lack a column, or one has a type that cannot be that part of a message.
         """
-        if isinstance(chunk, Lines) and self._only_value:
-            assert isinstance(self._spec.topic, str)
+        sink = self._sink
+        if isinstance(chunk, Lines) and sink.needs_only_value:
+            assert isinstance(sink.topic, str)
             lines = _cut(chunk.data, chunk.ends)
-            return Messages(lines, None, None, None, None, self._spec.topic, range(len(lines)))
+            return Messages(lines, None, None, None, None, sink.topic, range(len(lines)))
         rows = chunk if isinstance(chunk, Batch) else to_batch(chunk)
-        batch, spec = rows.batch, self._spec
-        values, bad = self._encoder.encode(batch)
+        batch = rows.batch
+        values, bad = self._encoder(batch)
         bad = dict(bad)
         messages = Messages(
             values=values,
-            keys=None if spec.key is None else as_bytes(column_of(batch, spec.key)),
-            headers=None if spec.headers is None else as_headers(batch, spec.headers),
-            partitions=None if spec.partition is None else as_integers(column_of(batch, spec.partition)),
-            timestamps=None if spec.timestamp is None else as_times(column_of(batch, spec.timestamp)),
+            keys=None if sink.key is None else _as_bytes(_column(batch, sink.key)),
+            headers=None if sink.headers is None else _as_headers(batch, sink.headers),
+            partitions=None if sink.partition is None else _as_integers(_column(batch, sink.partition)),
+            timestamps=None if sink.timestamp is None else _as_times(_column(batch, sink.timestamp)),
             topics=self._topics(batch, bad),
             rows=range(len(values)),
         )
@@ -159,18 +125,12 @@ class MessageMaker:
             }
         return self._without(rows, messages, bad) if bad else messages
 
-    @property
-    def _only_value(self) -> bool:
-        s = self._spec
-        parts = (s.key, s.headers, s.partition, s.timestamp)
-        return s.format == "raw" and s.value == "value" and parts == (None,) * 4 and isinstance(s.topic, str)
-
     def _topics(self, batch: pa.RecordBatch, bad: dict[int, str]) -> str | Sequence[str]:
-        topic = self._spec.topic
+        topic = self._sink.topic
         if isinstance(topic, str):
             return topic
-        if topic is None:
-            names: list[Any] = column_of(batch, TO_TOPIC).to_pylist()
+        if isinstance(topic, TopicExpression):
+            names: list[Any] = _column(batch, TO_TOPIC).to_pylist()
         else:
             names = []
             for i, record in enumerate(select(batch, None, frozenset((TO_TOPIC,))).to_pylist()):
@@ -192,23 +152,20 @@ class MessageMaker:
             self._reject_rows(chunk if isinstance(chunk, Batch) else to_batch(chunk), {row: reason})
 
     def _reject_rows(self, rows: Batch, bad: Mapping[int, str]) -> None:
-        spec, origin = self._spec, origin_of(rows)
+        sink, origin = self._sink, origin_of(rows)
         for i in sorted(bad):
             row = {k: v for k, v in row_values(rows.batch, i).items() if k != TO_TOPIC}
-            raw = row.get(spec.value) if spec.format == "raw" and isinstance(spec.value, str) else None
-            self._reject(Reject(bad[i], raw if isinstance(raw, bytes) else json_bytes(row), origin.at(i)))
+            raw = row.get(sink.value) if sink.format == "raw" and isinstance(sink.value, str) else None
+            self._reject(Reject(bad[i], raw if isinstance(raw, bytes) else _json_bytes(row), origin.at(i)))
 
     def _without(self, rows: Batch, messages: Messages, bad: Mapping[int, str]) -> Messages:
         self._reject_rows(rows, bad)
         keep = [i for i in range(len(messages.values)) if i not in bad]
-
-        def kept(column: Any) -> Any:
-            return column if column is None or isinstance(column, str) else [column[i] for i in keep]
-
-        return Messages(
-            kept(messages.values), kept(messages.keys), kept(messages.headers), kept(messages.partitions), kept(messages.timestamps),
-            kept(messages.topics), keep,
-        )  # fmt: skip
+        parts = ((part.name, getattr(messages, part.name)) for part in fields(messages))
+        kept: dict[str, Any] = {
+            name: part if part is None or isinstance(part, str) else [part[i] for i in keep] for name, part in parts
+        }
+        return Messages(**kept)
 
 
 def _cut(data: memoryview, ends: npt.NDArray[np.int64]) -> list[bytes]:
@@ -223,77 +180,150 @@ def _cut(data: memoryview, ends: npt.NDArray[np.int64]) -> list[bytes]:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def _encoder(spec: RowSpec) -> _Encoder:
-    if spec.format == "raw":
-        return _Raw(str(spec.value))
-    columns = None if spec.value is None else [spec.value] if isinstance(spec.value, str) else list(spec.value)
-    if spec.format == "avro":
-        return AvroValues(columns, **spec.options)
-    hidden = (TO_TOPIC,)
-    return _Rows(JsonEncoder(columns, hidden) if spec.format == "json" else CsvEncoder(columns, hidden))
+def _encoder(sink: KafkaSink) -> _Encode:
+    if sink.format == "raw":
+        return lambda batch: (_as_bytes(_column(batch, str(sink.value))), {})
+    columns = None if sink.value is None else [sink.value] if isinstance(sink.value, str) else list(sink.value)
+    if sink.format == "avro":
+        return _avro(columns, **sink.format_options)
+    return _rows((JsonEncoder if sink.format == "json" else CsvEncoder)(columns, (TO_TOPIC,)))
 
 
-@dataclass(frozen=True)
-class _Raw:
-    column: str
+def _rows(encoder: JsonEncoder | CsvEncoder) -> _Encode:
+    """Return what makes JSON and CSV as files have them, without the line ends."""
 
-    def encode(self, batch: pa.RecordBatch) -> tuple[Sequence[bytes | None], Mapping[int, str]]:
-        return as_bytes(column_of(batch, self.column)), {}
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """JSON and CSV as files have them, without the line ends."""
-
-    encoder: JsonEncoder | CsvEncoder
-
-    def encode(self, batch: pa.RecordBatch) -> tuple[Sequence[bytes | None], Mapping[int, str]]:
-        encoded = self.encoder.encode(Batch(batch))
+    def encode(batch: pa.RecordBatch) -> _Encoded:
+        encoded = encoder.encode(Batch(batch))
         good = _cut(encoded.data, encoded.ends)
         if not encoded.bad:
             return good, {}
         rest = iter(good)
         return [b"" if i in encoded.bad else next(rest) for i in range(batch.num_rows)], encoded.bad
 
+    return encode
 
-class AvroValues:
-    """One binary Avro record a value.
+
+def _avro(
+    columns: Sequence[str] | None, *, avro_schema: str | Mapping[str, Any] | None = None, schema_id: int | None = None
+) -> _Encode:
+    """Return what makes one binary Avro record a value.
 
     Args:
         columns: the columns to write, None = all.
         avro_schema: of the record, as JSON text or as the object; None = made of the columns.
         schema_id: number of the schema in a registry, written in five bytes before each value; None = nothing is.
     """
+    head = b"" if schema_id is None else b"\0" + int(schema_id).to_bytes(4, "big")
+    given = json.loads(avro_schema) if isinstance(avro_schema, str) else avro_schema
+    parsed: Any = None
 
-    def __init__(
-        self,
-        columns: Sequence[str] | None = None,
-        *,
-        avro_schema: str | Mapping[str, Any] | None = None,
-        schema_id: int | None = None,
-    ) -> None:
-        self._columns = columns
-        self._head = b"" if schema_id is None else b"\0" + int(schema_id).to_bytes(4, "big")
-        self._schema = json.loads(avro_schema) if isinstance(avro_schema, str) else avro_schema
-        self._parsed: Any = None
-
-    def encode(self, batch: pa.RecordBatch) -> tuple[Sequence[bytes | None], Mapping[int, str]]:
+    def encode(batch: pa.RecordBatch) -> _Encoded:
         from poundlock.formats.decode_avro import load_fastavro
         from poundlock.formats.encode import values
-        from poundlock.formats.encode_bulk import avro_schema
+        from poundlock.formats.encode_bulk import avro_schema as schema_of
 
+        nonlocal parsed
         fastavro = load_fastavro()
-        batch = select(batch, self._columns, frozenset((TO_TOPIC,)))
-        if self._parsed is None:
-            self._parsed = fastavro.parse_schema(self._schema or avro_schema(batch.schema))
-        columns = [values(column) for column in batch.columns]
+        batch = select(batch, columns, frozenset((TO_TOPIC,)))
+        if parsed is None:
+            parsed = fastavro.parse_schema(given or schema_of(batch.schema))
         names, out, bad = batch.schema.names, [], {}
-        for i, row in enumerate(zip(*columns, strict=True)):
+        for i, row in enumerate(zip(*(values(column) for column in batch.columns), strict=True)):
             stream = io.BytesIO()
-            stream.write(self._head)
+            stream.write(head)
             try:
-                fastavro.schemaless_writer(stream, self._parsed, dict(zip(names, row, strict=True)))
+                fastavro.schemaless_writer(stream, parsed, dict(zip(names, row, strict=True)))
             except Exception as error:  # fastavro raises what the value leads it to
                 bad[i] = f"cannot be written as Avro: {error or type(error).__name__}"
             out.append(stream.getvalue())
         return out, bad
+
+    return encode
+
+
+# --- parts of messages -------------------------------------------------------------------------------------------------
+
+
+def _as_bytes(column: pa.Array) -> list[bytes | None]:
+    """Return a column's values as bytes: binary as it is, text as UTF-8, numbers, booleans and dates as their text.
+
+    Raises:
+        DefinitionError: the type has no text.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        column = column.cast(pa.large_binary())
+    elif not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):
+        if pa.types.is_nested(kind) or (pa.types.is_temporal(kind) and not pa.types.is_date(kind)):
+            raise DefinitionError(
+                f"a column of type {kind} cannot be a Kafka key or raw value",
+                next='cast it to text before the sink, or write the value with format="json"',
+            )
+        column = column.cast(pa.large_string()).cast(pa.large_binary())
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _as_integers(column: pa.Array) -> list[int | None]:
+    """Return a column of whole numbers. Raises DefinitionError for another type."""
+    if not pa.types.is_integer(column.type):
+        raise DefinitionError(f"a partition column of type {column.type}", next="cast it to int before the sink")
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _as_times(column: pa.Array) -> list[int | None]:
+    """Return a column of timestamps, or of milliseconds, as ms since the epoch. Raises DefinitionError for another type."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+    elif not pa.types.is_integer(column.type):
+        raise DefinitionError(
+            f"a timestamp column of type {column.type}", next="cast it to timestamp, or to bigint milliseconds"
+        )
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _as_headers(
+    batch: pa.RecordBatch, headers: str | Mapping[str, str]
+) -> Sequence[list[tuple[str, bytes | None]] | None]:
+    """Return the headers of each row: of one column of arrays or maps, or of several columns by header name."""
+    if not isinstance(headers, str):
+        named = [(name, _as_bytes(_column(batch, column, " for headers"))) for name, column in headers.items()]
+        return [[(name, values[i]) for name, values in named] for i in range(batch.num_rows)]
+    column = _column(batch, headers, " for headers")
+    kind = column.type
+    if pa.types.is_map(kind):
+        return [None if row is None else [(str(k), _bytes(v)) for k, v in row] for row in column.to_pylist()]
+    inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else None
+    if inner is None or not pa.types.is_struct(inner) or {f.name for f in inner} != {"key", "value"}:
+        raise DefinitionError(
+            f"a headers column of type {kind}",
+            next="make it an array of struct<key, value> or a map, or name columns: headers={'trace': 'trace_id'}",
+        )
+    return [
+        None if row is None else [(str(h["key"]), _bytes(h["value"])) for h in row if h is not None]
+        for row in column.to_pylist()
+    ]
+
+
+def _json_bytes(row: Mapping[str, Any]) -> bytes:
+    """Return a row as a person can read it, for dead letters."""
+    try:
+        return msgspec.json.encode(row, enc_hook=repr)
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
+        return repr(row).encode("utf-8", "backslashreplace")
+
+
+def _bytes(value: Any) -> bytes | None:
+    return value if value is None or isinstance(value, bytes) else str(value).encode()
+
+
+def _column(batch: pa.RecordBatch, name: str, use: str = "") -> pa.Array:
+    """Return a column. Raises DefinitionError, which says what it is for, if there is none of that name."""
+    if name not in batch.schema.names:
+        raise DefinitionError(
+            f"the Kafka sink needs a column {name!r}{use}, and the rows have {', '.join(batch.schema.names)}",
+            next="select it before the sink, or name another",
+        )
+    return batch.column(name)

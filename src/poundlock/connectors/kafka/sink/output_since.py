@@ -6,12 +6,13 @@ take offsets too.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Newer
 from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
-from poundlock.connectors.kafka.partition_ranges import Place
+from poundlock.connectors.kafka.offsets import Partition
 from poundlock.connectors.kafka.wire.record_batches import BatchHeader
 from poundlock.errors import PoundlockError, SourceGoneError
 
@@ -28,7 +29,7 @@ def note(topics: TopicLogs, topic: str) -> JSON:
     of transactions that it has committed, and to a read_committed reader a partition ends before those.
     """
     try:
-        ends = topics.ends(topics.places([topic]))
+        ends = topics.end(topics.places([topic]))
     except PoundlockError as error:
         return {"v": 1, "topic": topic, "unknown": error.what}
     return {"v": 1, "topic": topic, "ends": {str(number): end for (_, number), end in sorted(ends.items())}}
@@ -45,8 +46,7 @@ def newer(topics: TopicLogs, topic: str, recorded: JSON) -> Newer:
         return Newer(unknown=str(recorded.get("unknown") or "the savepoint does not say where its topic ended"))
     if recorded["topic"] != topic:
         return Newer()  # the job writes elsewhere now, where nothing of the savepoint is
-    logs = _logs(topics, topic, {int(number): end for number, end in recorded["ends"].items()})
-    count = 0
+    logs, count = list(_logs(topics, topic, {int(number): end for number, end in recorded["ends"].items()})), 0
     for log in logs:
         if count <= _MOST:
             _read(topics, log, _MOST - count)
@@ -62,11 +62,6 @@ def newer(topics: TopicLogs, topic: str, recorded: JSON) -> Newer:
     )
 
 
-def unseen(sink: str) -> Newer:
-    """Return what a sink says whose records choose their topics."""
-    return Newer(unknown=f"{sink.partition(' (')[0]}: only a topic of a fixed name can be looked at")
-
-
 @dataclass(slots=True)
 class _Log:
     """One partition: its end at the cut, the offset that is read next, its end now, and what was met.
@@ -74,7 +69,7 @@ class _Log:
     Records of open transactions wait, by producer, for the mark that ends theirs.
     """
 
-    place: Place
+    place: Partition
     noted: int
     at: int
     end: int
@@ -93,16 +88,14 @@ class _Log:
         self.at = batch.last_offset + 1
 
 
-def _logs(topics: TopicLogs, topic: str, noted: dict[int, int]) -> list[_Log]:
+def _logs(topics: TopicLogs, topic: str, noted: dict[int, int]) -> Iterator[_Log]:
     """Ask where the partitions begin and end now."""
     places = topics.places([topic])
-    begins, ends = topics.begins(places), topics.ends(places)
-    logs = []
+    begins, ends = topics.begin(places), topics.end(places)
     for place in places:
         was, end = noted.get(place[1], 0), ends[place]
         # A topic that ends before was made anew: all of it came since.
-        logs.append(_Log(place, was, max(was, begins[place]) if was <= end else begins[place], end))
-    return logs
+        yield _Log(place, was, max(was, begins[place]) if was <= end else begins[place], end)
 
 
 def _read(topics: TopicLogs, log: _Log, most: int) -> None:
@@ -114,7 +107,7 @@ def _read(topics: TopicLogs, log: _Log, most: int) -> None:
                 if log.count > most:
                     return
         except SourceGoneError:
-            begin = topics.begins([log.place])[log.place]
+            begin = topics.begin([log.place])[log.place]
             if begin <= log.at:
                 raise
             log.at = begin

@@ -28,20 +28,14 @@ _OLDEST = (3, 0)
 def preflight(sink: KafkaSink) -> None:
     """Raise unless the sink can work; see KafkaSink.preflight."""
     cluster = Cluster(sink.bootstrap_servers, sink.security.confluent(), timeout=_SECONDS)
-    try:
-        topics = set(cluster.partitions(_SECONDS))
-    finally:
-        cluster.close()
-    admin = confluent("admin").AdminClient(
-        {"bootstrap.servers": sink.bootstrap_servers, "log_level": 0, **sink.security.confluent()}
-    )
+    topics, admin = set(cluster.partitions(_SECONDS)), cluster.admin()
     once = sink.guarantee == "exactly-once"
     if once:
         _check_version(sink)
     if isinstance(sink.topic, str):
-        _check_topic(sink, admin, topics, sink.topic, sink.create_topic, "WRITE", "create_topic=3 makes it")
+        _check_topic(sink, admin, topics, sink.topic, sink.create_topic, "WRITE")
     if once:
-        _check_topic(sink, admin, topics, sink.marker_topic, 1, "READ", "")
+        _check_topic(sink, admin, topics, sink.marker_topic, 1, "READ")
         _check_transactions(sink, admin)
 
 
@@ -57,15 +51,13 @@ def _check_version(sink: KafkaSink) -> None:
         )
 
 
-def _check_topic(
-    sink: KafkaSink, admin: Any, topics: set[str], topic: str, create: int | None, operation: str, hint: str
-) -> None:
+def _check_topic(sink: KafkaSink, admin: Any, topics: set[str], topic: str, create: int | None, operation: str) -> None:
     kafka = confluent()
     if topic not in topics:
         if create is None:
             raise DefinitionError(
                 f"topic {topic!r} does not exist on Kafka at {sink.bootstrap_servers}",
-                next=f"kafka-topics.sh --create --topic {topic}; or {hint}",
+                next=f"kafka-topics.sh --create --topic {topic}; or create_topic=3 makes it",
             )
         _create(sink, admin, topic, create)
     try:
@@ -80,12 +72,10 @@ def _check_topic(
 def _described(admin: Any, topic: str) -> Any:
     """Return what the cluster says of a topic; one that was just made is not known everywhere at once."""
     kafka, end = confluent(), time.monotonic() + _SECONDS
+    how = {"include_authorized_operations": True, "request_timeout": _SECONDS}
     while True:
-        asked = admin.describe_topics(
-            kafka.TopicCollection([topic]), include_authorized_operations=True, request_timeout=_SECONDS
-        )
         try:
-            return asked[topic].result(_SECONDS)
+            return admin.describe_topics(kafka.TopicCollection([topic]), **how)[topic].result(_SECONDS)
         except kafka.KafkaException as error:
             if error.args[0].code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > end:
                 raise
@@ -106,16 +96,11 @@ def _check_transactions(sink: KafkaSink, admin: Any) -> None:
     """Do what the tasks will, without a message, and abort it: the broker says whether that is allowed."""
     kafka = confluent()
     tid = f"{sink.effective_prefix}.preflight.{os.getpid()}"  # two jobs that start at once must not fence each other
-    producer = kafka.Producer(
-        {
-            "bootstrap.servers": sink.bootstrap_servers,
-            "log_level": 0,
-            **sink.security.confluent(),
-            "transactional.id": tid,
-            "transaction.timeout.ms": sink.timeout_ms,
-        },
-        logger=_log,  # what it calls fatal it would print besides
-    )
+    settings = {
+        "bootstrap.servers": sink.bootstrap_servers, "log_level": 0, **sink.security.confluent(), "transactional.id": tid,
+        "transaction.timeout.ms": sink.timeout_ms,
+    }  # fmt: skip
+    producer = kafka.Producer(settings, logger=_log)  # what it calls fatal it would print besides
     try:
         producer.list_topics(sink.marker_topic, timeout=_SECONDS)
         producer.init_transactions(_SECONDS)
@@ -151,13 +136,11 @@ def _most_ms(admin: Any) -> int | None:
 
 def _refused(sink: KafkaSink, error: Any, what: str, operation: str) -> DefinitionError | TransientError:
     kafka = confluent().KafkaError
-    code = error.args[0].code()
-    if code in (
-        kafka.TOPIC_AUTHORIZATION_FAILED,
-        kafka.GROUP_AUTHORIZATION_FAILED,
+    denied = (
+        kafka.TOPIC_AUTHORIZATION_FAILED, kafka.GROUP_AUTHORIZATION_FAILED, kafka.CLUSTER_AUTHORIZATION_FAILED,
         kafka.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        kafka.CLUSTER_AUTHORIZATION_FAILED,
-    ):
+    )  # fmt: skip
+    if error.args[0].code() in denied:
         return _denied(sink, what, operation)
     return TransientError(
         f"Kafka at {sink.bootstrap_servers}: {what} cannot be checked: {error.args[0].str()}",

@@ -1,4 +1,4 @@
-"""A task's way to the broker: one open transaction, with a marker that shares its fate, or messages without one.
+"""A task's way to the broker: one transaction, with a marker that shares its fate, or messages without one.
 
 A transaction has an initialisation of its own, so (id, pid, epoch) names it and nothing else; the producer of a prepared
 one is dropped and never closed, for closing aborts it.
@@ -12,25 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from poundlock.checkpoint.participant import JSON
+from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.kafka.client_loader import confluent
-from poundlock.connectors.kafka.partition_ranges import from_places
+from poundlock.connectors.kafka.offsets import from_places
+from poundlock.connectors.kafka.sink.committer import LONGER, OTHER_ROWS
 from poundlock.connectors.kafka.sink.message_encoder import Digest
-from poundlock.connectors.kafka.sink.transaction_ids import Slot, TransactionNames, slots
-from poundlock.connectors.kafka.sink.transactions import Described, Transactions, marker_text
-from poundlock.errors import TransientError
+from poundlock.connectors.kafka.sink.sink import KafkaSink
+from poundlock.connectors.kafka.sink.transaction_ids import Slot, TransactionNames, slots, transaction_name
+from poundlock.connectors.kafka.sink.transactions import UNSTABLE, Described, Marker, marker_text, transactions
+from poundlock.errors import TerminalError, TransientError
 
-TIMED_OUT = (
-    "if it ran out of time, make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated"
-)
+_TIMED_OUT = f"if it ran out of time, {LONGER}"
 _POLL_EVERY = 1000
 _ANSWER_S = 30.0
+_COMMIT_S = 60.0  # for a task that commits by itself
 _TOPIC_S = 5.0
-
-
-def transaction_name(tid: str, pid: int, epoch: int) -> str:
-    """Return the name of one transaction: what decisions say, and what a sweep finds."""
-    return f"{tid}@{pid}:{epoch}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +46,7 @@ class _Failures:
 
 
 class Sender:
-    """A producer of one task attempt.
-
-    Args:
-        servers: host:port, comma-separated.
-        settings: of confluent-kafka.
-    """
+    """A producer of one task attempt, with settings of confluent-kafka."""
 
     # What to type when the client says that the producer, or its transaction, was ended from outside.
     when_ended = "look into the broker's log; the checkpoint is repeated"
@@ -85,12 +76,7 @@ class Sender:
         return self._producer
 
     def begin(self, topic: str | None, place: Mapping[str, Any]) -> None:
-        """Be ready to send.
-
-        Args:
-            topic: the only one there will be, if it is known.
-            place: where the first row is from, see `Origin.at`.
-        """
+        """Be ready to send to a topic, the only one there will be if it is known, rows of which the first is from a place, see `Origin.at`."""
         if self._producer is None:
             self._open(topic)
 
@@ -173,7 +159,7 @@ class Sender:
                 next="look into the broker's log; the checkpoint is repeated",
             )
 
-    def prepare(self, checkpoint: int, digest: Digest) -> JSON:
+    def prepare(self, digest: Digest) -> JSON:
         """Wait until all is sent and return what the decision has to say of it."""
         raise NotImplementedError
 
@@ -189,9 +175,7 @@ def _closed(*arguments: Any, **more: Any) -> None:
 class PlainSender(Sender):
     """Messages without a transaction: visible at once, and once more when a task is repeated.
 
-    Args:
-        servers, settings: see Sender.
-        wait: whether `prepare` waits until the broker has all of them.
+    `wait` says whether `prepare` waits until the broker has all of them.
     """
 
     def __init__(self, servers: str, settings: Mapping[str, Any], *, wait: bool) -> None:
@@ -202,7 +186,7 @@ class PlainSender(Sender):
         if self._wait:
             super()._check()
 
-    def prepare(self, checkpoint: int, digest: Digest) -> JSON:
+    def prepare(self, digest: Digest) -> JSON:
         if self._wait:
             self._flush(_ANSWER_S * 4)
         else:
@@ -211,108 +195,165 @@ class PlainSender(Sender):
         return {}
 
 
-class TransactionSender(Sender):
-    """Messages in one transaction, left open.
+class TransactionalSender(Sender):
+    """Messages in one transaction of one of the sink's `names`, which shares its fate with a marker.
 
-    Args:
-        servers, settings: see Sender.
-        names: the sink's transactional ids.
-        checkpoint: the checkpoint being written.
-        asked: for questions about them.
-        marker_topic: the topic whose partition 0 the markers' offsets are for.
-        timeout_ms: when the broker aborts the transaction.
+    The markers' offsets are for partition 0 of the sink's marker topic. After the sink's timeout the broker aborts the transaction.
     """
 
-    when_ended = TIMED_OUT
+    when_ended = _TIMED_OUT
 
     def __init__(
-        self,
-        servers: str,
-        settings: Mapping[str, Any],
-        *,
-        names: TransactionNames,
-        checkpoint: int,
-        asked: Transactions,
-        marker_topic: str,
-        timeout_ms: int,
+        self, sink: KafkaSink, settings: Mapping[str, Any], names: TransactionNames, context: WriterContext
     ) -> None:
-        super().__init__(servers, settings)
-        self._names, self._checkpoint, self._asked = names, checkpoint, asked
-        self._marker_topic, self._timeout_ms = marker_topic, timeout_ms
-        self._slot: Slot | None = None
-        self._described: Described | None = None
+        super().__init__(sink.bootstrap_servers, settings)
+        self._names, self._context = names, context
+        self._asked = transactions(sink.bootstrap_servers, sink.security)
+        self._marker_topic, self._timeout_ms = sink.marker_topic, sink.timeout_ms
+        self._tid, self._pid, self._epoch = "", -1, -1
+
+    def _begin(self, topic: str | None, tid: str) -> None:
+        """Initialise a producer and begin its only transaction, and learn who it is, as the coordinator says.
+
+        Should another have initialised the id in between, this learns of that one, and the marker that follows is refused: both
+        cannot be the newest.
+        """
+        producer = self._open(topic, **{"transactional.id": tid, "transaction.timeout.ms": self._timeout_ms})
+        for _ in range(2):  # connections that are there already spare the next call librdkafka's pause of half a second
+            producer.list_topics(self._marker_topic, timeout=_ANSWER_S)
+        producer.init_transactions(_ANSWER_S)
+        status = self._asked.describe(tid)
+        producer.begin_transaction()
+        if status is None:
+            raise TransientError(f"Kafka at {self.servers} does not know transactional id {tid} just initialised")
+        self._tid, self._pid, self._epoch = tid, status.pid, status.epoch
+
+    def _status(self) -> Described:
+        """Return what the coordinator says of the transaction. Raises TransientError unless it is this one that is open."""
+        status = self._asked.describe(self._tid)
+        if status is None or not status.is_open(self._pid, self._epoch):
+            raise TransientError(f"transaction {self._tid} did not stay open: {status}", next=_TIMED_OUT)
+        return status
+
+    def _mark(self, text: str, seconds: float) -> None:
+        """Add a marker, made by `marker_text`, to the open transaction, within so many seconds."""
+        marker = confluent().TopicPartition(self._marker_topic, 0, self._context.checkpoint + 1, metadata=text)
+        self._producer.send_offsets_to_transaction([marker], group_metadata(self._tid), seconds)
+
+    def _named(self, tid: str, pid: int, epoch: int) -> dict[str, Any]:
+        """Return what a decision says of a transaction in any case."""
+        name = transaction_name(tid, pid, epoch)
+        return {
+            "tid": tid, "pid": pid, "epoch": epoch, "group": tid, "marker_topic": self._marker_topic, "transaction": name
+        }  # fmt: skip
+
+    def abandon(self) -> None:
+        producer = self._producer
+        super().abandon()
+        with contextlib.suppress(Exception):
+            if producer is not None:
+                producer.purge()
+                producer.abort_transaction(5)
+
+
+class TransactionSender(TransactionalSender):
+    """Messages in a transaction that is left open."""
+
+    _slot: Slot | None = None
 
     def begin(self, topic: str | None, place: Mapping[str, Any]) -> None:
-        if self._producer is not None:
-            return
-        self._slot = self._free_slot()
-        own = {"transactional.id": self._slot.tid, "transaction.timeout.ms": self._timeout_ms}
-        self._described = begin_transaction(self._open(topic, **own), self._slot.tid, self._marker_topic, self._asked)
+        if self._producer is None:
+            self._slot = self._free_slot()
+            self._begin(topic, self._slot.tid)
 
     def _free_slot(self) -> Slot:
-        for slot in slots(self._names, self._checkpoint):
+        for slot in slots(self._names, self._context.checkpoint):
             status = self._asked.describe(slot.tid)
             if status is None or status.resolved:
                 return slot
             slot.release()
         raise AssertionError("slots do not end")
 
-    def prepare(self, checkpoint: int, digest: Digest) -> JSON:
-        assert self._slot is not None
-        tid, before = self._slot.tid, self._described
-        if before is None:
-            raise TransientError(f"Kafka at {self.servers} does not know transactional id {tid} just initialised")
+    def prepare(self, digest: Digest) -> JSON:
         self._flush(self._timeout_ms / 1000)
-        text = marker_text(tid, before.pid, before.epoch, digest.rows, digest.text)
-        mark(self._producer, tid, self._marker_topic, checkpoint, text, _ANSWER_S)
+        self._mark(marker_text(self._tid, self._pid, self._epoch, digest.rows, digest.text), _ANSWER_S)
         self._flush(self._timeout_ms / 1000)
-        status = describe_open(self._asked, tid, before.pid, before.epoch)
+        status = self._status()
         # Dropped, not closed: an open transaction of a producer that is closed would be aborted.
-        super().abandon()
-        self._slot.release()
+        Sender.abandon(self)
+        self._release()
         return {
-            "tid": tid, "pid": status.pid, "epoch": status.epoch, "group": tid, "marker_topic": self._marker_topic,
-            "transaction": transaction_name(tid, status.pid, status.epoch),
-            "places": from_places(status.places), "begun_ms": status.started_ms, "deadline_ms": status.started_ms + status.timeout_ms,
+            **self._named(self._tid, status.pid, status.epoch), "places": from_places(status.places),
+            "begun_ms": status.started_ms, "deadline_ms": status.started_ms + status.timeout_ms,
         }  # fmt: skip
 
+    def _release(self) -> None:
+        if self._slot is not None:
+            self._slot.release()
+            self._slot = None
+
     def abandon(self) -> None:
-        producer, slot, self._slot = self._producer, self._slot, None
         super().abandon()
-        with contextlib.suppress(Exception):
-            if producer is not None:
-                producer.purge()
-                producer.abort_transaction(5)
-        if slot is not None:
-            slot.release()
+        self._release()
 
 
-def begin_transaction(producer: Any, tid: str, marker_topic: str, asked: Transactions) -> Described | None:
-    """Initialise a producer and begin its only transaction; return who it is, as the coordinator says.
+class TaskSender(TransactionalSender):
+    """Messages in one transaction that the task commits itself; the time of one task must fit into its timeout.
 
-    Should another have initialised the id in between, this names that one, and the marker that follows is refused: both
-    cannot be the newest.
+    Its transactional id is made of the partition it reads, so that only one attempt of it can write; its marker says which checkpoint
+    was the last it committed, so that a repetition produces nothing: it sends its messages once more, so that what is refused is
+    refused again, and aborts. This holds as long as the same rows come again; where they do not, the job stops.
     """
-    for _ in range(2):  # connections that are there already spare the next call librdkafka's pause of half a second
-        producer.list_topics(marker_topic, timeout=_ANSWER_S)
-    producer.init_transactions(_ANSWER_S)
-    status = asked.describe(tid)
-    producer.begin_transaction()
-    return status
 
+    _done: Marker | None = None
 
-def describe_open(asked: Transactions, tid: str, pid: int, epoch: int) -> Described:
-    """Return what the coordinator says of a transaction. Raises TransientError unless it is this one that is open."""
-    status = asked.describe(tid)
-    if status is None or not status.is_open(pid, epoch):
-        raise TransientError(f"transaction {tid} did not stay open: {status}", next=TIMED_OUT)
-    return status
+    def begin(self, topic: str | None, place: Mapping[str, Any]) -> None:
+        if self._producer is not None:
+            return
+        self._begin(topic, self._names.of_task(place, self._context.subtask))
+        # Initialising the id ended whatever an earlier attempt had open, so the marker is stable, and stays as it is while
+        # this attempt is the newest: a newer one fences it.
+        marker, checkpoint = self._asked.marker(self._tid, self._marker_topic, stable=True), self._context.checkpoint
+        if marker == UNSTABLE:
+            raise TransientError(
+                f"a transaction of {self._tid} is still being ended", next="the checkpoint is repeated"
+            )
+        assert marker is None or isinstance(marker, Marker)
+        if marker is not None and marker.checkpoint > checkpoint:
+            raise TransientError(
+                f"{self._tid} has committed checkpoint {marker.checkpoint} and is now to write {checkpoint}",
+                next="if this repeats, Spark's checkpoint was set back: restore it to the newest decision of the ledger",
+            )
+        self._done = marker if marker is not None and marker.checkpoint == checkpoint else None
 
+    def prepare(self, digest: Digest) -> JSON:
+        self._flush(self._timeout_ms / 1000)
+        done = self._done
+        if done is not None:
+            self._check_same(done, digest)
+            self._producer.abort_transaction(_COMMIT_S)
+        else:
+            done = self._commit(digest)
+        self._check()
+        Sender.abandon(self)
+        places = {} if done.places is None else {"places": done.places}
+        named = self._named(done.tid, done.pid, done.epoch)
+        return {**named, "checkpoint": self._context.checkpoint, "committed": True, **places}
 
-def mark(producer: Any, tid: str, marker_topic: str, checkpoint: int, text: str, seconds: float) -> None:
-    """Add a marker, made by `marker_text`, to a producer's open transaction, within so many seconds."""
-    marker = confluent().TopicPartition(marker_topic, 0, checkpoint + 1, metadata=text)
-    producer.send_offsets_to_transaction([marker], group_metadata(tid), seconds)
+    def _commit(self, digest: Digest) -> Marker:
+        places = from_places(self._status().places)
+        text = marker_text(self._tid, self._pid, self._epoch, digest.rows, digest.text, places)
+        self._mark(text, _COMMIT_S)
+        self._producer.commit_transaction(_COMMIT_S)
+        return Marker.of(text, self._context.checkpoint)
+
+    def _check_same(self, done: Marker, digest: Digest) -> None:
+        if (done.rows, done.digest) != (digest.rows, digest.text):
+            raise TerminalError(
+                f"{self._tid} has committed {done.rows} messages of checkpoint {self._context.checkpoint}, and now gives "
+                f"{digest.rows}, or others",
+                next=OTHER_ROWS,
+            )
 
 
 def group_metadata(group: str) -> Any:

@@ -6,7 +6,7 @@ Everything is checked when it is written down; nothing here keeps state or conne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -28,26 +28,27 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
-from poundlock.checkpoint.portable import Portable
+from poundlock.checkpoint.portable import Newer, Portable
+from poundlock.connectors import reconcile
 from poundlock.connectors.commit_threads import ConnectionPool, commit_each
+from poundlock.connectors.kafka.checks import check_columns, check_sink
 from poundlock.connectors.kafka.security import KafkaSecurity
-from poundlock.connectors.kafka.sink import description as described
-from poundlock.connectors.kafka.sink.checks import check_columns, check_sink
-from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC, TransactionNames, effective_prefix, tags
+from poundlock.connectors.kafka.sink import committer
+from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC, TransactionNames, tags
+from poundlock.connectors.kafka.sink.transactions import Transactions, transaction_pool, transactions
 from poundlock.errors import DefinitionError
 from poundlock.values import Clock, SystemClock, duration, format_duration
 
 if TYPE_CHECKING:
     from poundlock.audit.read_back import AuditScope, Reading
-    from poundlock.checkpoint.portable import Newer
     from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
-    from poundlock.connectors.kafka.sink.message_encoder import RowSpec
     from poundlock.connectors.kafka.sink.producer import Sender
-    from poundlock.connectors.kafka.sink.transactions import Transactions
 
 
 Guarantee = Literal["exactly-once", "at-least-once", "none"]
 CommitMode = Literal["two_phase", "per_task"]
+_DESCRIBED = ("bootstrap_servers", "guarantee", "transactional_id_prefix", "marker_topic", "commit_mode")
+_SECURITY = sorted(part.name for part in fields(KafkaSecurity))
 _KINDS = {"exactly-once": Kind.TRANSACTIONAL, "at-least-once": Kind.APPEND, "none": Kind.FORGETFUL}
 
 
@@ -205,26 +206,33 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         from poundlock.connectors.kafka.sink.writer import KafkaWriter
 
         names = self.bind(job_id=context.job_id, sink=context.sink)._names
-        return KafkaWriter(context, spec=self._spec(), sender=self._sender(names, context))
+        return KafkaWriter(context, sink=self, sender=self._sender(names, context))
+
+    def _sender(self, names: TransactionNames, context: WriterContext) -> Sender:
+        from poundlock.connectors.kafka.sink.producer import PlainSender, TaskSender, TransactionSender
+
+        settings: dict[str, Any] = {
+            **self.security.confluent(), "compression.type": self.compression, "acks": self.acks, **self.client_options
+        }  # fmt: skip
+        if not self._once:
+            wait = self.guarantee == "at-least-once"
+            more = {"enable.idempotence": True} if wait else {}
+            return PlainSender(self.bootstrap_servers, settings | more, wait=wait)
+        return (TaskSender if self._per_task else TransactionSender)(self, settings, names, context)
 
     # Participant, driver side
 
     def verify(self, prepared: Sequence[Prepared]) -> None:
-        from poundlock.connectors.kafka.sink import task_commit as per_task
-        from poundlock.connectors.kafka.sink.committer import verify
-
         if self._per_task:
             payload = prepared[0].payload
             named = {item.payload["tid"] for item in prepared}
-            per_task.verify(self._asked(), self._names, named, payload["checkpoint"], payload["marker_topic"])
+            committer.verify_tasks(self._asked(), self._names, named, payload["checkpoint"], payload["marker_topic"])
         elif self._once:
-            verify(self._asked(), self._names, prepared, self.clock.now_ms())
+            committer.verify(self._asked(), self._names, prepared, self.clock.now_ms())
 
     def verify_nothing(self, checkpoint: int) -> None:
-        from poundlock.connectors.kafka.sink import task_commit as per_task
-
         if self._per_task:
-            per_task.verify(self._asked(), self._names, (), checkpoint, self.marker_topic)
+            committer.verify_tasks(self._asked(), self._names, (), checkpoint, self.marker_topic)
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
         at_once = {} if self._once else {"at_once": True}
@@ -233,10 +241,8 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         )
 
     def commit(self, committable: JSON) -> Committed | Aborted:
-        from poundlock.connectors.kafka.sink.committer import OpenTransaction, commit
-
         with self._pool().lent() as asked:
-            return commit(asked, OpenTransaction.of(committable), self.clock.now_ms())
+            return committer.commit(asked, committer.OpenTransaction.of(committable), self.clock.now_ms())
 
     def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
         return commit_each(self.commit, committables, self._pool().most)
@@ -244,29 +250,30 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
     def match(
         self, again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
     ) -> tuple[Sequence[Prepared], Sequence[Prepared]]:
-        from poundlock.connectors.kafka.sink.committer import match
-
-        return match(again, done, prepared)
+        return reconcile.match(again, done, prepared, rows="messages")
 
     def abort(self, prepared: Prepared) -> None:
-        from poundlock.connectors.kafka.sink.committer import abort
-
         if "tid" in prepared.payload and not self._per_task:
-            abort(self._asked(), prepared)
+            committer.abort(self._asked(), prepared)
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
-        from poundlock.connectors.kafka.sink.committer import refuse_shared_prefix, sweep
-
         if not self._once or not self.job_tag:
             return []
         if remove:
-            refuse_shared_prefix(self._asked(), self._names)
-        return sweep(self._asked(), self._names, remove=remove, check=check)
+            committer.refuse_shared_prefix(self._asked(), self._names)
+        return committer.sweep(self._asked(), self._names, remove=remove, check=check)
 
-    # Inspectable
+    # Inspectable: what it takes to ask about transactions and end them, and no secret. One that the user wrote into the job is left
+    # out; one that is kept in the environment or a file is there again.
 
     def describe_json(self) -> JSON:
-        return described.describe(self)
+        security = {name: getattr(self.security, name) for name in _SECURITY}
+        for name in ("password", "key_password", "client_secret"):
+            if security[name] is not None and not security[name].startswith(("env:", "file:")):
+                security[name] = "env:POUNDLOCK_KAFKA_" + name.upper()
+        values = {name: getattr(self, name) for name in _DESCRIBED} | {"transactional_id_prefix": self.effective_prefix}
+        more = {"topic": self._fixed_topic, "timeout_ms": self.timeout_ms, "security": security}
+        return {"v": 1, "kind": "kafka", **values, **more}
 
     @classmethod
     def from_json(cls, description: JSON) -> KafkaSink:
@@ -275,48 +282,53 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         Raises:
             DefinitionError: another version of poundlock wrote the description.
         """
-        return cls(**described.settings(description))
+        if description.get("v") != 1 or description.get("kind") != "kafka":
+            raise DefinitionError(
+                f"a Kafka sink of version {description.get('v')!r} is not known here", next="use a newer poundlock"
+            )
+        return cls(
+            **{name: description[name] for name in _DESCRIBED if name in description},
+            topic=description["topic"] or TopicExpression("topic"),
+            transaction_timeout=f"{description['timeout_ms']} ms",
+            security=KafkaSecurity(**{n: v for n, v in description["security"].items() if n in _SECURITY}),
+        )
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
-        from poundlock.connectors.kafka.sink.committer import OpenTransaction, inspect
-
-        return inspect(self._asked(), OpenTransaction.of(committable))
+        return committer.inspect(self._asked(), committer.OpenTransaction.of(committable))
 
     # Portable: a transaction is open within a checkpoint only, so nothing is carried
 
     def note(self) -> JSON:
         from poundlock.connectors.kafka.sink.output_since import NOTE_S, note
 
-        return note(self._topics(NOTE_S), self.topic) if isinstance(self.topic, str) else {}
+        return {} if self._fixed_topic is None else note(self._topics(NOTE_S), self._fixed_topic)
 
     def newer(self, state: JSON, note: JSON) -> Newer:
-        from poundlock.connectors.kafka.sink.output_since import newer, unseen
+        from poundlock.connectors.kafka.sink.output_since import newer
 
-        return newer(self._topics(), self.topic, note) if isinstance(self.topic, str) else unseen(self.describe())
+        if self._fixed_topic is None:
+            name = self.describe().partition(" (")[0]
+            return Newer(unknown=f"{name}: only a topic of a fixed name can be looked at")
+        return newer(self._topics(), self._fixed_topic, note)
 
     # Auditable
 
     @property
     def unaudited(self) -> str:
         """Why its output cannot be compared; "" if it can."""
-        if self._once:
-            return ""
-        return (
+        why = (
             f'it has guarantee="{self.guarantee}": no decision names its messages, and they may be there more than once'
         )
+        return "" if self._once else why
 
     def open_audit(self, scope: AuditScope) -> Reading:
         """Return an audit, which reads its topics."""
         from poundlock.connectors.kafka.audit.read_back import KafkaReading
 
         return KafkaReading(
-            scope,
-            asked=self._asked(),
-            topics=self._topics(),
-            names=self._names,
-            topic=self.topic if isinstance(self.topic, str) else None,
+            scope, asked=self._asked(), topics=self._topics(), names=self._names, topic=self._fixed_topic,
             wait_s=self.audit_wait_s,
-        )
+        )  # fmt: skip
 
     def rows_of(self, committable: JSON) -> int:
         return int(committable["rows"])
@@ -326,7 +338,7 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
     def measuring(self, folder: str) -> KafkaSink:
         from poundlock.connectors.kafka.sink.dry_run import MeasuringKafkaSink
 
-        return MeasuringKafkaSink.of(self)
+        return MeasuringKafkaSink(**{part.name: getattr(self, part.name) for part in fields(self)})
 
     # Parts
 
@@ -339,13 +351,17 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         return self.commit_mode == "per_task"
 
     @property
+    def _fixed_topic(self) -> str | None:
+        return self.topic if isinstance(self.topic, str) else None
+
+    @property
     def _names(self) -> TransactionNames:
         return TransactionNames(self.effective_prefix, self.job_tag, self.sink_tag)
 
     @property
     def effective_prefix(self) -> str:
         """What the ids begin with, the job's own where the user gave none."""
-        return effective_prefix(self.transactional_id_prefix, self.job_tag)
+        return self.transactional_id_prefix or (f"poundlock-{self.job_tag}" if self.job_tag else "poundlock")
 
     def close(self) -> None:
         """Close the driver's connections; one is made again when it is needed again."""
@@ -353,52 +369,15 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
             asked.close()
 
     def _asked(self) -> Transactions:
-        from poundlock.connectors.kafka.sink.transactions import transactions
-
         return transactions(self.bootstrap_servers, self.security)
 
     def _pool(self) -> ConnectionPool[Transactions]:
-        from poundlock.connectors.kafka.sink.transactions import transaction_pool
-
         return transaction_pool(self.bootstrap_servers, self.security)
 
     def _topics(self, seconds: float = 10) -> TopicLogs:
         from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
 
         return TopicLogs(self.bootstrap_servers, self.security, seconds=seconds)
-
-    def _spec(self) -> RowSpec:
-        from poundlock.connectors.kafka.sink.message_encoder import RowSpec
-
-        return RowSpec(
-            format=self.format,
-            value=self.value,
-            key=self.key,
-            headers=self.headers,
-            partition=self.partition,
-            timestamp=self.timestamp,
-            topic=None if isinstance(self.topic, TopicExpression) else self.topic,
-            options=self.format_options,
-        )
-
-    def _sender(self, names: TransactionNames, context: WriterContext) -> Sender:
-        from poundlock.connectors.kafka.sink.producer import PlainSender, TransactionSender
-        from poundlock.connectors.kafka.sink.task_commit import TaskSender
-
-        settings = {
-            **self.security.confluent(), "compression.type": self.compression, "acks": self.acks, **self.client_options
-        }  # fmt: skip
-        if not self._once:
-            if self.guarantee == "at-least-once":
-                settings["enable.idempotence"] = True
-            return PlainSender(self.bootstrap_servers, settings, wait=self.guarantee == "at-least-once")
-        common: dict[str, Any] = {
-            "names": names, "checkpoint": context.checkpoint, "asked": self._asked(),
-            "marker_topic": self.marker_topic, "timeout_ms": self.timeout_ms,
-        }  # fmt: skip
-        if self._per_task:
-            return TaskSender(self.bootstrap_servers, settings, subtask=context.subtask, **common)
-        return TransactionSender(self.bootstrap_servers, settings, **common)
 
     @property
     def timeout_ms(self) -> int:

@@ -22,7 +22,6 @@ from typing import Any
 
 TO_TOPIC = "__to_topic"  # the column in which the plan puts a computed topic
 _TASK = "per_task"
-_DEFAULT = "poundlock"
 PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -31,9 +30,9 @@ def tags(job_id: str, sink: str) -> tuple[str, str]:
     return job_id[:8], hashlib.sha256(sink.encode()).hexdigest()[:8]
 
 
-def effective_prefix(given: str | None, job: str) -> str:
-    """Return what transactional ids begin with: what the user gave, else the job's own, "poundlock" while that is not known."""
-    return given or (f"{_DEFAULT}-{job}" if job else _DEFAULT)
+def transaction_name(tid: str, pid: int, epoch: int) -> str:
+    """Return the name of one transaction: what decisions say, and what a sweep finds."""
+    return f"{tid}@{pid}:{epoch}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +42,6 @@ class TransactionNames:
     Older versions left out the last part, and so do tasks that commit by themselves.
 
     An id is also the name of the consumer group that holds the marker of its newest committed transaction.
-
-    Args:
-        prefix: the user's.
-        job: tag of the job.
-        sink: tag of the sink.
     """
 
     prefix: str
@@ -62,10 +56,8 @@ class TransactionNames:
     def of_task(self, place: Mapping[str, Any], subtask: int) -> str:
         """Return the id of a task that commits by itself; no host's name has a "_" in it.
 
-        Args:
-            place: where its first row is from. Spark numbers the tasks that read Kafka otherwise on a replay, so their ids
-                are made of topic and partition.
-            subtask: its number, which counts where rows come out of a shuffle.
+        Spark numbers the tasks that read Kafka otherwise on a replay, so their ids are made of the topic and partition that the first
+        row is from. The task's number counts where rows come out of a shuffle.
         """
         if "partition" not in place:
             return self.at(_TASK, subtask)

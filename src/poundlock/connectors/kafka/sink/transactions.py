@@ -11,14 +11,13 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, TypeVar
 
 from poundlock.connectors.commit_threads import ConnectionPool
-from poundlock.connectors.kafka.admin_client import admin_client
-from poundlock.connectors.kafka.client_loader import kafka_python
+from poundlock.connectors.kafka.client_loader import admin_client, kafka_python
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.errors import CommitUnknown, TransientError
 
@@ -26,36 +25,23 @@ UNSTABLE = "UNSTABLE"  # a transaction of the marker's group is open
 _OFFSETS = "__consumer_offsets"  # where the markers are
 _T = TypeVar("_T")
 # Answers that say: ask again, the coordinator is busy with this id or has just moved.
-_AGAIN = frozenset(
-    (
-        "ConcurrentTransactionsError",
-        "NotCoordinatorError",
-        "CoordinatorNotAvailableError",
-        "CoordinatorLoadInProgressError",
-    )
-)
+_STALE = frozenset(("NotCoordinatorError", "CoordinatorNotAvailableError"))
+_AGAIN = _STALE | {"ConcurrentTransactionsError", "CoordinatorLoadInProgressError"}
 _ALLOW = "allow it WRITE and DESCRIBE on the transactional ids of the prefix, READ on its groups and the marker topic"
 _CONNECTIONS = 8  # to end transactions by
-_STALE = frozenset(("NotCoordinatorError", "CoordinatorNotAvailableError"))
+_METADATA_BYTES = 4000  # offset.metadata.max.bytes of brokers is 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A transactional id as its coordinator sees it.
+    """A transactional id as its coordinator sees it, and the producer that initialised it last."""
 
-    Args:
-        state: "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead" …
-        pid, epoch: of the producer that initialised it last.
-        started_ms: when its transaction began, the broker's clock, ms since the epoch; -1 if there is none.
-        timeout_ms: how long a transaction of it may be open.
-        places: per topic, the partitions its transaction has written to; the markers' are left out.
-    """
-
-    state: str
+    state: str  # "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead" …
     pid: int
     epoch: int
-    started_ms: int
-    timeout_ms: int
+    started_ms: int  # when its transaction began, the broker's clock, ms since the epoch; -1 if there is none
+    timeout_ms: int  # how long a transaction of it may be open
+    # Per topic, the partitions its transaction has written to; the markers' are left out.
     places: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def is_open(self, pid: int, epoch: int) -> bool:
@@ -68,37 +54,25 @@ class Described:
         return self.state in ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
 
-_METADATA_BYTES = 4000  # offset.metadata.max.bytes of brokers is 4096
-
-
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The newest committed transaction of a transactional id, as it said itself.
-
-    Args:
-        tid, pid, epoch: which it is; markers are equal if these are.
-        checkpoint: of which checkpoint its messages are.
-        rows: how many there are.
-        digest: of them, 16 hex digits.
-        places: per topic, the partitions they are in, see `from_places`; None where it does not say.
-    """
+    """The newest committed transaction of a transactional id, as it said itself; equal if id, pid and epoch are."""
 
     tid: str
     pid: int
     epoch: int
     checkpoint: int = field(default=-1, compare=False)
     rows: int = field(default=0, compare=False)
-    digest: str = field(default="", compare=False)
-    places: Mapping[str, str] | None = field(default=None, compare=False)
+    digest: str = field(default="", compare=False)  # of the messages, 16 hex digits
+    places: Mapping[str, str] | None = field(
+        default=None, compare=False
+    )  # see `from_places`; None where it does not say
 
     @classmethod
     def of(cls, text: str, checkpoint: int) -> Marker:
         """Return the marker of what `marker_text` made."""
-        fields = json.loads(text)
-        return cls(
-            **{name: fields.get(name) for name in ("tid", "pid", "epoch", "rows", "digest", "places")},
-            checkpoint=checkpoint,
-        )
+        fields, names = json.loads(text), ("tid", "pid", "epoch", "rows", "digest", "places")
+        return cls(**{name: fields.get(name) for name in names}, checkpoint=checkpoint)
 
 
 def marker_text(tid: str, pid: int, epoch: int, rows: int, digest: str, places: Mapping[str, str] | None = None) -> str:
@@ -109,39 +83,19 @@ def marker_text(tid: str, pid: int, epoch: int, rows: int, digest: str, places: 
 
 
 def _described(entry: Any) -> Described:
+    places: dict[str, list[int]] = {}
+    for place in sorted(entry.topic_partitions):
+        if place.topic != _OFFSETS:
+            places.setdefault(place.topic, []).append(int(place.partition))
     return Described(
         entry.state.value, int(entry.producer_id), int(entry.producer_epoch), int(entry.transaction_start_time_ms),
-        int(entry.transaction_timeout_ms), _places(entry.topic_partitions),
+        int(entry.transaction_timeout_ms), {topic: tuple(partitions) for topic, partitions in places.items()},
     )  # fmt: skip
 
 
-def _places(topic_partitions: Iterable[Any]) -> dict[str, Sequence[int]]:
-    places: dict[str, list[int]] = {}
-    for place in sorted(topic_partitions):
-        if place.topic != _OFFSETS:
-            places.setdefault(place.topic, []).append(int(place.partition))
-    return {topic: tuple(partitions) for topic, partitions in places.items()}
-
-
-@cache
-def _cached(process: int, servers: str, security: KafkaSecurity) -> Transactions:
-    return Transactions(servers, security.kafka_python)
-
-
 def transactions(servers: str, security: KafkaSecurity) -> Transactions:
-    """Return this process's connection for questions about transactions; a new connection costs 0.2 s.
-
-    Args:
-        servers: host:port, comma-separated.
-        security: how to log in.
-    """
-    return _cached(os.getpid(), servers, security)
-
-
-@cache
-def _pool(process: int, servers: str, security: KafkaSecurity) -> ConnectionPool[Transactions]:
-    make = partial(Transactions, servers, security.kafka_python)
-    return ConnectionPool(transactions(servers, security), make, _CONNECTIONS)
+    """Return this process's connection for questions about transactions; a new connection costs 0.2 s."""
+    return transaction_pool(servers, security).first
 
 
 def transaction_pool(servers: str, security: KafkaSecurity) -> ConnectionPool[Transactions]:
@@ -152,19 +106,20 @@ def transaction_pool(servers: str, security: KafkaSecurity) -> ConnectionPool[Tr
     return _pool(os.getpid(), servers, security)
 
 
+@cache
+def _pool(process: int, servers: str, security: KafkaSecurity) -> ConnectionPool[Transactions]:
+    make = partial(Transactions, servers, security.kafka_python)
+    return ConnectionPool(make(), make, _CONNECTIONS)
+
+
 class Transactions:
     """A connection, made when first asked and again after it broke. Threads may share it; they ask one after the other.
 
-    Args:
-        servers: host:port, comma-separated.
-        settings: returns further settings of kafka-python, such as those for security.
-        timeout: most seconds for one question.
+    `settings` returns further settings of kafka-python; `timeout` is the most seconds for one question.
     """
 
     def __init__(self, servers: str, settings: Callable[[], Mapping[str, Any]], *, timeout: float = 10) -> None:
-        self.servers = servers
-        self._settings = settings
-        self._timeout = timeout
+        self.servers, self._settings, self._timeout = servers, settings, timeout
         self._client: Any = None
         self._lock = threading.RLock()
         # Connections to coordinators behind which every partition had a leader. Another one is a broker that may just have
@@ -195,9 +150,8 @@ class Transactions:
             try:
                 return {tid: _described(entry) for tid, entry in admin.describe_transactions(tids).items()}
             except unknown:
-                if len(tids) < 2:
-                    return {}
-            return {tid: described for each in tids for tid, described in self.describe_all([each]).items()}
+                one_by_one = tids if len(tids) > 1 else ()
+            return {tid: described for each in one_by_one for tid, described in self.describe_all([each]).items()}
 
         return self.ask(ask) if tids else {}
 
@@ -225,7 +179,6 @@ class Transactions:
             transactional_id=tid, producer_id=pid, producer_epoch=epoch, committed=commit, max_version=4
         )
         kind = kafka_python("protocol.metadata").CoordinatorType.TRANSACTION
-
         errors = kafka_python("errors")
 
         async def send(admin: Any) -> tuple[Any, Any, Any]:
@@ -259,10 +212,11 @@ class Transactions:
         A coordinator that comes up before them would end the transaction and take partitions without a leader for
         deleted ones: what was committed to them would never be seen, and what was aborted would hold readers up.
         """
+        errors = kafka_python("errors")
         try:
             partitions = admin.describe_transactions([tid])[tid].topic_partitions
-        except kafka_python("errors").TransactionalIdNotFoundError:
-            partitions = set()
+        except errors.TransactionalIdNotFoundError:
+            return
         led = {
             (topic["name"], partition["partition_index"])
             for topic in (admin.describe_topics(sorted({p.topic for p in partitions})) if partitions else ())
@@ -270,15 +224,12 @@ class Transactions:
             if partition["leader_id"] >= 0
         }
         if any((p.topic, p.partition) not in led for p in partitions):
-            raise kafka_python("errors").LeaderNotAvailableError(f"partitions of {tid} have no leader")
+            raise errors.LeaderNotAvailableError(f"partitions of {tid} have no leader")
 
     def marker(self, group: str, topic: str, *, stable: bool) -> Marker | str | None:
-        """Return the marker a group holds, None if it holds none.
+        """Return the marker for the marker topic that a group holds, None if it holds none.
 
-        Args:
-            group: name of the group.
-            topic: the marker topic.
-            stable: answer UNSTABLE while a transaction of the group is open, not what was committed before it.
+        With `stable`, the answer is UNSTABLE while a transaction of the group is open, not what was committed before it.
         """
         fetch = kafka_python("protocol.consumer").OffsetFetchRequest
         group_of, errors = fetch.OffsetFetchRequestGroup, kafka_python("errors")
@@ -315,11 +266,7 @@ class Transactions:
                 time.sleep(0.05)
 
     def ask(self, question: Callable[[Any], _T], *, keep: bool = False) -> _T:
-        """Return the answer to a question, put again by a new connection until one comes.
-
-        Args:
-            question: asks the client.
-            keep: let an error that a broker answered through.
+        """Return the answer to a question, put again by a new connection until one comes; `keep` lets a broker's error through.
 
         Raises:
             TransientError: this user may not ask that.
@@ -332,10 +279,8 @@ class Transactions:
                 with self._lock:
                     return question(self._admin())
             except errors.AuthorizationError as error:
-                raise TransientError(
-                    f"Kafka at {self.servers} refuses this user: {error or type(error).__name__}",
-                    next=_ALLOW,
-                ) from error
+                what = f"Kafka at {self.servers} refuses this user: {error or type(error).__name__}"
+                raise TransientError(what, next=_ALLOW) from error
             except (errors.KafkaError, OSError) as error:
                 if keep and isinstance(error, errors.BrokerResponseError):
                     raise
@@ -351,11 +296,9 @@ class Transactions:
     def _admin(self) -> Any:
         if self._client is None:
             logging.getLogger("kafka").addHandler(logging.NullHandler())
+            timeout_ms = int(self._timeout * 1000)
             self._client = admin_client(
-                bootstrap_servers=self.servers.split(","),
-                request_timeout_ms=int(self._timeout * 1000),
-                bootstrap_timeout_ms=int(self._timeout * 1000),
-                reconnect_backoff_max_ms=500,
-                **self._settings(),
-            )
+                bootstrap_servers=self.servers.split(","), request_timeout_ms=timeout_ms,
+                bootstrap_timeout_ms=timeout_ms, reconnect_backoff_max_ms=500, **self._settings(),
+            )  # fmt: skip
         return self._client

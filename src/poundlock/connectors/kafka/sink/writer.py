@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import cast
 
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.kafka.client_loader import confluent
-from poundlock.connectors.kafka.sink.message_encoder import Digest, MessageMaker, Messages, RowSpec
+from poundlock.connectors.kafka.sink.message_encoder import Digest, MessageMaker, Messages
 from poundlock.connectors.kafka.sink.producer import Sender
+from poundlock.connectors.kafka.sink.sink import KafkaSink
 from poundlock.errors import PoundlockError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Chunk, origin_of
@@ -22,23 +23,19 @@ _AT_ONCE = 1000
 
 
 class KafkaWriter:
-    """Writes the rows of one task attempt.
+    """Writes the rows of one task attempt; `sender` takes messages to the broker."""
 
-    Args:
-        context: the task.
-        spec: what of a row is what of a message.
-        sender: takes messages to the broker.
-    """
-
-    def __init__(self, context: WriterContext, *, spec: RowSpec, sender: Sender) -> None:
+    def __init__(self, context: WriterContext, *, sink: KafkaSink, sender: Sender) -> None:
         self._context = context
-        self._maker = MessageMaker(spec, context.reject)
+        self._maker = MessageMaker(sink, context.reject)
         self._sender = sender
         self._digest = Digest()
+        given = {"topic": not isinstance(sink.topic, str), **{n: getattr(sink, n) is not None for n in _PARTS}}
+        # What beside the values the digest is of, for the audit to read the same; empty if it is of the values alone.
+        self._given = [name for name, is_given in given.items() if is_given]
+        self._hashed: list[str] | None = self._given
         # The broker chooses partitions and times that rows do not give, and may replace times: a second digest leaves them out.
-        self._plain = Digest() if spec.partition is not None or spec.timestamp is not None else None
-        self._hashed: list[str] | None = _hashed(spec)
-        self._fixed = isinstance(spec.topic, str)
+        self._plain = Digest() if given["partition"] or given["timestamp"] else None
 
     def write(self, chunk: Chunk) -> int:
         """Send the rows of a chunk; return how many were taken. Raises TransientError when Kafka fails."""
@@ -50,10 +47,7 @@ class KafkaWriter:
                 topic = messages.topics if isinstance(messages.topics, str) else None
                 self._sender.begin(topic, origin_of(chunk).at(messages.rows[0]))
             before = self._digest.rows
-            if self._fixed and messages.keys is messages.headers is messages.partitions is messages.timestamps is None:
-                self._send_values(chunk, messages)
-            else:
-                self._send_all(chunk, messages)
+            (self._send_all if self._given else self._send_values)(chunk, messages)
             self._sender.poll()
         if not before and self._digest.rows:
             hit(Failpoint.SINK_WRITING)
@@ -65,45 +59,30 @@ class KafkaWriter:
         for first in range(0, len(messages.values), _AT_ONCE):
             values = messages.values[first : first + _AT_ONCE]
             refused = self._sender.send_values(topic, values)
-            if refused or None in values:
-                for i, value in enumerate(values):
-                    if i in refused:
-                        self._maker.reject(chunk, messages.rows[first + i], refused[i])
-                    else:
-                        self._digest.add(value)
-            else:
+            if not refused and None not in values:
                 self._digest.add_values(cast("Sequence[bytes]", values))
+                continue
+            for i, value in enumerate(values):
+                if i in refused:
+                    self._maker.reject(chunk, messages.rows[first + i], refused[i])
+                else:
+                    self._digest.add(value)
 
     def _send_all(self, chunk: Chunk, messages: Messages) -> None:
-        m = messages
-        for i, value in enumerate(m.values):
-            topic = m.topics if isinstance(m.topics, str) else m.topics[i]
-            key = m.keys[i] if m.keys is not None else None
-            headers = m.headers[i] if m.headers is not None else None
-            partition = m.partitions[i] if m.partitions is not None else None
-            timestamp = m.timestamps[i] if m.timestamps is not None else None
-            refused = self._sender.place_fault(topic, partition) or self._sender.send(
-                topic,
-                value,
-                key,
-                **({"headers": headers} if headers else {}),
-                **({"partition": partition} if partition is not None else {}),
-                **({"timestamp": timestamp} if timestamp is not None else {}),
-            )
-            if refused is None:
-                self._note(value, None if self._fixed else topic, key, headers or None, partition, timestamp)
-            else:
-                self._maker.reject(chunk, m.rows[i], refused)
-
-    def _note(self, value: bytes | None, *more: Any) -> None:
-        self._digest.add(value, *more)
-        if self._plain is not None:
-            topic, key, headers, partition, timestamp = more
-            self._plain.add(value, topic, key, headers, None, None)
-            given = self._hashed or ()
-            # The client takes the time 0 for none.
-            if ("partition" in given and partition is None) or ("timestamp" in given and not timestamp):
-                self._hashed = None
+        for row, (topic, value, key, headers, partition, timestamp) in zip(messages.rows, messages.each(), strict=True):
+            parts = {"headers": headers or None, "partition": partition, "timestamp": timestamp}
+            given = {name: part for name, part in parts.items() if part is not None}
+            refused = self._sender.place_fault(topic, partition) or self._sender.send(topic, value, key, **given)
+            if refused is not None:
+                self._maker.reject(chunk, row, refused)
+                continue
+            hashed = (topic if "topic" in self._given else None, key, headers or None)
+            self._digest.add(value, *hashed, partition, timestamp)
+            if self._plain is not None:
+                self._plain.add(value, *hashed, None, None)
+                # The client takes the time 0 for none.
+                if ("partition" in self._given and partition is None) or ("timestamp" in self._given and not timestamp):
+                    self._hashed = None
 
     def prepare(self) -> Sequence[JSON]:
         """Wait until the broker has it all, and return the one payload that names it; none if nothing was sent."""
@@ -111,7 +90,7 @@ class KafkaWriter:
             self._sender.abandon()
             return []
         with _explained(self._context, self._sender):
-            transaction = self._sender.prepare(self._context.checkpoint, self._digest)
+            transaction = self._sender.prepare(self._digest)
         common = {"v": 1, "rows": self._digest.rows, "bytes": self._digest.bytes, "digest": self._digest.text}
         plain = {} if self._plain is None else {"plain": self._plain.text}
         return [{**common, "hashed": self._hashed, **plain, **transaction}]
@@ -119,12 +98,6 @@ class KafkaWriter:
     def abandon(self) -> None:
         """Give up what was sent."""
         self._sender.abandon()
-
-
-def _hashed(spec: RowSpec) -> list[str]:
-    """Return what beside the values the digest is of, for the audit to read the same; none if it is of the values alone."""
-    given = {"topic": not isinstance(spec.topic, str), **{n: getattr(spec, n) is not None for n in _PARTS}}
-    return [name for name, is_given in given.items() if is_given]
 
 
 @contextlib.contextmanager

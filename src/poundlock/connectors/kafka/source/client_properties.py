@@ -14,34 +14,20 @@ from poundlock.errors import DefinitionError
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How tasks talk to brokers.
+    """How tasks talk to brokers."""
 
-    Args:
-        fetch_bytes: about how much one answer holds; a larger record batch comes whole.
-        min_bytes: so much a broker waits for before it answers, at most `max_wait_ms`.
-        max_wait_ms: how long a broker waits for `min_bytes`.
-        request_timeout_s: how long an answer may take, beyond `max_wait_ms`.
-        connect_timeout_s: how long a connection may take, login included.
-        patience_s: how long a range is tried while nothing of it comes.
-        backoff_s: pause before the first new try; it doubles up to `backoff_max_s`.
-        backoff_max_s: the longest pause between tries.
-        receive_buffer, send_buffer: sizes of the socket's buffers in bytes; None = the system's.
-        client_id: the name that brokers log.
-        records_per_split: so many records of a partition are one task's work at most.
-    """
-
-    fetch_bytes: int = 1 << 20
-    min_bytes: int = 1
+    fetch_bytes: int = 1 << 20  # about how much one answer holds; a larger record batch comes whole
+    min_bytes: int = 1  # so much a broker waits for before it answers, at most `max_wait_ms`
     max_wait_ms: int = 500
-    request_timeout_s: float = 30.0
-    connect_timeout_s: float = 10.0
-    patience_s: float = 60.0
-    backoff_s: float = 0.1
+    request_timeout_s: float = 30.0  # how long an answer may take, beyond `max_wait_ms`
+    connect_timeout_s: float = 10.0  # how long a connection may take, login included
+    patience_s: float = 60.0  # how long a range is tried while nothing of it comes
+    backoff_s: float = 0.1  # pause before the first new try; it doubles up to `backoff_max_s`
     backoff_max_s: float = 1.0
-    receive_buffer: int | None = None
+    receive_buffer: int | None = None  # of the socket, in bytes; None = the system's
     send_buffer: int | None = None
-    client_id: str = "poundlock"
-    records_per_split: int = 250_000
+    client_id: str = "poundlock"  # the name that brokers log
+    records_per_split: int = 250_000  # so many records of a partition are one task's work at most
 
 
 def parse(options: Mapping[str, Any]) -> FetchSettings:

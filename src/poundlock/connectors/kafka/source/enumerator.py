@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from poundlock.connectors.base import Split
 from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.errors import deleted, expired, recreated, went_back
 from poundlock.connectors.kafka.offsets import Offsets, Partition, from_json, names, to_json
-from poundlock.connectors.kafka.source.admission import cut, share
-from poundlock.connectors.kafka.source.decided_range import check_range
+from poundlock.connectors.kafka.source.client_properties import parse
 from poundlock.connectors.kafka.source.partition_discovery import PartitionDiscovery
-from poundlock.connectors.kafka.source.pinned_start import PinnedStart, pin, read_pinned, words_of
 from poundlock.connectors.kafka.source.reader import payload
+from poundlock.connectors.kafka.source.starting_offsets import pin, read_pinned
 from poundlock.connectors.kafka.wire.range_fetch import OffsetRange
-from poundlock.errors import PoundlockError, TransientError
+from poundlock.errors import PoundlockError, SourceGoneError, TransientError
 from poundlock.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -31,53 +33,32 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _RENEW_S = 3600.0  # brokers forget a group's offsets when it is idle for a week
 _LAG_S = 2.0
+_EVEN_PART = 10  # one tenth of the limit of a checkpoint is for everyone alike
 Position = dict[str, dict[str, int]]
 
 
 class KafkaEnumerator:
-    """Plans what is read of a KafkaSource. Used by one thread, but `committed` and `lag` may be called beside it.
+    """Plans what is read of a KafkaSource that is bound to a job; see `Enumerator`.
 
-    Args:
-        source: what to read.
-        cluster: asked for topics and offsets.
-        workspace: the source's durable folder in the checkpoint.
-        group: whose offsets are committed; None or "" = none are.
-        previous: the identity in the newest decision that names this source; None on a first start.
-        records_per_split: greatest number of offsets in one split.
-        monotonic: gives seconds that never go back.
+    Used by one thread, but `committed` and `lag` may be called beside it.
     """
 
-    def __init__(
-        self,
-        source: KafkaSource,
-        cluster: Cluster,
-        workspace: Storage,
-        *,
-        group: str | None,
-        previous: Mapping[str, Any] | None,
-        records_per_split: int,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._source, self._cluster, self._workspace, self._group = source, cluster, workspace, group
-        self._restored = previous is not None
-        before = previous or {}
+    def __init__(self, source: KafkaSource, cluster: Cluster, workspace: Storage) -> None:
+        self._source, self._cluster, self._workspace, self._group = source, cluster, workspace, source.group
+        self._restored = source.previous is not None
+        before = source.previous or {}
         self._until: Offsets | None = from_json(before["until"]) if "until" in before else None
         self._topics: dict[str, str] = dict(before.get("topics", {}))
-        self._recall()
-        self._records_per_split, self._monotonic = records_per_split, monotonic
-        self._discovery = PartitionDiscovery(source, cluster, monotonic=monotonic)
+        self._words = f"start={source.start!r} end={source.end!r}"
+        pinned = read_pinned(workspace) if self._restored else None
+        if pinned is not None:  # what the first start wrote down says what the newest decision does not
+            self._topics = self._topics or dict(pinned.topics)
+            if self._until is None and pinned.words == self._words:
+                self._until = pinned.until_offsets
+        self._records_per_split = parse(source.options).records_per_split
+        self._discovery = PartitionDiscovery(source, cluster)
         self._checked = False
         self._renewed: tuple[float, Offsets] | None = None
-
-    def _recall(self) -> None:
-        """Take what the first start wrote down for what the newest decision does not say."""
-        if not self._restored:
-            return
-        pinned = read_pinned(self._workspace)
-        if pinned is not None:
-            self._topics = self._topics or dict(pinned.topics)
-            if self._until is None and pinned.words == words_of(self._source.start, self._source.end):
-                self._until = pinned.until_offsets
 
     # -- where it begins and ends --------------------------------------------------------------------------------------
 
@@ -91,23 +72,23 @@ class KafkaEnumerator:
             SourceGoneError: a committed offset has expired.
             TransientError: Kafka does not answer.
         """
-        return {} if self._restored else to_json(self._first_start().start_offsets)
+        return {} if self._restored else self._first_start()
 
-    def _first_start(self) -> PinnedStart:
+    def _first_start(self) -> Position:
+        """Return where the words of the start point, as the first start took them."""
         s = self._source
-        words = words_of(s.start, s.end)
         pinned = read_pinned(self._workspace)
-        if pinned is None or pinned.words != words:
+        if pinned is None or pinned.words != self._words:
             partitions = self._discovery.partitions()
             topics = self._cluster.topic_ids({topic for topic, _ in partitions})
             start = s.start.resolve(partitions, self._cluster, group=self._group)
             until = None if s.end is None else s.end.resolve(partitions, self._cluster, group=self._group, end=True)
-            pinned = pin(self._workspace, words, start, until, topics)
+            pinned = pin(self._workspace, self._words, start, until, topics)
         elif s.start.kind == "earliest":
             # What expired before anything was read is no loss: the earliest record is the one that is there now.
-            pinned = pinned.starting_at(self._cluster.begin(pinned.start_offsets))
+            pinned = replace(pinned, start=to_json(self._cluster.begin(from_json(pinned.start))))
         self._topics, self._until = {**pinned.topics, **self._topics}, pinned.until_offsets
-        return pinned
+        return pinned.start
 
     def _end(self, position: Offsets) -> Offsets | None:
         """Return where each partition ends, None for an unbounded source."""
@@ -141,10 +122,6 @@ class KafkaEnumerator:
     def latest(self, start: Position, held: Collection[str] = ()) -> Position:
         """Return how far the next checkpoint may read: what can be read now, at most `max_records_per_checkpoint` of it.
 
-        Args:
-            start: the newest decided position.
-            held: names of partitions of which nothing is to be read this time.
-
         Raises:
             SourceGoneError: a topic was deleted or created again, or records behind `start` have expired.
             TransientError: Kafka does not answer.
@@ -156,12 +133,17 @@ class KafkaEnumerator:
             self._check_begin(read)
         until = self._end(position)
         added = self._added(position, until)
-        ends = self._ends(read)
+        try:
+            ends = self._cluster.end(read)
+        except TransientError:
+            self._check_there(read)
+            raise
         self._checked = True
         waiting = {}
         for place, offset in read.items():
             if ends[place] < offset:
-                raise self._went_back(place, offset, ends[place])
+                self._check_ids(self._topics, self._cluster.topic_ids({place[0]}))
+                raise went_back(*place, offset, ends[place])
             end = ends[place] if until is None else min(ends[place], max(until.get(place, 0), offset))
             if end > offset and names([place]) not in held:
                 waiting[place] = end - offset
@@ -182,13 +164,6 @@ class KafkaEnumerator:
         _log.info("partitions %s are read from their first offset on", names(sorted(new)))
         return self._cluster.begin(new)
 
-    def _ends(self, read: Offsets) -> Offsets:
-        try:
-            return self._cluster.end(read)
-        except TransientError:
-            self._check_there(read)
-            raise
-
     def _check_there(self, read: Offsets) -> None:
         """Raise SourceGoneError if a partition is not in Kafka any more."""
         there = self._cluster.partitions()
@@ -205,40 +180,22 @@ class KafkaEnumerator:
             if offset < begin[topic, partition]:
                 raise expired(topic, partition, offset, begin[topic, partition])
 
-    def _went_back(self, place: Partition, reached: int, end: int) -> PoundlockError:
-        self._check_ids(self._topics, self._cluster.topic_ids({place[0]}))
-        return went_back(*place, reached, end)
-
     def splits(self, start: Position, end: Position) -> Sequence[Split]:
         """Return the work between two positions; a partition that `start` does not name has none."""
         first, last = from_json(start), from_json(end)
-        ranges = {
-            place: (first[place], after) for place, after in last.items() if place in first and first[place] < after
-        }
+        ranges = {place: (first[place], after) for place, after in last.items() if first.get(place, after) < after}
         pieces = cut(ranges, most=self._records_per_split, at_least=self._source.min_partitions)
-        return [self._split(OffsetRange(*place, begin, after)) for place, begin, after in pieces]
-
-    def _split(self, wanted: OffsetRange) -> Split:
-        return Split(
-            f"{wanted.topic}-{wanted.partition:06d}-{wanted.first:020d}",
-            payload(wanted, self._topics.get(wanted.topic)),
-            wanted.after - wanted.first,
-            name=names([(wanted.topic, wanted.partition)]),
-        )
+        splits = []
+        for (topic, partition), begin, after in pieces:
+            wanted = payload(OffsetRange(topic, partition, begin, after), self._topics.get(topic))
+            name = names([(topic, partition)])
+            splits.append(Split(f"{topic}-{partition:06d}-{begin:020d}", wanted, after - begin, name=name))
+        return splits
 
     # -- what was read -------------------------------------------------------------------------------------------------
 
     def identity(self, start: Position, end: Position, previous: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what names the data in a range: {"topics": {name: id}}, with "until" where the source is bounded.
-
-        Args:
-            start, end: the range.
-            previous: the identity in the newest decision; {} if there is none.
-
-        Raises:
-            SourceGoneError: a topic was created again or deleted.
-            TransientError: Kafka does not answer.
-        """
+        """Return what names the data in a range: {"topics": {name: id}}, with "until" where the source is bounded."""
         first, last = from_json(start), from_json(end)
         for (topic, partition), offset in sorted(first.items()):
             now = last.get((topic, partition))
@@ -260,7 +217,24 @@ class KafkaEnumerator:
 
     def check_range(self, start: Position, end: Position, identity: Mapping[str, Any]) -> None:
         """Raise SourceGoneError unless all records of a decided range are still there, and are those that were read."""
-        check_range(self._cluster, from_json(start), from_json(end), identity.get("topics", {}))
+        begun, known = from_json(start), identity.get("topics", {})
+        # A partition that the start does not name entered without a record.
+        read = {place: after for place, after in from_json(end).items() if begun.get(place, after) < after}
+        there, ids = self._cluster.partitions(), self._cluster.topic_ids({topic for topic, _ in read})
+        for topic, partition in sorted(read):
+            if partition not in there.get(topic, ()):
+                raise _cannot_be_read_again(f"topic {topic!r} partition {partition} is gone from Kafka")
+            if topic in known and ids.get(topic, known[topic]) != known[topic]:
+                was = f"its id was {known[topic]} and is {ids[topic]}"
+                raise _cannot_be_read_again(f"topic {topic!r} is not the one this checkpoint has read: {was}")
+        first, last = self._cluster.begin(read), self._cluster.end(read)
+        for place, after in sorted(read.items()):
+            what = f"topic {place[0]!r} partition {place[1]}"
+            if begun[place] < first[place]:
+                lost = f"offsets {begun[place]} to {min(after, first[place])}"
+                raise _cannot_be_read_again(f"{what}: {lost} of this checkpoint have expired or were deleted")
+            if after > last[place]:
+                raise _cannot_be_read_again(f"{what} ends at {last[place]}, and this checkpoint read up to {after}")
 
     def _check_ids(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
         for topic, old in sorted(before.items()):
@@ -271,7 +245,7 @@ class KafkaEnumerator:
         """Commit a position for the group, so that lag tools see it. Does not wait; what goes wrong is only logged."""
         if self._group:
             offsets = self._read_only(from_json(position).items())
-            self._renewed = (self._monotonic(), offsets)
+            self._renewed = (time.monotonic(), offsets)
             self._cluster.commit(offsets, self._group)
 
     def _read_only(self, offsets: Iterable[tuple[Partition, int]]) -> Offsets:
@@ -282,7 +256,7 @@ class KafkaEnumerator:
 
         Also commits the group's offsets again once an hour, as brokers forget those of a group that is idle for long.
         """
-        if self._renewed and self._group and self._monotonic() - self._renewed[0] > _RENEW_S:
+        if self._renewed and self._group and time.monotonic() - self._renewed[0] > _RENEW_S:
             self.committed(to_json(self._renewed[1]))
         offsets = self._read_only(from_json(position).items())
         try:
@@ -296,3 +270,56 @@ class KafkaEnumerator:
     def close(self) -> None:
         """Close the connections."""
         self._cluster.close()
+
+
+def _cannot_be_read_again(what: str) -> SourceGoneError:
+    return SourceGoneError(what, next="only checkpoints whose records Kafka still has can be read again")
+
+
+# -- arithmetic: the same for the same numbers ----------------------------------------------------------------------------
+
+
+def share(waiting: Mapping[Partition, int], limit: int | None) -> Offsets:
+    """Return how many offsets of each partition to read, of those that wait; in all exactly the limit if more wait.
+
+    A tenth of the limit is spread evenly, so that a small partition is not held up by a large one; the rest goes in proportion to
+    what waits, so that partitions with an old backlog stay in step in event time.
+    """
+    if limit is None or sum(waiting.values()) <= limit:
+        return dict(waiting)
+    given = _evenly(waiting, limit // _EVEN_PART)
+    left = {place: count - given[place] for place, count in waiting.items()}
+    room, total = limit - sum(given.values()), sum(left.values())
+    for place, count in left.items():
+        given[place] += count * room // total
+    missing = limit - sum(given.values())
+    # What rounding left over: to those who lost most by it.
+    order = sorted(left, key=lambda place: (-(left[place] * room % total), place))
+    for place in [p for p in order if given[p] < waiting[p]][:missing]:
+        given[place] += 1
+    return given
+
+
+def _evenly(waiting: Mapping[Partition, int], limit: int) -> Offsets:
+    """Return equal parts of a limit, where what the smaller partitions do not need goes to the larger ones."""
+    given, left = {}, len(waiting)
+    for place in sorted(waiting, key=lambda p: (waiting[p], p)):
+        given[place] = min(waiting[place], limit // left)
+        limit -= given[place]
+        left -= 1
+    return given
+
+
+def cut(
+    ranges: Mapping[Partition, tuple[int, int]], *, most: int, at_least: int | None
+) -> Iterator[tuple[Partition, int, int]]:
+    """Yield the ranges cut into pieces of about equal size, by partition and offset: of `most` offsets, and `at_least` so many pieces,
+    if there are as many offsets; None = as few as `most` allows.
+    """
+    total = sum(after - first for first, after in ranges.values())
+    size = most if at_least is None else max(1, min(most, total // at_least))
+    for place, (first, after) in sorted(ranges.items()):
+        pieces = -(-(after - first) // size)
+        bounds = [first + (after - first) * i // pieces for i in range(pieces)] + [after]
+        for begin, end in pairwise(bounds):
+            yield place, begin, end

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from poundlock.connectors.kafka.cluster import Cluster
@@ -22,51 +22,38 @@ _EVERY_S = 2.0
 
 
 class PartitionDiscovery:
-    """The partitions of one source.
+    """The partitions of one source."""
 
-    Args:
-        source: what to read.
-        cluster: asked for its topics.
-        monotonic: gives seconds that never go back.
-    """
-
-    def __init__(
-        self, source: KafkaSource, cluster: Cluster, *, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._source, self._cluster, self._monotonic = source, cluster, monotonic
+    def __init__(self, source: KafkaSource, cluster: Cluster) -> None:
+        self._source, self._cluster = source, cluster
         self._looked: float | None = None
 
     def partitions(self, timeout: float | None = None) -> list[Partition]:
-        """Return all partitions that the source reads now.
-
-        Args:
-            timeout: most seconds to wait for an answer; None = as long as the cluster's questions take.
+        """Return all partitions that the source reads now. `timeout` is in seconds, None = as long as the cluster's questions take.
 
         Raises:
             DefinitionError: a topic or partition is missing, or the servers refuse this user.
             TransientError: no server answers; names them.
         """
-        there = self._cluster.partitions(timeout)
-        self._looked = self._monotonic()
-        if self._source.pattern is not None:
-            matching = self._matching(there)
-            if not matching:
-                raise DefinitionError(
-                    f"no topic in Kafka at {self._source.bootstrap_servers} matches pattern {self._source.pattern!r}",
-                    next=f"the topics are: {_some(sorted(there))}",
-                )
-            return matching
-        self._check_named(there)
-        return self._matching(there)
+        there, s = self._cluster.partitions(timeout), self._source
+        self._looked = time.monotonic()
+        if s.pattern is None:
+            self._check_named(there)
+        matching = self._matching(there)
+        if s.pattern is not None and not matching:
+            raise DefinitionError(
+                f"no topic in Kafka at {s.bootstrap_servers} matches pattern {s.pattern!r}",
+                next=f"the topics are: {_some(sorted(there))}",
+            )
+        return matching
 
     def partitions_if_due(self) -> Sequence[Partition]:
         """Return all partitions that the source reads if it is time to look again, else none. What is missing is left out."""
-        if self._source.partitions is not None and self._looked is not None:
-            return ()
-        if self._looked is not None and self._monotonic() - self._looked < _EVERY_S:
+        named, looked = self._source.partitions is not None, self._looked
+        if looked is not None and (named or time.monotonic() - looked < _EVERY_S):
             return ()
         there = self._cluster.partitions()
-        self._looked = self._monotonic()
+        self._looked = time.monotonic()
         return self._matching(there)
 
     def _matching(self, there: Mapping[str, Sequence[int]]) -> list[Partition]:

@@ -1,45 +1,56 @@
 """Task's half of a Kafka source: the offset ranges of splits to chunks, values decoded where the source has a format.
 
-The same split gives the same rows. A record that cannot be decoded goes to `reject` with its topic, partition and offset.
+The same split gives the same rows. A record that cannot be decoded goes to `reject` with its topic, partition and offset. What is
+made of decoded record batches owns its memory: the buffer of the answer may be used again afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.kafka.errors import damaged
-from poundlock.connectors.kafka.source.record_columns import to_batch, to_lines
 from poundlock.connectors.kafka.wire.fetch_client import FetchClient
 from poundlock.connectors.kafka.wire.range_fetch import OffsetRange, fetch_range, parse_kafka_id
 from poundlock.connectors.kafka.wire.record_batches import DamagedBatch, Records
-from poundlock.formats.chunk import Chunk
+from poundlock.connectors.kafka.wire.record_fields import MalformedRecords, read_varint
+from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines
 
 if TYPE_CHECKING:
     from poundlock.formats.decode import Decoder
 
-
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+TYPES: Mapping[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "headers": HEADERS,
+    "timestamp_type": pa.string(),
+}
+"""The fields of a record, and what kind of column each becomes."""
 VALUE = "value"
+_NEWLINE = 10
+_LATEST_MS = (1 << 63) // 1000 - 1
 
 
 def payload(wanted: OffsetRange, topic_id: str | None) -> dict[str, str | int]:
     """Return a range as a split carries it."""
-    made: dict[str, str | int] = {
-        "topic": wanted.topic, "partition": wanted.partition, "from": wanted.first, "to": wanted.after
-    }  # fmt: skip
-    return made if topic_id is None else {**made, "topic_id": topic_id}
+    known: dict[str, str | int] = {} if topic_id is None else {"topic_id": topic_id}
+    return {"topic": wanted.topic, "partition": wanted.partition, "from": wanted.first, "to": wanted.after, **known}
 
 
 class KafkaReader:
-    """Reads the splits of one task.
+    """Reads the splits of one task. `committed` leaves out what aborted transactions wrote.
 
-    Args:
-        client: the connections of this process.
-        columns: by name, the field of the record that each column shows; without a decoder these are the rows.
-        decoder: decodes the column `value`; None = rows stay as the record has them.
-        committed: whether to leave out what aborted transactions wrote.
-        context: where bad records go, and what is needed.
+    `columns` are by name the field of the record that each shows; without a decoder, of the column `value`, these are the rows.
     """
 
     def __init__(
@@ -52,19 +63,14 @@ class KafkaReader:
         context: ReaderContext,
     ) -> None:
         self._client, self._decoder, self._committed, self._context = client, decoder, committed, context
-        self._columns = _needed(columns, context.columns if decoder is None else None)
+        needed = context.columns if decoder is None and context.columns is not None else columns
+        self._columns = {name: field for name, field in columns.items() if name in needed}
         self._as_lines = self._columns == {VALUE: VALUE}
         self.bytes_read = 0
         """How many bytes the values of all records had that were read; a null value has none."""
 
     def read(self, split: Split) -> Iterator[Chunk]:
-        """Yield the rows of a split. Each chunk has its own memory and stays valid.
-
-        Raises:
-            SourceGoneError: records of the range have expired, or the topic was deleted or created again.
-            TerminalError: a batch is damaged or of an old format, or the user may not read.
-            TransientError: nothing came for too long.
-        """
+        """Yield the rows of a split; raises as `fetch_range` does. Each chunk has its own memory and stays valid."""
         p = split.payload
         known = p.get("topic_id")
         wanted = OffsetRange(
@@ -89,5 +95,153 @@ class KafkaReader:
         return to_batch(records, wanted.topic, wanted.partition, self._columns)
 
 
-def _needed(columns: Mapping[str, str], wanted: Sequence[str] | None) -> dict[str, str]:
-    return {name: field for name, field in columns.items() if wanted is None or name in wanted}
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+
+def to_lines(records: Records, topic: str, partition: int) -> Lines | None:
+    """Return the values as lines; None where a value is null or has a line end in it.
+
+    Writes into the buffer of the records: they are of no use afterwards unless None is returned.
+    """
+    start, length = records.column("value_start"), records.column("value_length")
+    n = len(start)
+    if (length < 0).any() or not records.data.flags.writeable:
+        return None
+    behind = start + length
+    # What stands behind a value is the number of its headers; it was checked and is not needed for lines.
+    kept = records.data[behind]
+    records.data[behind] = _NEWLINE
+    joined = _gather(records.data, start, behind + 1)
+    bounds = np.frombuffer(joined.buffers()[1], np.int32, n + 1)
+    size = int(bounds[-1])
+    text = memoryview(joined.buffers()[2])[:size]
+    if np.count_nonzero(np.frombuffer(text, np.uint8) == _NEWLINE) != n:
+        records.data[behind] = kept
+        return None
+    return Lines(text, bounds[1:].astype(np.int64) - 1, _origin(records, topic, partition))
+
+
+def to_batch(records: Records, topic: str, partition: int, columns: Mapping[str, str]) -> Batch:
+    """Return some columns of the records of a partition: by the name that each is to have, the field that it shows."""
+    made = {field: _MAKERS[field](records, topic, partition) for field in set(columns.values())}
+    fields = [pa.field(name, TYPES[field]) for name, field in columns.items()]
+    arrays = [made[field] for field in columns.values()]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    return Batch(batch, _origin(records, topic, partition))
+
+
+def _origin(records: Records, topic: str, partition: int) -> KafkaOrigin:
+    # One number stands for all rows: a broadcast array takes no memory of its own.
+    return KafkaOrigin(topic, np.broadcast_to(np.int32(partition), len(records)), records.offset)
+
+
+def _gather(data: npt.NDArray[np.uint8], start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> pa.Array:
+    """Return the bytes from each start to each end, ascending, as one binary column; copied once, by Arrow."""
+    n = len(start)
+    bounds = np.empty(2 * n, np.int32)
+    bounds[0::2], bounds[1::2] = start, end
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    every_second = pa.Array.from_buffers(pa.int32(), n, [None, pa.py_buffer(np.arange(0, 2 * n, 2, dtype=np.int32))])
+    return pa.Array.from_buffers(pa.binary(), max(2 * n - 1, 0), buffers).take(every_second)
+
+
+def _binary(records: Records, field: str) -> pa.Array:
+    start, length = records.column(f"{field}_start"), records.column(f"{field}_length")
+    column = _gather(records.data, start, start + np.maximum(length, 0))
+    valid = length >= 0
+    if valid.all():
+        return column
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary(), len(start), [bits, *column.buffers()[1:]])
+
+
+def _timestamps(records: Records, topic: str, partition: int) -> pa.Array:
+    ms = records.timestamp_ms
+    if len(ms) and (int(ms.max()) > _LATEST_MS or int(ms.min()) < -_LATEST_MS):
+        row = int(np.argmax(np.abs(ms)))
+        raise DamagedBatch(
+            int(records.offset[row]),
+            f"has the timestamp {int(ms[row])}, which is not in milliseconds",
+            next="correct the producer; start behind that record with StartingOffsets.offsets({…})",
+        )
+    return _numbers(ms * 1000, TYPES["timestamp"])
+
+
+def _timestamp_types(records: Records, topic: str, partition: int) -> pa.Array:
+    kinds = _numbers(records.is_log_append_time.astype(np.int8), pa.int8())
+    names = _parts([b"CreateTime", b"LogAppendTime"], pa.string())
+    return pa.DictionaryArray.from_arrays(kinds, names).dictionary_decode()
+
+
+def _same_text(value: str, rows: int) -> pa.Array:
+    # pa.repeat, like pa.array of a list, would import pandas, which costs a task a second.
+    coded = value.encode()
+    bounds = np.arange(0, len(coded) * rows + 1, len(coded), dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(bounds), pa.py_buffer(coded * rows)])
+
+
+def _headers(records: Records, topic: str, partition: int) -> pa.Array:
+    """Return the headers of each record, in order; null where there are none, as Spark's connector has it."""
+    data = records.data
+    at, end = records.column("headers_start"), records.column("end")
+    counts = np.zeros(len(at), np.int32)
+    keys: list[bytes] = []
+    values: list[bytes | None] = []
+    for row in np.flatnonzero(data[at] != 0).tolist():
+        try:
+            headers = _headers_of(data[at[row] : end[row]].tobytes())
+        except (IndexError, MalformedRecords) as error:
+            raise DamagedBatch(int(records.offset[row]), "is damaged: the headers of a record are not whole") from error
+        counts[row] = len(headers)
+        keys += [key for key, _ in headers]
+        values += [value for _, value in headers]
+    bounds = np.zeros(len(at) + 1, np.int32)
+    np.cumsum(counts, out=bounds[1:])
+    content = pa.StructArray.from_arrays([_parts(keys, pa.string()), _parts(values, pa.binary())], ["key", "value"])
+    valid = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
+    return pa.Array.from_buffers(HEADERS, len(at), [valid, pa.py_buffer(bounds)], children=[content])
+
+
+def _headers_of(data: bytes) -> list[tuple[bytes, bytes | None]]:
+    """Return the headers of one record, whose bytes from their number to the record's end are given."""
+    count, at = read_varint(data, 0)
+    headers: list[tuple[bytes, bytes | None]] = []
+    for _ in range(count):
+        length, at = read_varint(data, at)
+        key = str(data[at : at + length], "utf-8", "replace").encode()  # as Java's clients do
+        at += length
+        size, at = read_varint(data, at)
+        headers.append((key, None if size < 0 else data[at : at + size]))
+        if length < 0 or size < -1:
+            raise MalformedRecords("a header has a negative length")
+        at += max(size, 0)
+    if at != len(data) or count < 0:
+        raise MalformedRecords("the headers do not end where the record ends")
+    return headers
+
+
+def _parts(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
+    """Return a column of text or bytes."""
+    bounds = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(value or b"") for value in values], out=bounds[1:])
+    valid = None
+    if None in values:
+        valid = pa.py_buffer(np.packbits(np.array([value is not None for value in values]), bitorder="little"))
+    data = pa.py_buffer(b"".join(value or b"" for value in values))
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(bounds), data])
+
+
+def _numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+_MAKERS: Mapping[str, Callable[[Records, str, int], pa.Array]] = {
+    "key": lambda records, topic, partition: _binary(records, "key"),
+    "value": lambda records, topic, partition: _binary(records, "value"),
+    "topic": lambda records, topic, partition: _same_text(topic, len(records)),
+    "partition": lambda records, topic, partition: _numbers(np.full(len(records), partition, np.int32), pa.int32()),
+    "offset": lambda records, topic, partition: _numbers(records.offset, pa.int64()),
+    "timestamp": _timestamps,
+    "headers": _headers,
+    "timestamp_type": _timestamp_types,
+}

@@ -5,19 +5,21 @@ A source is a value: it holds no connection, can be pickled and compared, and sh
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from poundlock.connectors.kafka.login import login
+from poundlock.connectors.kafka.checks import FIELDS, check_source
+from poundlock.connectors.kafka.cluster import Cluster
+from poundlock.connectors.kafka.login import Login, login
 from poundlock.connectors.kafka.offsets import describe
 from poundlock.connectors.kafka.security import KafkaSecurity
-from poundlock.connectors.kafka.source.bound_source import BoundKafkaSource
 from poundlock.connectors.kafka.source.client_properties import parse
+from poundlock.connectors.kafka.source.partition_discovery import PartitionDiscovery
 from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets
 from poundlock.connectors.replay_promise import ReplayPromise
-from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,10 +33,7 @@ if TYPE_CHECKING:
 
 Format = Literal["raw", "json", "csv", "avro"]
 Isolation = Literal["read_committed", "read_uncommitted"]
-FIELDS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers", "timestamp_type")
-"""What a record has, by the names used here, in the order of a raw row's columns."""
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_WITH_SCHEMA = ("json", "csv")
+_PREFLIGHT_S = 4.5
 
 
 @dataclass(frozen=True, init=False)
@@ -94,6 +93,11 @@ class KafkaSource:
     min_partitions: int | None
     options: Mapping[str, Any] = field(repr=False)
     client_options: Mapping[str, Any] = field(repr=False)
+    # Set by `bind`: how to log in, with all secrets read; the names of the job and of the source in it; the newest identity.
+    who: Login | None = field(default=None, repr=False)
+    job: str | None = field(default=None, repr=False)
+    name: str | None = field(default=None, repr=False)
+    previous: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def __init__(
         self,
@@ -139,79 +143,9 @@ class KafkaSource:
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        self._check_servers()
-        self._check_topics()
-        self._check_values()
-        self._check_columns()
-        parse(self.options)
-
-    def _check_servers(self) -> None:
-        servers = [s.strip() for s in str(self.bootstrap_servers or "").split(",")]
-        if not all(re.fullmatch(r"\S+:[0-9]{1,5}", s) for s in servers):
-            raise DefinitionError(
-                f"bootstrap_servers={self.bootstrap_servers!r} is not a list of host:port",
-                next='write bootstrap_servers="localhost:9092"',
-            )
-        object.__setattr__(self, "bootstrap_servers", ",".join(servers))
-
-    def _check_topics(self) -> None:
-        if sum(x is not None for x in (self.topics, self.pattern, self.partitions)) != 1:
-            raise DefinitionError(
-                "KafkaSource needs exactly one of topics, pattern and partitions", next='write topics="my_topic"'
-            )
-        for topic in self.topics if self.topics is not None else self.partitions or ():
-            if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
-                raise DefinitionError(f"{topic!r} is not a topic name", next='use letters, digits, ".", "_" and "-"')
-        if (self.topics is not None and not self.topics) or (self.partitions is not None and not self.partitions):
-            raise DefinitionError("KafkaSource names no topic", next='write topics="my_topic"')
-        for topic, numbers in (self.partitions or {}).items():
-            if not numbers or not all(isinstance(n, int) and n >= 0 for n in numbers):
-                raise DefinitionError(f"partitions of {topic!r}: {numbers!r}", next=f"write {{{topic!r}: [0, 1]}}")
-        if self.pattern is not None:
-            try:
-                re.compile(self.pattern)
-            except re.error as error:
-                raise DefinitionError(
-                    f"pattern {self.pattern!r} is no regular expression: {error}", next='write pattern="events-.*"'
-                ) from error
-
-    def _check_values(self) -> None:
-        for name in ("max_records_per_checkpoint", "min_partitions"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise DefinitionError(f"{name}={value!r} is not a positive number", next=f"write {name}=100_000")
-        for name, known in (
-            ("isolation", ("read_committed", "read_uncommitted")),
-            ("format", ("raw", "json", "csv", "avro")),
-        ):
-            if getattr(self, name) not in known:
-                raise DefinitionError(
-                    f"{name}={getattr(self, name)!r} is not known", next=f"use one of {', '.join(known)}"
-                )
-
-    def _check_columns(self) -> None:
-        for column, shown in self.metadata.items():
-            if shown not in FIELDS:
-                raise DefinitionError(
-                    f"metadata column {column!r}: a Kafka record has no {shown!r}",
-                    next=f"use one of {', '.join(FIELDS)}",
-                )
-        if taken := sorted(name for name, shown in self.metadata.items() if name in FIELDS and name != shown):
-            raise DefinitionError(
-                f"metadata column {taken[0]!r} has a name of its own already", next="choose another name"
-            )
-        if self.value_schema is not None and self.format not in _WITH_SCHEMA:
-            raise DefinitionError(
-                f"schema= means nothing to format {self.format!r}",
-                next='leave it out, or give format="json"'
-                if self.format == "raw"
-                else "leave it out: the Avro schema says it",
-            )
-        if self.format == "raw" and self.format_options:
-            raise DefinitionError(
-                "format_options mean nothing to format 'raw'", next='leave them out, or give format="json"'
-            )
+        check_source(self)
         self.decoder()  # said here, a wrong schema or option is told with the user's line
+        parse(self.options)
 
     # -- what is read --------------------------------------------------------------------------------------------------
 
@@ -257,7 +191,7 @@ class KafkaSource:
         """Return the columns of the rows."""
         import pyarrow as pa
 
-        from poundlock.connectors.kafka.source.record_columns import TYPES
+        from poundlock.connectors.kafka.source.reader import TYPES
 
         columns = [pa.field(name, TYPES[field]) for name, field in self.columns.items()]
         decoder = self.decoder()
@@ -271,8 +205,8 @@ class KafkaSource:
 
     def bind(
         self, *, job: str | None = None, name: str | None = None, previous: Mapping[str, Any] | None = None
-    ) -> BoundKafkaSource:
-        """Return this source for one start of a job.
+    ) -> KafkaSource:
+        """Return this source for one start of a job: it can travel to the tasks with its secrets, which no repr shows.
 
         Args:
             job: name of the job; the default group is made of it.
@@ -282,7 +216,17 @@ class KafkaSource:
         Raises:
             DefinitionError: a secret or certificate cannot be read.
         """
-        return BoundKafkaSource(self, login(self.security), job, name, previous)
+        bound, known = copy.copy(self), {"who": login(self.security), "job": job, "name": name, "previous": previous}
+        for field_name, value in known.items():
+            object.__setattr__(bound, field_name, value)
+        return bound
+
+    @property
+    def group(self) -> str | None:
+        """The group whose offsets are committed, None or "" for none."""
+        if self.group_id is not None:
+            return self.group_id
+        return f"poundlock-{self.job}" if self.job else None
 
     @property
     def replay(self) -> ReplayPromise:
@@ -303,17 +247,38 @@ class KafkaSource:
         pairs = ((self, other), (other, self))
         return next((t for a, b in pairs for t in (a.topics or a.partitions or ()) if b.reads(t)), None)
 
+    def cluster(self) -> Cluster:
+        """Return a new connection of the driver's; it connects when it is first asked."""
+        settings = {**self.security.confluent(), **{name: str(value) for name, value in self.client_options.items()}}
+        return Cluster(self.bootstrap_servers, settings, committed_only=self.isolation == "read_committed")
+
     def preflight(self) -> None:
-        """Check within 5 s that the servers answer and the topics are there; see `BoundKafkaSource.preflight`."""
-        self.bind().preflight()
+        """Check within 5 s that the servers answer and the topics and partitions are there.
+
+        Raises:
+            DefinitionError: a topic or partition is missing, or the servers refuse this user.
+            TransientError: no server answers; names them.
+        """
+        cluster = self.cluster()
+        try:
+            PartitionDiscovery(self, cluster).partitions(_PREFLIGHT_S)
+        finally:
+            cluster.close()
 
     def enumerator(self, workspace: Storage) -> KafkaEnumerator:
-        """Return the driver's half for a job without a name; see `BoundKafkaSource.enumerator`."""
-        return self.bind().enumerator(workspace)
+        """Return the driver's half. `workspace` keeps what the words of `start` and `end` meant at the first start."""
+        from poundlock.connectors.kafka.source.enumerator import KafkaEnumerator
+
+        return KafkaEnumerator(self, self.cluster(), workspace)
 
     def reader(self, context: ReaderContext) -> KafkaReader:
-        """Return the task's half; secrets are read where it is called."""
-        return self.bind().reader(context)
+        """Return the task's half; where the source is not bound, secrets are read where it is called."""
+        from poundlock.connectors.kafka.source.reader import KafkaReader
+        from poundlock.connectors.kafka.wire.fetch_client import fetch_client
+
+        client = fetch_client(self.bootstrap_servers, self.who or login(self.security), parse(self.options))
+        committed = self.isolation == "read_committed"
+        return KafkaReader(client, self.columns, self.decoder(), committed=committed, context=context)
 
     def describe(self, position: dict[str, Any]) -> str:
         """Return a position for the log, as Flink prints restored state."""

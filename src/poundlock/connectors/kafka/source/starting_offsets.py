@@ -1,6 +1,8 @@
 """StartingOffsets: where reading begins, or ends, in words; turned into an offset for each partition by asking the cluster.
 
-What cannot be resolved to an offset that is in the topic is an error that names the range, never a silent reset.
+What cannot be resolved to an offset that is in the topic is an error that names the range, never a silent reset. What the words
+meant is pinned at the first start, in a file of the source's workspace that is written once by create-exclusive: words such as
+"latest" must mean the same after a crash.
 """
 
 from __future__ import annotations
@@ -8,32 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from poundlock.connectors.kafka.offsets import Offsets, Partition, names
-from poundlock.errors import DefinitionError, SourceGoneError
+import msgspec
+
+from poundlock.connectors.kafka.cluster import Cluster
+from poundlock.connectors.kafka.offsets import Offsets, Partition, from_json, names, to_json
+from poundlock.errors import DefinitionError, SourceGoneError, TerminalError
+from poundlock.storage.base import Storage
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Where(Protocol):
-    """What a cluster is asked for to turn words into offsets."""
-
-    def begin(self, partitions: Iterable[Partition]) -> Offsets:
-        """Return the first offset of each partition."""
-        ...
-
-    def end(self, partitions: Iterable[Partition]) -> Offsets:
-        """Return the offset up to which each partition can be read now."""
-        ...
-
-    def at(self, partitions: Iterable[Partition], timestamp_ms: int) -> Offsets:
-        """Return the offset of the first record from a time on; partitions without one are left out."""
-        ...
-
-    def committed(self, partitions: Iterable[Partition], group: str) -> Offsets:
-        """Return what a group committed; partitions without are left out."""
-        ...
+_FILE = "start.json"
+Otherwise = Literal["earliest", "latest", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +35,7 @@ class StartingOffsets:
     offsets_by_partition: Mapping[Partition, int] = field(default_factory=dict)
     timestamp_ms: int | None = None
     group: str | None = None
-    otherwise: Literal["earliest", "latest", "fail"] | None = None
+    otherwise: Otherwise | None = None
 
     @classmethod
     def earliest(cls) -> StartingOffsets:
@@ -69,12 +57,7 @@ class StartingOffsets:
         return cls("timestamp", timestamp_ms=_milliseconds(when))
 
     @classmethod
-    def offsets(
-        cls,
-        offsets: Mapping[Any, Any],
-        *,
-        otherwise: Literal["earliest", "latest", "fail"] | None = None,
-    ) -> StartingOffsets:
+    def offsets(cls, offsets: Mapping[Any, Any], *, otherwise: Otherwise | None = None) -> StartingOffsets:
         """An offset for each partition.
 
         Args:
@@ -84,9 +67,7 @@ class StartingOffsets:
         return cls("offsets", offsets_by_partition=_parse(offsets), otherwise=otherwise)
 
     @classmethod
-    def committed(
-        cls, group: str | None = None, *, otherwise: Literal["earliest", "latest", "fail"] = "earliest"
-    ) -> StartingOffsets:
+    def committed(cls, group: str | None = None, *, otherwise: Otherwise = "earliest") -> StartingOffsets:
         """What a consumer group committed to Kafka.
 
         Args:
@@ -118,15 +99,11 @@ class StartingOffsets:
         )
 
     def resolve(
-        self, partitions: Iterable[Partition], where: Where, *, group: str | None, end: bool = False
+        self, partitions: Iterable[Partition], where: Cluster, *, group: str | None, end: bool = False
     ) -> Offsets:
-        """Return the offset of every partition.
+        """Return the offset of every partition that is read. `group` is the source's own.
 
-        Args:
-            partitions: all partitions that are read.
-            where: the cluster to ask.
-            group: the source's own group.
-            end: whether this is where reading ends; offsets may then lie beyond what is there.
+        Where this is the `end` of reading, offsets may lie beyond what is there.
 
         Raises:
             DefinitionError: an offset is not in the topic, a named partition is not read, or one is missing.
@@ -140,7 +117,12 @@ class StartingOffsets:
         if self.kind == "timestamp":
             return where.end(all_) | where.at(all_, self.timestamp_ms or 0)
         if self.kind == "committed":
-            offsets = where.committed(all_, self._group(group))
+            group = self.group or group
+            if group is None:
+                raise DefinitionError(
+                    "no group to take committed offsets from", next='give StartingOffsets.committed("group")'
+                )
+            offsets = where.committed(all_, group)
         else:
             offsets = dict(self.offsets_by_partition)
         if unknown := sorted(set(offsets) - set(all_)):
@@ -151,15 +133,7 @@ class StartingOffsets:
             self._check(offsets, where)
         return self._fill(offsets, all_, where, end)
 
-    def _group(self, own: str | None) -> str:
-        group = self.group or own
-        if group is None:
-            raise DefinitionError(
-                "no group to take committed offsets from", next='give StartingOffsets.committed("group")'
-            )
-        return group
-
-    def _check(self, offsets: Offsets, where: Where) -> None:
+    def _check(self, offsets: Offsets, where: Cluster) -> None:
         begin, end = where.begin(offsets), where.end(offsets)
         for partition, offset in sorted(offsets.items()):
             if begin[partition] <= offset <= end[partition]:
@@ -173,7 +147,7 @@ class StartingOffsets:
                 )
             raise DefinitionError(f"cannot start at offset {offset}: {there}", next="give an offset in that range")
 
-    def _fill(self, offsets: Offsets, partitions: list[Partition], where: Where, end: bool) -> Offsets:
+    def _fill(self, offsets: Offsets, partitions: list[Partition], where: Cluster, end: bool) -> Offsets:
         missing = [p for p in partitions if p not in offsets]
         otherwise = self.otherwise or ("latest" if end else "earliest")
         if missing and otherwise == "fail":
@@ -224,3 +198,53 @@ def _parse(offsets: Mapping[Any, Any]) -> Offsets:
             )
         parsed[str(topic), int(partition)] = value
     return parsed
+
+
+class PinnedStart(msgspec.Struct, frozen=True, tag_field="kind", tag="kafka-start"):
+    """What the words of a source meant when they were first resolved: where each partition starts and ends, and each topic's id.
+
+    Other words are resolved again as long as nothing was read. `until` is None if the source is unbounded.
+    """
+
+    words: str
+    start: dict[str, dict[str, int]]
+    until: dict[str, dict[str, int]] | None
+    topics: dict[str, str]
+    v: int = 1
+
+    @property
+    def until_offsets(self) -> Offsets | None:
+        """The end, by partition."""
+        return None if self.until is None else from_json(self.until)
+
+
+def read_pinned(workspace: Storage) -> PinnedStart | None:
+    """Return what an earlier start wrote down, for whatever words, or None. Raises TerminalError if this version cannot read it."""
+    try:
+        data = workspace.read(_FILE)
+    except FileNotFoundError:
+        return None
+    try:
+        return msgspec.json.decode(data, type=PinnedStart)
+    except msgspec.MsgspecError as error:
+        raise TerminalError(
+            f"{workspace.root}/{_FILE} cannot be read: {error}",
+            next="run the job with the version of poundlock that wrote it",
+        ) from error
+
+
+def pin(
+    workspace: Storage, words: str, start: Offsets, until: Offsets | None, topics: Mapping[str, str]
+) -> PinnedStart:
+    """Write down what the words mean and return it, or what another start wrote down a moment before.
+
+    Idempotent by the words: the first who writes them wins.
+    """
+    made = PinnedStart(words, to_json(start), None if until is None else to_json(until), dict(topics))
+    data = msgspec.json.format(msgspec.json.encode(made), indent=1)
+    while not workspace.create_exclusive(_FILE, data):
+        pinned = read_pinned(workspace)
+        if pinned is not None and pinned.words == words:
+            return pinned
+        workspace.delete(_FILE)  # of words that the user changed before anything was read
+    return made

@@ -30,11 +30,6 @@ class ConnectionLost(OSError):
 class BrokerConnection:
     """An open connection, logged in.
 
-    Args:
-        host, port: of the broker.
-        who: how to log in.
-        settings: timeouts and buffers.
-
     Raises:
         OSError: no connection; another try may help.
         TerminalError: the broker refuses this client.
@@ -60,40 +55,34 @@ class BrokerConnection:
     def _begin(self, who: Login) -> None:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, size in (
-            (socket.SO_RCVBUF, self._settings.receive_buffer),
-            (socket.SO_SNDBUF, self._settings.send_buffer),
-        ):
+        sizes = {socket.SO_RCVBUF: self._settings.receive_buffer, socket.SO_SNDBUF: self._settings.send_buffer}
+        for option, size in sizes.items():
             if size is not None:
                 self._socket.setsockopt(socket.SOL_SOCKET, option, size)
         try:
-            if who.uses_tls:
+            if who.security.uses_tls:
                 self._socket = tls_context(who).wrap_socket(self._socket, server_hostname=self._host)
             self._ask_versions()
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
             raise
         except ssl.SSLError as error:
             raise TerminalError(f"no TLS connection to Kafka at {self._name}: {error}", next=_LOOK) from error
-        if who.uses_sasl:
+        if who.security.uses_sasl:
             self._log_in(who)
         self._socket.settimeout(self._settings.request_timeout_s + self._settings.max_wait_ms / 1000)
 
     def _ask_versions(self) -> None:
-        request = kafka_python("protocol.metadata").ApiVersionsRequest
-        errors = kafka_python("errors")
-        version = int(request.max_version)
-        while True:
+        request, errors = kafka_python("protocol.metadata").ApiVersionsRequest, kafka_python("errors")
+        for version in (int(request.max_version), 0):
             answer = self._exchange(
                 request(version=version, client_software_name="poundlock", client_software_version="1")
             )
-            if answer.error_code == errors.UnsupportedVersionError.errno and version:
-                version = 0
-                continue
-            if answer.error_code:
-                raise ConnectionLost(f"{self._name} answers {errors.for_code(answer.error_code).__name__}")
-            known = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
-            self._versions = kafka_python("protocol.broker_version_data").BrokerVersionData(api_versions=known)
-            return
+            if answer.error_code != errors.UnsupportedVersionError.errno:
+                break
+        if answer.error_code:
+            raise ConnectionLost(f"{self._name} answers {errors.for_code(answer.error_code).__name__}")
+        known = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        self._versions = kafka_python("protocol.broker_version_data").BrokerVersionData(api_versions=known)
 
     def _log_in(self, who: Login) -> None:
         sasl, errors = kafka_python("protocol.sasl"), kafka_python("errors")

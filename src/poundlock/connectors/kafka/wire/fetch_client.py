@@ -27,12 +27,8 @@ _UNKNOWN_TOPIC = 3
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """A topic as a broker knows it.
-
-    Args:
-        id: its id; None where the brokers are older than ids.
-        leaders: address of the leader of each partition; a partition without one is left out.
-        partitions: how many partitions it has; 0 if there is no such topic.
+    """A topic as a broker knows it: its id, None where brokers are older than ids, the address of the leader of each partition that has
+    one, and how many partitions it has, 0 if there is no such topic.
     """
 
     id: uuid.UUID | None
@@ -40,30 +36,18 @@ class TopicMetadata:
     partitions: int
 
 
+def fetch_client(servers: str, who: Login, settings: FetchSettings) -> FetchClient:
+    """Return this process's client; a task that follows another in a worker finds its connections open."""
+    return _clients(os.getpid(), servers, who, settings)
+
+
 @cache
 def _clients(process: int, servers: str, who: Login, settings: FetchSettings) -> FetchClient:
     return FetchClient(servers, who, settings)
 
 
-def fetch_client(servers: str, who: Login, settings: FetchSettings) -> FetchClient:
-    """Return this process's client; a task that follows another in a worker finds its connections open.
-
-    Args:
-        servers: host:port, comma-separated.
-        who: how to log in.
-        settings: timeouts and sizes.
-    """
-    return _clients(os.getpid(), servers, who, settings)
-
-
 class FetchClient:
-    """Threads may share it; a connection belongs to the one it is lent to.
-
-    Args:
-        servers: host:port, comma-separated.
-        who: how to log in.
-        settings: timeouts and sizes.
-    """
+    """Threads may share it; a connection belongs to the one it is lent to."""
 
     def __init__(self, servers: str, who: Login, settings: FetchSettings) -> None:
         self.servers, self.settings = servers, settings
@@ -74,11 +58,7 @@ class FetchClient:
         self._brokers: list[Address] = []
 
     def topic(self, name: str, *, again: bool = False) -> TopicMetadata:
-        """Return what is known of a topic.
-
-        Args:
-            name: the topic.
-            again: ask, even if it is known.
+        """Return what is known of a topic, or ask `again`.
 
         Raises:
             OSError: no broker answers; another try may help.
@@ -100,11 +80,10 @@ class FetchClient:
         raise ConnectionLost(f"no Kafka server answers at {self.servers}: {'; '.join(errors[:4])}")
 
     def _metadata(self, connection: BrokerConnection, name: str) -> TopicMetadata:
-        request = kafka_python("protocol.metadata").MetadataRequest
-        errors = kafka_python("errors")
-        topic = request.MetadataRequestTopic(name=name)
+        request, errors = kafka_python("protocol.metadata").MetadataRequest, kafka_python("errors")
+        topics = [request.MetadataRequestTopic(name=name)]
         answer = connection.request(
-            request(topics=[topic], allow_auto_topic_creation=False, min_version=4, max_version=12)
+            request(topics=topics, allow_auto_topic_creation=False, min_version=4, max_version=12)
         )
         brokers: dict[int, Address] = {b.node_id: (b.host, b.port) for b in answer.brokers}
         self._brokers = list(brokers.values())
@@ -121,12 +100,7 @@ class FetchClient:
 
     @contextmanager
     def lent(self, address: Address) -> Iterator[BrokerConnection]:
-        """Lend a connection to a broker: one that is kept, else a new one.
-
-        Raises:
-            OSError: no connection.
-            TerminalError: the broker refuses this client.
-        """
+        """Lend a connection to a broker: one that is kept, else a new one, which raises as `BrokerConnection` does."""
         connection = self._take(address) or BrokerConnection(*address, self._who, self.settings)
         try:
             yield connection
@@ -168,20 +142,12 @@ def _addresses(servers: str) -> list[Address]:
 
 
 def first_offset(connection: BrokerConnection, topic: str, partition: int) -> int:
-    """Return the first offset that a partition still has.
-
-    Raises:
-        ConnectionLost: the broker does not say.
-    """
+    """Return the first offset that a partition still has. Raises ConnectionLost if the broker does not say."""
     return _offset(connection, topic, partition, -2)
 
 
 def end_offset(connection: BrokerConnection, topic: str, partition: int, *, committed: bool = False) -> int:
-    """Return the offset after the last record of a partition, or before the first open transaction.
-
-    Raises:
-        ConnectionLost: the broker does not say.
-    """
+    """Return the offset after the last record of a partition, or before the first open transaction; raises as `first_offset`."""
     return _offset(connection, topic, partition, -1, committed)
 
 
@@ -189,14 +155,9 @@ def _offset(connection: BrokerConnection, topic: str, partition: int, when: int,
     request: Any = kafka_python("protocol.consumer").ListOffsetsRequest
     parts = request.ListOffsetsTopic
     asked = parts.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=when)
+    topics, level = [parts(name=topic, partitions=[asked])], int(committed)
     answer = connection.request(
-        request(
-            replica_id=-1,
-            isolation_level=int(committed),
-            topics=[parts(name=topic, partitions=[asked])],
-            min_version=2,
-            max_version=6,
-        )
+        request(replica_id=-1, isolation_level=level, topics=topics, min_version=2, max_version=6)
     )
     result = answer.topics[0].partitions[0]
     if result.error_code:

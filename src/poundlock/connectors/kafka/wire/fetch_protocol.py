@@ -24,48 +24,29 @@ _PARTITION = struct.Struct(">ihqqq")
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """What is asked for.
-
-    Args:
-        topic, topic_id: the topic; the id is needed from version 13 on.
-        partition: its number.
-        offset: from where.
-        max_bytes: about how much; a larger first batch comes whole.
-        min_bytes, max_wait_ms: how much to wait for, and how long.
-        committed: whether to see nothing of transactions that are open.
-    """
+    """What is asked for."""
 
     topic: str
-    topic_id: uuid.UUID | None
+    topic_id: uuid.UUID | None  # needed from version 13 on
     partition: int
     offset: int
-    max_bytes: int
-    min_bytes: int
+    max_bytes: int  # about; a larger first batch comes whole
+    min_bytes: int  # to wait for, up to `max_wait_ms`
     max_wait_ms: int
-    committed: bool
+    committed: bool  # whether to see nothing of transactions that are open
 
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswer:
-    """What a broker answered.
+    """What a broker answered."""
 
-    Args:
-        error: number of the error of the request or of the partition; 0 for none.
-        high_watermark: offset after the last record that every replica has; -1 with some errors.
-        last_stable_offset: offset before which every transaction has ended.
-        log_start_offset: the first offset that is there.
-        aborted: the aborted transactions among the records.
-        records: the record batches.
-        padded: the same with SPARE bytes behind them.
-    """
-
-    error: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: Sequence[AbortedTransaction]
-    records: memoryview
-    padded: memoryview
+    error: int  # of the request or of the partition; 0 for none
+    high_watermark: int  # offset after the last record that every replica has; -1 with some errors
+    last_stable_offset: int  # offset before which every transaction has ended
+    log_start_offset: int  # the first offset that is there
+    aborted: Sequence[AbortedTransaction]  # among the records
+    records: memoryview  # the record batches
+    padded: memoryview  # the same with SPARE bytes behind them
 
 
 def version_for(broker: tuple[int, int], topic_id: uuid.UUID | None) -> int | None:
@@ -75,14 +56,7 @@ def version_for(broker: tuple[int, int], topic_id: uuid.UUID | None) -> int | No
 
 
 def encode_request(request: FetchRequest, version: int, correlation: int, client_id: str) -> bytes:
-    """Return the request with its length in front.
-
-    Args:
-        request: what is asked for.
-        version: as `version_for` gave it.
-        correlation: number that the answer will have.
-        client_id: the name that brokers log.
-    """
+    """Return the request with its length in front, for a version that `version_for` gave; brokers log `client_id`."""
     r, compact, client = request, version >= 12, client_id.encode()
     head = _HEADER.pack(FETCH, version, correlation, len(client)) + client + (b"\0" if compact else b"")
     # No session: every request stands for itself, so that any connection may take up where another ended.
@@ -101,14 +75,10 @@ def encode_request(request: FetchRequest, version: int, correlation: int, client
 
 
 def decode_answer(answer: memoryview, version: int) -> FetchAnswer:
-    """Return what is in an answer; `records` points into it.
-
-    Args:
-        answer: as it was received, with SPARE bytes behind it.
-        version: that of the request.
+    """Return what is in an answer that was received with SPARE bytes behind it; `records` points into it.
 
     Raises:
-        ValueError: it is none that this version can have.
+        ValueError: it is none that the request's version can have.
     """
     try:
         return _Answer(answer, version >= 12, version >= 13).read()
@@ -129,10 +99,7 @@ class _Answer:
         answer_end = self._data[len(self._data) :]
         if error or not self._count():
             return FetchAnswer(int(error), -1, -1, -1, (), answer_end, answer_end)
-        if self._by_id:
-            self._skip(16)
-        else:
-            self._skip(self._length(2))
+        self._skip(16 if self._by_id else self._length(2))
         if not self._count():
             raise ValueError("the answer to a fetch names a topic without a partition")
         _, error, high, stable, start = self._unpack(_PARTITION)
@@ -141,15 +108,8 @@ class _Answer:
         size = max(self._count(), 0)
         if self._at + size + SPARE > len(self._data):
             raise ValueError("the answer to a fetch holds less records than it says")
-        return FetchAnswer(
-            error,
-            high,
-            stable,
-            start,
-            aborted,
-            self._data[self._at : self._at + size],
-            self._data[self._at : self._at + size + SPARE],
-        )
+        padded = self._data[self._at : self._at + size + SPARE]
+        return FetchAnswer(error, high, stable, start, aborted, padded[:size], padded)
 
     def _aborted(self) -> tuple[int, int]:
         producer, first = self._unpack(struct.Struct(">qq"))

@@ -74,10 +74,7 @@ class _TryAgain(Exception):
 def fetch_range(client: FetchClient, wanted: OffsetRange, *, committed: bool) -> Iterator[Records]:
     """Yield the records of a range, in order. What is yielded is valid until the next is asked for.
 
-    Args:
-        client: the connections.
-        wanted: the range.
-        committed: whether to leave out what transactions wrote that were aborted; the range must end before those that are open.
+    `committed` leaves out what transactions wrote that were aborted; the range must end before those that are open.
 
     Raises:
         SourceGoneError: records of the range have expired, or the topic was deleted or created again.
@@ -103,12 +100,9 @@ class _RangeFetch:
     def __init__(self, client: FetchClient, wanted: OffsetRange, committed: bool) -> None:
         self._client, self._settings = client, client.settings
         self._wanted, self._committed = wanted, committed
-        self._at = wanted.first
-        self._max_bytes = client.settings.fetch_bytes
-        self._advanced = time.monotonic()
-        self._pause = client.settings.backoff_s
-        self._empty = 0
-        self._version = 0
+        self._at, self._advanced = wanted.first, time.monotonic()
+        self._max_bytes, self._pause = client.settings.fetch_bytes, client.settings.backoff_s
+        self._empty = self._version = 0
 
     def read(self, shown: _Shown[_T]) -> Iterator[_T]:
         """Yield what an answer shows of the range, for all answers; connections that break are replaced."""
@@ -119,6 +113,9 @@ class _RangeFetch:
                 address = self._leader(again=again)
                 with self._client.lent(address) as connection:
                     yield from self._from(connection, shown)
+            except DamagedBatch as error:
+                w = self._wanted
+                raise damaged(w.topic, w.partition, error.offset, error.why, next=error.next) from error
             except (OSError, _TryAgain) as error:
                 if isinstance(error, OSError) and address is not None:
                     self._client.forget(address)
@@ -175,8 +172,8 @@ class _RangeFetch:
             if reached < self._wanted.after:
                 self._send(connection, reached, topic_id)
             if headers:
-                yield from self._checked(shown, answer, headers)
-            if headers:
+                check_sums(np.frombuffer(answer.padded, np.uint8), headers)
+                yield from shown(answer, headers)
                 self._at, self._advanced, self._empty = reached, time.monotonic(), 0
                 self._pause = self._settings.backoff_s
             if self._at >= self._wanted.after:
@@ -194,15 +191,12 @@ class _RangeFetch:
 
     def _whole(self, answer: FetchAnswer, connection: BrokerConnection, *, committed: bool) -> list[BatchHeader]:
         """Return the headers of the whole batches that reach into the range."""
-        try:
-            headers = read_headers(answer.records)
-        except DamagedBatch as error:
-            raise self._damaged(error) from error
+        headers = read_headers(answer.records)
         if not headers and len(answer.records):
             # A broker sends the first batch whole, however large; should one not, ask for as much as the batch has.
             needed = bytes_of_first_batch(answer.records) or 0
             if not self._max_bytes < needed <= _LARGEST_FETCH:
-                raise self._damaged(DamagedBatch(self._at, f"is cut off after {len(answer.records)} bytes"))
+                raise DamagedBatch(self._at, f"is cut off after {len(answer.records)} bytes")
             self._max_bytes = needed
         if headers:
             self._check_place(answer, headers, connection, committed=committed)
@@ -211,31 +205,18 @@ class _RangeFetch:
     def _check_place(
         self, answer: FetchAnswer, headers: list[BatchHeader], connection: BrokerConnection, *, committed: bool
     ) -> None:
-        """Raise TerminalError if batches cannot stand where they say: before what was asked for, or past what can be read."""
+        """Raise DamagedBatch if batches cannot stand where they say: before what was asked for, or past what can be read."""
         w, first, last = self._wanted, headers[0], headers[-1]
         if last.last_offset < self._at:
-            raise self._damaged(DamagedBatch(first.base_offset, f"was sent for offset {self._at}, which it is before"))
+            raise DamagedBatch(first.base_offset, f"was sent for offset {self._at}, which it is before")
         if w.first < self._at and first.base_offset < self._at:  # in mid-range it is where the batch before ended
-            raise self._damaged(
-                DamagedBatch(first.base_offset, f"is damaged: the one before it ends at offset {self._at - 1}")
-            )
+            raise DamagedBatch(first.base_offset, f"is damaged: the one before it ends at offset {self._at - 1}")
         # The ends in an answer may be older than its records, those of a new question are not.
         if last.last_offset >= (answer.last_stable_offset if committed else answer.high_watermark):
             end = end_offset(connection, w.topic, w.partition, committed=committed)
             if last.last_offset >= end:
-                raise self._damaged(
-                    DamagedBatch(
-                        last.base_offset,
-                        f"is damaged: it goes to offset {last.last_offset}, the partition to {end - 1}",
-                    )
-                )
-
-    def _checked(self, shown: _Shown[_T], answer: FetchAnswer, headers: list[BatchHeader]) -> Iterator[_T]:
-        try:
-            check_sums(np.frombuffer(answer.padded, np.uint8), headers)
-            yield from shown(answer, headers)
-        except DamagedBatch as error:
-            raise self._damaged(error) from error
+                why = f"is damaged: it goes to offset {last.last_offset}, the partition to {end - 1}"
+                raise DamagedBatch(last.base_offset, why)
 
     def records(self, answer: FetchAnswer, headers: list[BatchHeader]) -> Iterator[Records]:
         """Return the records that a reader may see."""
@@ -247,9 +228,6 @@ class _RangeFetch:
         for header in headers:
             if header.base_offset < self._wanted.after:
                 yield header, header.is_control and is_abort_marker(answer.records, header)
-
-    def _damaged(self, error: DamagedBatch) -> TerminalError:
-        return damaged(self._wanted.topic, self._wanted.partition, error.offset, error.why, next=error.next)
 
     def _ends_here(self, answer: FetchAnswer, connection: BrokerConnection, topic_id: uuid.UUID | None) -> bool:
         """Return whether an answer without any batch means that no record is left in the range.
@@ -285,7 +263,7 @@ class _RangeFetch:
             if self._at > end:
                 raise went_back(w.topic, w.partition, self._at, end)
         elif code == _CORRUPT:
-            raise self._damaged(DamagedBatch(self._at, "is damaged, says the broker"))
+            raise DamagedBatch(self._at, "is damaged, says the broker")
         elif code in _REFUSED:
             raise refused(self._client.servers, f"{name} when reading topic {w.topic}")
         elif code not in _TRY_AGAIN and code not in _UNKNOWN_TOPIC:

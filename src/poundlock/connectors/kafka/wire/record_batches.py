@@ -5,16 +5,18 @@ A batch whose checksum or structure is wrong is a DamagedBatch that names its of
 
 from __future__ import annotations
 
+import gzip
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from poundlock.connectors.kafka.client_loader import google_crc32c
-from poundlock.connectors.kafka.wire.compression import decompress
 from poundlock.connectors.kafka.wire.record_fields import (
     SPARE,
     MalformedRecords,
@@ -31,18 +33,15 @@ _PREFIX = struct.Struct(">qi")  # the first offset, and how many bytes follow
 _MAGIC_AT, _CRC_FROM = 16, 21
 _CODEC, _LOG_APPEND, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 _ABORT_MARKER = 0
+_XERIAL = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = 16  # the magic, a version and the oldest version that can read it
+_CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _PORTION_BYTES = 32 << 20  # compressed batches are decoded together until so much came out of them
 Integers = npt.NDArray[np.int64]
 
 
 class DamagedBatch(ValueError):
-    """A batch cannot be read.
-
-    Args:
-        offset: its first, as its header says.
-        why: what is wrong with it, to be put behind its name.
-        next: what to do.
-    """
+    """A batch cannot be read: its first offset, as its header says, and what is wrong with it, to be put behind its name."""
 
     def __init__(
         self, offset: int, why: str, *, next: str = "look at the broker's disk and its log; nothing was changed"
@@ -61,14 +60,8 @@ class AbortedTransaction(NamedTuple):
 class BatchHeader(NamedTuple):
     """What is said of one batch of format 2.
 
-    Args:
-        base_offset, last_offset: the first offset it stands for, and the last; compaction may have removed either record.
-        attributes: compression, kind of time, whether it is of a transaction, whether it is a control batch.
-        base_timestamp, max_timestamp: ms since the epoch.
-        producer_id, producer_epoch: -1 where the producer has none.
-        record_count: number of records in it.
-        start, records_start, end: positions in the answer: of the batch, of its records, and behind it.
-        crc: the checksum that it should have.
+    It stands for the offsets from the first to the last, either of whose records compaction may have removed. Times are in ms since
+    the epoch; a producer without an id has -1. In the answer, the batch and its records begin at `start` and `records_start`.
     """
 
     base_offset: int
@@ -124,9 +117,8 @@ def read_headers(answer: memoryview) -> list[BatchHeader]:
             raise DamagedBatch(base, f"is damaged: it says that {length} bytes follow, behind an earlier offset")
         if end > size:
             break
-        _, _, _, _, crc, attributes, delta, first_ms, max_ms, producer, epoch, _, count = _HEADER.unpack_from(
-            answer, at
-        )
+        header = _HEADER.unpack_from(answer, at)
+        _, _, _, _, crc, attributes, delta, first_ms, max_ms, producer, epoch, _, count = header
         if delta < 0 or count < 0:
             raise DamagedBatch(base, f"is damaged: it has {count} records up to offset {base + delta}")
         headers.append(
@@ -164,10 +156,8 @@ def visible(
 ) -> list[BatchHeader]:
     """Return the batches that hold records a reader may see: no control batches, and nothing of aborted transactions.
 
-    Args:
-        answer: the bytes; what is needed of them is checked by `check_sums` before.
-        headers: its batches in order, none past the last stable offset where readers see committed records only.
-        aborted: the aborted transactions that the broker lists for this answer; none for read_uncommitted.
+    `check_sums` was called before. Where readers see committed records only, no batch is past the last stable offset, and `aborted` is
+    what the broker lists for this answer.
     """
     coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
     open_aborted: set[int] = set()
@@ -203,11 +193,7 @@ def is_abort_marker(answer: memoryview, header: BatchHeader) -> bool:
 class Records:
     """The records of some batches, in order of offset. Valid as long as the buffer they were read from is left as it is.
 
-    Args:
-        data: the bytes that the fields point into.
-        fields: where key, value and headers of each record are.
-        headers: the batches.
-        keep: which of the records are in the range that is read.
+    The fields point into `data`; `keep` says which of the records are in the range that is read.
     """
 
     data: npt.NDArray[np.uint8]
@@ -239,8 +225,9 @@ class Records:
         """The time of each record, ms since the epoch."""
         base = np.array([h.max_timestamp if h.is_log_append_time else h.base_timestamp for h in self.headers], np.int64)
         delta = read_varints(self.data, self.fields.timestamp_start)
-        if any(h.is_log_append_time for h in self.headers):
-            delta = np.where(self._per_record([h.is_log_append_time for h in self.headers]), 0, delta)
+        by_broker = [h.is_log_append_time for h in self.headers]
+        if any(by_broker):
+            delta = np.where(self._per_record(by_broker), 0, delta)
         times: Integers = (self._per_record(base) + delta)[self.keep]
         return times
 
@@ -266,10 +253,7 @@ class Records:
 def decode(answer: npt.NDArray[np.uint8], headers: Iterable[BatchHeader], first: int, after: int) -> Iterator[Records]:
     """Yield the records of some batches whose offsets are in [first, after), in order and in portions that fit into memory.
 
-    Args:
-        answer: the bytes of the answer, checked by `check_sums`; at least SPARE bytes follow the last batch.
-        headers: the batches to read.
-        first, after: the range.
+    The answer is checked by `check_sums`, and at least SPARE bytes follow the last batch.
 
     Raises:
         DamagedBatch: the records of a batch are not what its header says.
@@ -296,10 +280,9 @@ def _check_offsets(offset: Integers, headers: Sequence[BatchHeader]) -> None:
     if len(offset) > 1 and (offset[1:] <= offset[:-1]).any():
         raise DamagedBatch(headers[0].base_offset, "or one shortly behind it is damaged: its offsets do not ascend")
     behind = np.cumsum([h.record_count for h in headers])
-    first = np.append(0, behind[:-1])
-    if (offset[first] < np.array([h.base_offset for h in headers])).any() or (
-        offset[behind - 1] > np.array([h.last_offset for h in headers])
-    ).any():
+    too_low = offset[np.append(0, behind[:-1])] < np.array([h.base_offset for h in headers])
+    too_high = offset[behind - 1] > np.array([h.last_offset for h in headers])
+    if (too_low | too_high).any():
         raise DamagedBatch(headers[0].base_offset, "or one shortly behind it is damaged: an offset is beyond its batch")
 
 
@@ -323,12 +306,10 @@ def _uncompressed(
 
 
 def _records_of(data: memoryview, header: BatchHeader) -> memoryview | bytes:
-    if not header.codec:
-        return data
     try:
-        return decompress(header.codec, data)
+        return decompress(header.codec, data) if header.codec else data
     except DefinitionError:
-        raise
+        raise  # it is a ValueError, and no damage
     except ValueError as error:
         raise DamagedBatch(header.base_offset, f"is damaged: {error}") from error
 
@@ -343,3 +324,54 @@ def _blamed(
         except MalformedRecords as cause:
             return DamagedBatch(header.base_offset, f"is damaged: {cause}")
     return DamagedBatch(headers[0].base_offset, f"or one shortly behind it is damaged: {error}")
+
+
+# -- compression -------------------------------------------------------------------------------------------------------
+
+
+def decompress(codec: int, data: memoryview) -> bytes:
+    """Return the bytes that a batch's records are, compressed by the codec of a number that is not 0.
+
+    Raises:
+        ValueError: the bytes are damaged, or the compression is not known.
+        DefinitionError: this pyarrow was built without the compression.
+    """
+    if codec not in _CODECS:
+        raise ValueError(f"compression {codec} is not known")
+    name = _CODECS[codec]
+    if name != "gzip" and not pa.Codec.is_available(name):
+        raise DefinitionError(
+            f"this pyarrow cannot read {name}, which records are compressed with",
+            next="pip install --force-reinstall --only-binary :all: pyarrow",
+        )
+    try:
+        if name == "gzip":
+            return gzip.decompress(data)
+        if name == "snappy":
+            return _snappy(data)
+        return pa.CompressedInputStream(pa.py_buffer(data), name).read()  # type: ignore[no-any-return]
+    except (zlib.error, EOFError, IndexError, OSError) as error:
+        raise ValueError(f"its {name} data is damaged: {error}") from error
+
+
+def _snappy(data: memoryview) -> bytes:
+    """Java's clients cut the records into blocks behind a header of their own, librdkafka's do not."""
+    if bytes(data[: len(_XERIAL)]) != _XERIAL:
+        return _snappy_block(data)
+    blocks, at = [], _XERIAL_HEADER
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        if end > len(data):
+            raise ValueError("its last snappy block ends early")
+        blocks.append(_snappy_block(data[at + 4 : end]))
+        at = end
+    return b"".join(blocks)
+
+
+def _snappy_block(data: memoryview) -> bytes:
+    size = shift = at = 0
+    while True:
+        size |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 128:
+            return pa.Codec("snappy").decompress(data, size, asbytes=True)  # type: ignore[no-any-return]

@@ -42,33 +42,20 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordFields:
-    """The positions of the fields of some records; all arrays have one element a record.
+    """The positions of the fields of some records; all arrays have one element a record. A length of -1 is null."""
 
-    Args:
-        timestamp_start: where what is added to the batch's first timestamp is; `read_varints` gives it, in ms.
-        offset_delta: what is added to the batch's first offset.
-        key_start, key_length: where the key is; a length of -1 is a null key.
-        value_start, value_length: where the value is; a length of -1 is a null value.
-        headers_start: where the number of headers is; one byte behind the value in any case.
-        end: the byte behind the record.
-    """
-
-    timestamp_start: Integers
-    offset_delta: Integers
+    timestamp_start: Integers  # where what is added to the batch's first timestamp is; `read_varints` gives it, in ms
+    offset_delta: Integers  # what is added to the batch's first offset
     key_start: Integers
     key_length: Integers
     value_start: Integers
     value_length: Integers
-    headers_start: Integers
-    end: Integers
+    headers_start: Integers  # where the number of headers is; one byte behind the value in any case
+    end: Integers  # the byte behind the record
 
 
 def read_fields(data: Bytes, spans: Sequence[Span]) -> RecordFields:
-    """Return the fields of all records of some batches, in order.
-
-    Args:
-        data: the bytes; at least SPARE of them follow the last span.
-        spans: where each batch's records are, ascending.
+    """Return the fields of all records of some batches, whose spans ascend, in order. At least SPARE bytes follow the last span.
 
     Raises:
         MalformedRecords: the bytes are not the records that the spans promise.
@@ -76,24 +63,19 @@ def read_fields(data: Bytes, spans: Sequence[Span]) -> RecordFields:
     words = _words(data)
     starts = _record_starts(data, words, spans)
     last = np.cumsum([span.records for span in spans])
-    limits = np.repeat(np.array([span.end for span in spans], np.int64), [span.records for span in spans])
+    ends = np.array([span.end for span in spans], np.int64)
+    limits = np.repeat(ends, [span.records for span in spans])
     try:
         fields = _vectorised(data, words, starts, limits)
     except _Unusual:
         fields = _one_by_one(bytes(data), spans)
-    expected = np.array([span.end for span in spans], np.int64)
-    if (fields.end[last - 1] != expected).any():
+    if (fields.end[last - 1] != ends).any():
         raise MalformedRecords("the last record of a batch does not end where the batch ends")
     return fields
 
 
 def read_varints(data: Bytes, at: Integers) -> Integers:
-    """Return the zigzag varints at some positions, of up to 64 bits.
-
-    Args:
-        data: the bytes; at least SPARE of them follow the last varint.
-        at: where each begins.
-    """
+    """Return the zigzag varints at some positions, of up to 64 bits. At least SPARE bytes follow the last."""
     try:
         return _varints(_words(data), at)[0]
     except _Unusual:
@@ -165,29 +147,32 @@ def _varints(words: _Words, at: Integers) -> tuple[Integers, Integers]:
     """Return the zigzag varints at some positions, and the positions behind them. Raises _Unusual past eight bytes."""
     word = words[at]
     if not (word & _FIRST_CONTINUES).any():
-        value = word & _SEVEN_BITS
-        return (value >> _ONE).view(np.int64) ^ -(value & _ONE).view(np.int64), at + 1
-    length = _lengths(word)
-    longest = int(length.max(initial=1))
-    if longest == 8 and ((word & _CONTINUES) == _CONTINUES).any():
-        raise _Unusual
+        return _values(word, 1), at + 1
+    length = _lengths_in_word(word)
     shift = np.uint64(64) - (length << 3).view(np.uint64)
-    word = (word << shift) >> shift
-    value = word & _SEVEN_BITS
-    for k in range(1, longest):
-        value |= ((word >> np.uint64(8 * k)) & _SEVEN_BITS) << np.uint64(7 * k)
-    return (value >> _ONE).view(np.int64) ^ -(value & _ONE).view(np.int64), at + length
+    return _values((word << shift) >> shift, int(length.max(initial=1))), at + length
 
 
 def _behind_varints(words: _Words, at: Integers) -> Integers:
     """Return the positions behind the varints at some positions. Raises _Unusual past eight bytes."""
     word = words[at]
-    if not (word & _FIRST_CONTINUES).any():
-        return at + 1
+    return at + (_lengths_in_word(word) if (word & _FIRST_CONTINUES).any() else 1)
+
+
+def _values(word: _Words, longest: int) -> Integers:
+    """Return the zigzag varints of so many bytes at most that words are, with nothing above them."""
+    value = word & _SEVEN_BITS
+    for k in range(1, longest):
+        value |= ((word >> np.uint64(8 * k)) & _SEVEN_BITS) << np.uint64(7 * k)
+    return (value >> _ONE).view(np.int64) ^ -(value & _ONE).view(np.int64)
+
+
+def _lengths_in_word(word: _Words) -> Integers:
+    """Return how many bytes the varint at the low end of each word has. Raises _Unusual where one does not end within it."""
     length = _lengths(word)
-    if int(length.max()) == 8 and ((word & _CONTINUES) == _CONTINUES).any():
+    if int(length.max(initial=1)) == 8 and ((word & _CONTINUES) == _CONTINUES).any():
         raise _Unusual
-    return at + length
+    return length
 
 
 def _lengths(word: _Words) -> Integers:
@@ -298,7 +283,7 @@ def _by_zero_bytes(data: Bytes, words: _Words, spans: Sequence[Span]) -> list[In
     word = words[at]
     size = _lengths(word)
     shift = np.uint64(64) - (np.minimum(size, 5) << 3).astype(np.uint64)
-    value = _short_values((word << shift) >> shift)
+    value = _values((word << shift) >> shift, 5)
     after = at + size + value
     good = (value > 5) & (size <= 5) & (after <= limit) & (data[np.minimum(at + size, high)] == 0)
     at, after = at[good], after[good]
@@ -306,14 +291,6 @@ def _by_zero_bytes(data: Bytes, words: _Words, spans: Sequence[Span]) -> list[In
     return [
         _followed(at[i:j], after[i:j], span) for i, j, span in zip(bounds[:-1], bounds[1:], spans, strict=True)
     ]  # fmt: skip
-
-
-def _short_values(word: _Words) -> Integers:
-    """Return the zigzag varints of at most five bytes that words are, with nothing above them."""
-    value = word & _SEVEN_BITS
-    for k in range(1, 5):
-        value |= ((word >> np.uint64(8 * k)) & _SEVEN_BITS) << np.uint64(7 * k)
-    return (value >> _ONE).astype(np.int64) ^ -(value & _ONE).astype(np.int64)
 
 
 def _followed(at: Integers, after: Integers, span: Span) -> Integers | None:

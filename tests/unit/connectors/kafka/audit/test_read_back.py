@@ -11,7 +11,7 @@ import pytest
 from kafka.record.memory_records import MemoryRecordsBuilder
 
 from poundlock.audit.read_back import AuditScope, Decided, ReadBack
-from poundlock.connectors.kafka.audit import log_scan as scan
+from poundlock.connectors.kafka.audit import topic_logs as scan
 from poundlock.connectors.kafka.audit.read_back import KafkaReading
 from poundlock.connectors.kafka.errors import expired
 from poundlock.connectors.kafka.sink.message_encoder import Digest
@@ -40,7 +40,7 @@ class Cluster:
     """One topic of one partition, a batch an answer; `before` is called with the number of each answer."""
 
     def __init__(self, log: list[bytes], *, begin: int = 0) -> None:
-        self.log, self.begin = log, begin
+        self.log, self.first = log, begin
         self.stable_at = 2 * len(log)
         self.before: Callable[[int], None] = lambda number: None
         self.answered = self.looked_up = 0
@@ -60,14 +60,11 @@ class Cluster:
         self.looked_up += 1
         return [("t", 0)]
 
-    def begins(self, places: Iterable[Any]) -> dict[tuple[str, int], int]:
-        return dict.fromkeys(places, self.begin)
+    def begin(self, places: Iterable[Any]) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(places, self.first)
 
-    def ends(self, places: Iterable[Any]) -> dict[tuple[str, int], int]:
-        return dict.fromkeys(places, 2 * len(self.log))
-
-    def stable(self, places: Iterable[Any]) -> dict[tuple[str, int], int]:
-        return dict.fromkeys(places, self.stable_at)
+    def end(self, places: Iterable[Any], *, committed: bool = False) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(places, self.stable_at if committed else 2 * len(self.log))
 
     def compacted(self, topics: Iterable[str]) -> set[str]:
         return set()
@@ -76,7 +73,7 @@ class Cluster:
         for at in range(first - first % 2, after, 2):
             self.before(self.answered)
             self.answered += 1
-            if at < self.begin:
+            if at < self.first:
                 raise expired(*place, at, after)
             data = memoryview(self.log[at // 2] + bytes(SPARE))
             shown = visible(data[:-SPARE], read_headers(data[:-SPARE]), ())
@@ -138,7 +135,7 @@ def test_what_retention_removes_while_it_is_read_is_no_fault() -> None:
     cluster = Cluster(logs(8))
 
     def trim(answer: int) -> None:
-        cluster.begin = 10 if answer == 2 else cluster.begin
+        cluster.first = 10 if answer == 2 else cluster.first
 
     cluster.before = trim
     found = read(cluster, [decided(n) for n in range(8)])

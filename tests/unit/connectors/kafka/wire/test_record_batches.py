@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
-from poundlock.connectors.kafka.source.record_columns import to_batch, to_lines
+from poundlock.connectors.kafka.source.reader import to_batch, to_lines
 from poundlock.connectors.kafka.wire import record_fields
 from poundlock.connectors.kafka.wire.record_batches import (
     AbortedTransaction,

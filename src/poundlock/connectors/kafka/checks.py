@@ -1,4 +1,4 @@
-"""What a KafkaSink may say: checks of its settings when it is written down, and of the columns it is given.
+"""What a KafkaSource and a KafkaSink may say: checks of their settings when they are written down, and of a sink's columns.
 
 Each refusal names the setting and the value to give it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from poundlock.arguments import defaults_of, refuse_without_effect
 from poundlock.connectors.column_checks import need_columns
@@ -18,11 +18,13 @@ from poundlock.values import duration
 
 if TYPE_CHECKING:
     from poundlock.connectors.kafka.sink.sink import KafkaSink
-
+    from poundlock.connectors.kafka.source.source import KafkaSource
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_CHOICES = {
-    "format": ("raw", "json", "csv", "avro"),
+_FORMATS = ("raw", "json", "csv", "avro")
+_SOURCE_CHOICES = {"isolation": ("read_committed", "read_uncommitted"), "format": _FORMATS}
+_SINK_CHOICES = {
+    "format": _FORMATS,
     "guarantee": ("exactly-once", "at-least-once", "none"),
     "compression": ("none", "gzip", "snappy", "lz4", "zstd"),
     "acks": ("all", "1", "0"),
@@ -36,18 +38,97 @@ _OWN = {
 }  # fmt: skip
 
 
-def check_sink(sink: KafkaSink) -> None:
-    """Raise DefinitionError for settings that mean nothing or contradict each other."""
-    servers = [s.strip() for s in str(sink.bootstrap_servers or "").split(",")]
+FIELDS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers", "timestamp_type")
+"""What a record has, by the names used here, in the order of a raw row's columns."""
+
+
+def is_topic(name: Any) -> bool:
+    """Return whether something can be the name of a topic."""
+    return isinstance(name, str) and _TOPIC.fullmatch(name) is not None and name not in (".", "..")
+
+
+def _need_topic(name: Any) -> None:
+    if not is_topic(name):
+        raise DefinitionError(f"{name!r} is not a topic name", next='use letters, digits, ".", "_" and "-"')
+
+
+def _check_common(given: KafkaSource | KafkaSink, choices: Mapping[str, Sequence[str]]) -> None:
+    servers = [s.strip() for s in str(given.bootstrap_servers or "").split(",")]
     if not all(re.fullmatch(r"\S+:[0-9]{1,5}", s) for s in servers):
         raise DefinitionError(
-            f"bootstrap_servers={sink.bootstrap_servers!r} is not a list of host:port",
+            f"bootstrap_servers={given.bootstrap_servers!r} is not a list of host:port",
             next='write bootstrap_servers="localhost:9092"',
         )
-    object.__setattr__(sink, "bootstrap_servers", ",".join(servers))
-    for name, known in _CHOICES.items():
-        if getattr(sink, name) not in known:
-            raise DefinitionError(f"{name}={getattr(sink, name)!r} is not known", next=f"use one of {', '.join(known)}")
+    object.__setattr__(given, "bootstrap_servers", ",".join(servers))
+    for name, known in choices.items():
+        value = getattr(given, name)
+        if value not in known:
+            raise DefinitionError(f"{name}={value!r} is not known", next=f"use one of {', '.join(known)}")
+
+
+def _is_positive(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------
+
+
+def check_source(source: KafkaSource) -> None:
+    """Raise DefinitionError for settings that mean nothing or contradict each other."""
+    _check_common(source, _SOURCE_CHOICES)
+    _check_partitions(source)
+    for name in ("max_records_per_checkpoint", "min_partitions"):
+        value = getattr(source, name)
+        if value is not None and not _is_positive(value):
+            raise DefinitionError(f"{name}={value!r} is not a positive number", next=f"write {name}=100_000")
+    for column, shown in source.metadata.items():
+        if shown not in FIELDS:
+            raise DefinitionError(
+                f"metadata column {column!r}: a Kafka record has no {shown!r}", next=f"use one of {', '.join(FIELDS)}"
+            )
+    if taken := sorted(name for name, shown in source.metadata.items() if name in FIELDS and name != shown):
+        raise DefinitionError(f"metadata column {taken[0]!r} has a name of its own already", next="choose another name")
+    if source.value_schema is not None and source.format not in ("json", "csv"):
+        instead = 'or give format="json"' if source.format == "raw" else None
+        raise DefinitionError(
+            f"schema= means nothing to format {source.format!r}",
+            next=f"leave it out, {instead}" if instead else "leave it out: the Avro schema says it",
+        )
+    if source.format == "raw" and source.format_options:
+        raise DefinitionError(
+            "format_options mean nothing to format 'raw'", next='leave them out, or give format="json"'
+        )
+
+
+def _check_partitions(source: KafkaSource) -> None:
+    """Check which topics and partitions are named."""
+    if sum(x is not None for x in (source.topics, source.pattern, source.partitions)) != 1:
+        raise DefinitionError(
+            "KafkaSource needs exactly one of topics, pattern and partitions", next='write topics="my_topic"'
+        )
+    named = source.topics if source.topics is not None else source.partitions
+    for topic in named or ():
+        _need_topic(topic)
+    if named is not None and not named:
+        raise DefinitionError("KafkaSource names no topic", next='write topics="my_topic"')
+    for topic, numbers in (source.partitions or {}).items():
+        if not numbers or not all(isinstance(n, int) and n >= 0 for n in numbers):
+            raise DefinitionError(f"partitions of {topic!r}: {numbers!r}", next=f"write {{{topic!r}: [0, 1]}}")
+    if source.pattern is not None:
+        try:
+            re.compile(source.pattern)
+        except re.error as error:
+            raise DefinitionError(
+                f"pattern {source.pattern!r} is no regular expression: {error}", next='write pattern="events-.*"'
+            ) from error
+
+
+# --- sinks ------------------------------------------------------------------------------------------------------------
+
+
+def check_sink(sink: KafkaSink) -> None:
+    """Raise DefinitionError for settings that mean nothing or contradict each other."""
+    _check_common(sink, _SINK_CHOICES)
     _check_topics(sink)
     _check_rows(sink)
     given = sink.transactional_id_prefix
@@ -91,19 +172,19 @@ def _check_topics(sink: KafkaSink) -> None:
 
     topic = sink.topic
     if isinstance(topic, str):
-        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-            raise DefinitionError(f"{topic!r} is not a topic name", next='use letters, digits, ".", "_" and "-"')
+        _need_topic(topic)
     elif not isinstance(topic, TopicExpression) and not callable(topic):
         raise DefinitionError(f"topic={topic!r} is no topic", next='write topic="orders", or a TopicExpression(…)')
-    if not isinstance(sink.marker_topic, str) or not _TOPIC.fullmatch(sink.marker_topic) or sink.marker_topic == topic:
+    if not is_topic(sink.marker_topic) or sink.marker_topic == topic:
         raise DefinitionError(
             f"marker_topic={sink.marker_topic!r} cannot hold the markers",
             next='write marker_topic="poundlock-markers", a topic that nobody writes to',
         )
     if sink.create_topic is not None:
-        count = sink.create_topic
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise DefinitionError(f"create_topic={count!r} is not a number of partitions", next="write create_topic=3")
+        if not _is_positive(sink.create_topic):
+            raise DefinitionError(
+                f"create_topic={sink.create_topic!r} is not a number of partitions", next="write create_topic=3"
+            )
         if not isinstance(topic, str):
             raise DefinitionError("create_topic= needs one fixed topic", next="create the topics before the job runs")
 
