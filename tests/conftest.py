@@ -14,7 +14,7 @@ from support.shares import Share
 settings.register_profile("poundlock", deadline=None)
 settings.load_profile("poundlock")
 
-pytest_plugins = ["poundlock.testing.fixtures"]
+pytest_plugins = ["support.fixtures"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from poundlock.testing.fixtures import running_or_skipped
 from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.servers import free_port
+from support.fixtures import running_or_skipped
 from support.stores import REMOTE_FIRST, Store
 
 if TYPE_CHECKING:

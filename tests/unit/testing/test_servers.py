@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from poundlock.errors import DefinitionError, TransientError
-from poundlock.testing.fixtures import running_or_skipped
 from poundlock.testing.servers import ServerProcess, end_with_children, launch, port_to_use
+from support.fixtures import running_or_skipped
 
 # It says which signal stops it.
 LISTENS = """
