@@ -22,6 +22,7 @@ from poundlock.connectors.postgres.source.snapshot import Plans, one_state
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import DefinitionError, SourceGoneError, TransientError
 from poundlock.storage import Storage
+from poundlock.values import size
 
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.source.source import PostgresSource
@@ -116,7 +117,7 @@ class CdcEnumerator:
         if self._connection is None or self._connection.closed or self._relation is None:
             self._connection = self._source.login.open()
             current = look_up(self._connection, self._source.selection)
-            _, columns = declared_columns(self._connection, current, chosen=self._source.selection.columns is not None)
+            _, columns = declared_columns(self._connection, current, chosen=self._source.columns is not None)
             self._relation = replace(current, columns=tuple(Column(*fields) for fields in columns))
         return self._connection, self._relation
 
@@ -143,7 +144,7 @@ class CdcEnumerator:
         self._exported = exported = slots.export(self._source.login, name)
         connection.execute("; ".join(one_state(exported.snapshot)))
         try:
-            conditions = cut(connection, relation, key=self._source.key, split_bytes=self._source.split_bytes)
+            conditions = cut(connection, relation, key=self._source.key, split_bytes=size(self._source.split_size))
         finally:
             connection.execute("ROLLBACK")
         plan = f"{exported.snapshot}-{self._source.clock.now_ms()}"
@@ -183,7 +184,7 @@ class CdcEnumerator:
     def _reach(self, connection: Any, start: dict[str, Any]) -> dict[str, Any]:
         at = lsn_of(start["lsn"])
         flushed = lsn_of(connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()[0])
-        end = min(flushed, at + self._source.max_wal)
+        end = min(flushed, at + size(self._source.max_wal_per_checkpoint))
         if end <= max(at, self._empty_to):
             return start
         if end - at < _LOOK_AT_BYTES and not self._changes_between(connection, at, end):
@@ -199,12 +200,12 @@ class CdcEnumerator:
 
 def changes_of(connection: Any, source: PostgresSource, relation: Relation, start: int, end: int) -> dict[str, Any]:
     """Return what a reader needs to read the changes of a range of the log."""
-    declared, columns = declared_columns(connection, relation, chosen=source.selection.columns is not None)
+    declared, columns = declared_columns(connection, relation, chosen=source.columns is not None)
     return {
         "changes": slots.as_function(str(source.slot), str(source.publication), end),
         "columns": columns,
         "declared": declared,
-        "whole": source.selection.columns is None,
+        "whole": source.columns is None,
         "full": source.before == "full",
         "oid": relation.oid,
         "start": start,

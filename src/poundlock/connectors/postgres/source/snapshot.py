@@ -15,6 +15,7 @@ from poundlock.connectors.postgres.source.relation import Relation, as_planned, 
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import DefinitionError, SourceGoneError, TerminalError
 from poundlock.storage import Storage
+from poundlock.values import size
 
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.source.source import PostgresSource
@@ -157,7 +158,7 @@ class SnapshotEnumerator:
         current = look_up(self._connection, self._source.selection)
         relation = as_planned(current, self._source.schema(), self._source.selection.shown)
         key = key_of(self._source, relation)
-        conditions = cut(self._connection, relation, key=key, split_bytes=self._source.split_bytes)
+        conditions = cut(self._connection, relation, key=key, split_bytes=size(self._source.split_size))
         name = f"{self._snapshot}-{self._source.clock.now_ms()}"
         self._plans.keep(name, relation, conditions)
         return name, len(conditions)
