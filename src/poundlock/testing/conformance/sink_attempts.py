@@ -11,10 +11,13 @@ from poundlock.checkpoint.participant import JSON, Committed, Kind
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.children import Killed
 from poundlock.testing.conformance.lives import SinkDriver, SinkJob, TaskOutput
-from poundlock.testing.conformance.report import Broken, ContractCheck, Skipped
+from poundlock.testing.conformance.report import Broken, Checks, Skipped
 from poundlock.testing.conformance.sink_rig import ANSWERING, HIDING, ONCE, SinkRig
 
+CHECKS = Checks[SinkRig]()
 
+
+@CHECKS.add("abandon", "abandon() does not raise, and nothing of what was written is ever visible", ONCE)
 def abandons(rig: SinkRig) -> None:
     with rig.driver() as driver:
         rig.write(driver.directive(0), rig.task(0, 0, abandon=True))
@@ -24,6 +27,7 @@ def abandons(rig: SinkRig) -> None:
     rig.expect(rig.rows(0), "after a task gave up and was run again")
 
 
+@CHECKS.add("task-killed", "a task that dies leaves nothing visible, and its next attempt is not disturbed", ANSWERING)
 def task_killed(rig: SinkRig) -> None:
     with rig.driver() as driver:
         for n, die in enumerate(("writing", "prepared")):
@@ -35,6 +39,7 @@ def task_killed(rig: SinkRig) -> None:
     rig.expect(rig.rows(0, 1), "after tasks were killed and run again")
 
 
+@CHECKS.add("zombie", "an older attempt of a task that goes on when a newer one is decided changes nothing", ONCE)
 def zombie(rig: SinkRig) -> None:
     gate = rig.folder / "gate"
     with rig.driver() as driver:
@@ -51,6 +56,7 @@ def zombie(rig: SinkRig) -> None:
     rig.expect(rig.rows(), "after the next start")
 
 
+@CHECKS.add("zombie-of-older-driver", "a task of a driver that is gone can do no harm to a newer one's", ONCE)
 def zombie_of_an_older_driver(rig: SinkRig) -> None:
     gate = rig.folder / "gate"
     with rig.driver() as driver:
@@ -67,6 +73,7 @@ def zombie_of_an_older_driver(rig: SinkRig) -> None:
     rig.expect(rig.rows(), "after the next start")
 
 
+@CHECKS.add("abort-twice", "abort() may be called any number of times, from any process, and for what is gone", HIDING)
 def abort_twice(rig: SinkRig) -> None:
     with rig.driver() as driver:
         gone = rig.write(driver.directive(0), *rig.tasks(0))
@@ -81,6 +88,7 @@ def abort_twice(rig: SinkRig) -> None:
     rig.expect(rig.rows(0), "after three aborts of an attempt and the commit of another")
 
 
+@CHECKS.add("abort-of-another", "attempts have output of their own: aborting one leaves the other as it is", HIDING)
 def abort_of_another(rig: SinkRig) -> None:
     with rig.driver() as driver:
         directive = driver.directive(0)
@@ -99,6 +107,7 @@ def _newer(rig: SinkRig, driver: SinkDriver, one: TaskOutput) -> list[TaskOutput
     return outputs
 
 
+@CHECKS.add("commit-twice", "commit() does nothing where it was done before, from any process", ONCE)
 def commit_twice(rig: SinkRig) -> None:
     with rig.driver() as driver:
         committables = list(driver.decide(0, rig.write(driver.directive(0), *rig.tasks(0))))
@@ -115,6 +124,11 @@ def commit_twice(rig: SinkRig) -> None:
     rig.expect(rig.rows(), "after the next start")
 
 
+@CHECKS.add(
+    "commit-many",
+    "commit_many() gives an outcome for each committable, in their order, and does nothing where it was done before",
+    ONCE,
+)
 def commit_many(rig: SinkRig) -> None:
     with rig.driver() as driver:
         sink = driver.participant
@@ -134,6 +148,7 @@ def commit_many(rig: SinkRig) -> None:
     rig.expect(rig.rows(0), "after three commits of the same")
 
 
+@CHECKS.add("replay-decided", "a decided checkpoint that is delivered again changes nothing", ANSWERING)
 def replay_decided(rig: SinkRig) -> None:
     with rig.driver() as driver:
         driver.decide(0, rig.write(driver.directive(0), *rig.tasks(0)))
@@ -152,6 +167,9 @@ def replay_decided(rig: SinkRig) -> None:
     rig.expect(rig.rows(0, 1), "after a decided checkpoint was delivered again")
 
 
+@CHECKS.add(
+    "sweep-orphans", "sweep() finds what dead attempts of this job prepared, asks `check`, and removes it", HIDING
+)
 def sweep_orphans(rig: SinkRig) -> None:
     with rig.driver() as driver:
         driver.decide(0, rig.write(driver.directive(0), *rig.tasks(0)))
@@ -179,6 +197,7 @@ def sweep_orphans(rig: SinkRig) -> None:
     rig.expect(rig.rows(), "after a sweep, and the checkpoint taken again")
 
 
+@CHECKS.add("sweep-keeps", "sweep() leaves what is finished and what the state names")
 def sweep_keeps(rig: SinkRig) -> None:
     with rig.driver() as driver:
         for n in range(2):
@@ -189,13 +208,15 @@ def sweep_keeps(rig: SinkRig) -> None:
     rig.expect(rig.rows(0, 1), "after sweeps behind decisions")
 
 
+@CHECKS.add("other-job", "another job in the same place is left alone", ANSWERING)
 def other_job(rig: SinkRig) -> None:
-    other = rig.new_job("other", rig.subject.second(rig.sink))
+    other = rig.new_job("other", rig.subject.beside(rig.sink))
     _beside(rig, other, "another job")
 
 
+@CHECKS.add("other-sink", "another sink of the same job in the same place is left alone", ANSWERING)
 def other_sink(rig: SinkRig) -> None:
-    other = rig.new_job("other", rig.subject.second(rig.sink), job_id=rig.job.job_id, sink_name="out2")
+    other = rig.new_job("other", rig.subject.beside(rig.sink), job_id=rig.job.job_id, sink_name="out2")
     _beside(rig, other, "another sink of the job")
 
 
@@ -233,58 +254,3 @@ def _let_end(child: Any) -> None:
         child.result()
     except Exception:
         return
-
-
-CHECKS: Sequence[ContractCheck[SinkRig]] = [
-    ContractCheck(
-        "abandon", "abandon() does not raise, and nothing of what was written is ever visible", abandons, ONCE
-    ),
-    ContractCheck(
-        "task-killed",
-        "a task that dies leaves nothing visible, and its next attempt is not disturbed",
-        task_killed,
-        ANSWERING,
-    ),
-    ContractCheck(
-        "zombie", "an older attempt of a task that goes on when a newer one is decided changes nothing", zombie, ONCE
-    ),
-    ContractCheck(
-        "zombie-of-older-driver",
-        "a task of a driver that is gone can do no harm to a newer one's",
-        zombie_of_an_older_driver,
-        ONCE,
-    ),
-    ContractCheck(
-        "abort-twice",
-        "abort() may be called any number of times, from any process, and for what is gone",
-        abort_twice,
-        HIDING,
-    ),
-    ContractCheck(
-        "abort-of-another",
-        "attempts have output of their own: aborting one leaves the other as it is",
-        abort_of_another,
-        HIDING,
-    ),
-    ContractCheck(
-        "commit-twice", "commit() does nothing where it was done before, from any process", commit_twice, ONCE
-    ),
-    ContractCheck(
-        "commit-many",
-        "commit_many() gives an outcome for each committable, in their order, and does nothing where it was done before",
-        commit_many,
-        ONCE,
-    ),
-    ContractCheck(
-        "replay-decided", "a decided checkpoint that is delivered again changes nothing", replay_decided, ANSWERING
-    ),
-    ContractCheck(
-        "sweep-orphans",
-        "sweep() finds what dead attempts of this job prepared, asks `check`, and removes it",
-        sweep_orphans,
-        HIDING,
-    ),
-    ContractCheck("sweep-keeps", "sweep() leaves what is finished and what the state names", sweep_keeps),
-    ContractCheck("other-job", "another job in the same place is left alone", other_job, ANSWERING),
-    ContractCheck("other-sink", "another sink of the same job in the same place is left alone", other_sink, ANSWERING),
-]

@@ -14,10 +14,13 @@ from poundlock.connectors.base import Split, SplitSource
 from poundlock.connectors.replay_promise import replay_of
 from poundlock.errors import PoundlockError
 from poundlock.spark.pickled_functions import shipped
-from poundlock.testing.conformance.report import Broken, ContractCheck, Skipped
+from poundlock.testing.conformance.report import Broken, Checks, Skipped
 from poundlock.testing.conformance.source_rig import Read, SourceRig, Way, plan
 
+CHECKS = Checks[SourceRig]()
 
+
+@CHECKS.add("pickling", "a source travels to the tasks pickled; its rows have the columns of schema()")
 def travels(rig: SourceRig) -> None:
     if not isinstance(rig.source, SplitSource):
         raise Broken(f"{type(rig.source).__name__} lacks something of poundlock.connectors.base.SplitSource")
@@ -33,12 +36,14 @@ def travels(rig: SourceRig) -> None:
             raise Broken(f"a row has the columns {list(row)} and the schema {schema.names}")
 
 
+@CHECKS.add("reads-all", "from the initial position to the latest, checkpoint by checkpoint, every row comes once")
 def reads_all(rig: SourceRig) -> None:
     with rig.enumerator() as enumerator:
         way = rig.walk(enumerator)
     rig.expect(way.rows, rig.expected, f"over {len(way.reads)} checkpoints")
 
 
+@CHECKS.add("positions", "positions are JSON, no two of a way are alike, and describe() makes a line of each")
 def positions(rig: SourceRig) -> None:
     with rig.enumerator() as enumerator:
         way = rig.walk(enumerator)
@@ -51,6 +56,7 @@ def positions(rig: SourceRig) -> None:
                 raise Broken(f"describe({position!r}) is not a line of text: {text!r}")
 
 
+@CHECKS.add("monotone", "latest() never goes back; it is `start` only where nothing is new, and then there is no work")
 def monotone(rig: SourceRig) -> None:
     with rig.enumerator() as enumerator:
         way = rig.walk(enumerator)
@@ -67,6 +73,7 @@ def monotone(rig: SourceRig) -> None:
             raise Broken(f"splits() gives work between {last!r} and itself")
 
 
+@CHECKS.add("ends", "finished() is true of a bounded source at its end, also after a restart, and nowhere else")
 def ends(rig: SourceRig) -> None:
     with rig.enumerator() as enumerator:
         way = rig.walk(enumerator, more=not rig.source.bounded)
@@ -82,6 +89,9 @@ def ends(rig: SourceRig) -> None:
         raise Broken("it is not bounded, and finished() says that nothing can come any more")
 
 
+@CHECKS.add(
+    "splits-pure", "splits() is a function of two positions and the workspace; ids are unique, payloads are JSON"
+)
 def splits_pure(rig: SourceRig) -> None:
     with rig.enumerator() as enumerator:
         way = rig.walk(enumerator)
@@ -97,6 +107,7 @@ def splits_pure(rig: SourceRig) -> None:
             raise Broken(f"splits({a!r}, {b!r}) gave other splits in another process")
 
 
+@CHECKS.add("replay", "the same split gives the same rows in the same order, and the same rejects")
 def replays(rig: SourceRig) -> None:
     with rig.enumerator() as enumerator:
         way = rig.walk(enumerator)
@@ -112,6 +123,11 @@ def replays(rig: SourceRig) -> None:
                 )
 
 
+@CHECKS.add(
+    "replay-promise",
+    "what `replay` declares is so: a range read twice by one reader, and by another behind a restart, gives the same rows; "
+    'one that is "exact" gives them, or an error, even when somebody changed them',
+)
 def keeps_promise(rig: SourceRig) -> None:
     promise = replay_of(rig.source)
     if promise.kind in ("unknown", "received-once"):
@@ -156,6 +172,7 @@ def _reads_once(rig: SourceRig) -> bool:
     return replay_of(rig.source).kind == "received-once"
 
 
+@CHECKS.add("restart", "from any position a new enumerator gives just the rest")
 def restarts(rig: SourceRig) -> None:
     with rig.enumerator() as enumerator:
         way = rig.walk(enumerator)
@@ -171,6 +188,7 @@ def restarts(rig: SourceRig) -> None:
         rig.expect(rest.rows, way.after(i), f"after a restart from {position!r}")
 
 
+@CHECKS.add("ranges", "a range gives the rows of the smaller ranges it is made of")
 def ranges(rig: SourceRig) -> None:
     with rig.enumerator() as enumerator:
         way = rig.walk(enumerator)
@@ -180,6 +198,10 @@ def ranges(rig: SourceRig) -> None:
             rig.expect(rows_read.all, way.after(i), f"read at once from {a!r} to {b!r}")
 
 
+@CHECKS.add(
+    "committed",
+    "committed() may get the same position again, also after a restart, and takes nothing away that is still to be read",
+)
 def commits_repeated(rig: SourceRig) -> None:
     with rig.enumerator() as enumerator:
         at = json.loads(json.dumps(enumerator.initial()))
@@ -197,6 +219,7 @@ def commits_repeated(rig: SourceRig) -> None:
         rig.expect(way.rows, rig.expected, "while it was told of each checkpoint three times")
 
 
+@CHECKS.add("rejects", "a record that cannot be decoded goes to context.reject with a reason, its bytes and its place")
 def rejects(rig: SourceRig) -> None:
     with rig.enumerator() as enumerator:
         way = rig.walk(enumerator)
@@ -213,6 +236,7 @@ def rejects(rig: SourceRig) -> None:
         raise Skipped("no bad records were given")
 
 
+@CHECKS.add("forms", "a reader may be asked for columns or for records, and gives the same rows")
 def forms(rig: SourceRig) -> None:
     with rig.enumerator() as enumerator:
         way = rig.walk(enumerator)
@@ -238,49 +262,3 @@ def _checked(splits: Sequence[Split]) -> list[tuple[str, str, int]]:
         ]
     except (TypeError, ValueError) as error:
         raise Broken(f"the payload of a split is not JSON: {error}") from None
-
-
-CHECKS: Sequence[ContractCheck[SourceRig]] = [
-    ContractCheck("pickling", "a source travels to the tasks pickled; its rows have the columns of schema()", travels),
-    ContractCheck(
-        "reads-all",
-        "from the initial position to the latest, checkpoint by checkpoint, every row comes once",
-        reads_all,
-    ),
-    ContractCheck(
-        "positions", "positions are JSON, no two of a way are alike, and describe() makes a line of each", positions
-    ),
-    ContractCheck(
-        "monotone",
-        "latest() never goes back; it is `start` only where nothing is new, and then there is no work",
-        monotone,
-    ),
-    ContractCheck(
-        "ends", "finished() is true of a bounded source at its end, also after a restart, and nowhere else", ends
-    ),
-    ContractCheck(
-        "splits-pure",
-        "splits() is a function of two positions and the workspace; ids are unique, payloads are JSON",
-        splits_pure,
-    ),
-    ContractCheck("replay", "the same split gives the same rows in the same order, and the same rejects", replays),
-    ContractCheck(
-        "replay-promise",
-        "what `replay` declares is so: a range read twice by one reader, and by another behind a restart, gives the same rows; "
-        'one that is "exact" gives them, or an error, even when somebody changed them',
-        keeps_promise,
-    ),
-    ContractCheck("restart", "from any position a new enumerator gives just the rest", restarts),
-    ContractCheck("ranges", "a range gives the rows of the smaller ranges it is made of", ranges),
-    ContractCheck(
-        "committed",
-        "committed() may get the same position again, also after a restart, and takes nothing away that is still to be read",
-        commits_repeated,
-    ),
-    ContractCheck(
-        "rejects",
-        "a record that cannot be decoded goes to context.reject with a reason, its bytes and its place",
-        rejects,
-    ),
-    ContractCheck("forms", "a reader may be asked for columns or for records, and gives the same rows", forms),
-]

@@ -77,28 +77,21 @@ class SourceSubject:
     """What the author gave: see `source_conformance`."""
 
     make: Callable[[Path], Any]
-    rows: Callable[[Any], Sequence[Row]]
+    rows: Sequence[Row] | Callable[[Any], Sequence[Row]]
     more: Callable[[Any], Sequence[Row]] | None
     bad: int
     patience_s: float
     change: Callable[[Any], None] | None = None
 
-    @classmethod
-    def of(cls, make: Any, rows: Any, more: Any, bad: int, patience_s: float, change: Any = None) -> SourceSubject:
-        """Return it checked.
-
-        Raises:
-            DefinitionError: what was given cannot be worked with.
-        """
-        if not callable(make):
+    def __post_init__(self) -> None:
+        """Raise DefinitionError for what cannot be worked with."""
+        if not callable(self.make):
             raise DefinitionError(
-                f"{type(make).__name__} is no function that makes a source", next="give one: lambda folder: MySource(…)"
+                f"{type(self.make).__name__} is no function that makes a source",
+                next="give one: lambda folder: MySource(…)",
             )
-        if callable(rows):
-            return cls(make, rows, more, bad, patience_s, change)
-        if len(rows) < 2:
-            raise DefinitionError(f"{len(rows)} rows are too few", next="let the source have at least two")
-        return cls(make, lambda source: rows, more, bad, patience_s, change)
+        if not callable(self.rows) and len(self.rows) < 2:
+            raise DefinitionError(f"{len(self.rows)} rows are too few", next="let the source have at least two")
 
 
 @dataclass
@@ -129,7 +122,7 @@ class SourceRig:
         self.workspace = str(self.folder / "workspace")
         self.source = subject.make(place)
         self.shipped = shipped(self.source)
-        self.expected = list(subject.rows(self.source))
+        self.expected = list(subject.rows(self.source) if callable(subject.rows) else subject.rows)
         self.source.preflight()
 
     @contextmanager
