@@ -36,12 +36,12 @@ class EmbeddedMinio(EmbeddedS3):
         super().__init__(port=port)
         self._progress = progress
 
-    def _command(self, port: int) -> list[str]:
+    def _command(self) -> list[str]:
         program = minio_program(progress=self._progress)
-        place = ["--address", f"127.0.0.1:{port}", "--certs-dir", str(self.home / "certs")]
+        place = ["--address", f"127.0.0.1:{self.port}", "--certs-dir", str(self.home / "certs")]
         return [str(program), "server", "--quiet", *place, str(self.home / "data")]
 
-    def _server_environment(self) -> Mapping[str, str]:
+    def _environment(self) -> Mapping[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MINIO_"))}
         own = {
             "MINIO_ROOT_USER": self.access_key,

@@ -19,7 +19,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import ClassVar, Self
 
 from poundlock.errors import DefinitionError, TransientError
@@ -68,18 +67,27 @@ class Servers(ABC):
             self.close()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
 class ServerProcess(Servers):
-    """A server that is one process, with what it says in one file. A subclass says how it is started, and when it answers."""
+    """A server that is one process, with what it logs in one file. A subclass says what is run, and when it answers.
+
+    Args:
+        home, prefix: see `Servers`.
+        port: TCP port on 127.0.0.1; None = any free one. It stays the same over `kill`, `stop` and `start`.
+    """
 
     title: ClassVar[str] = "the server"  # as errors call it
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
+    start_s: ClassVar[float] = 240
+    log_name: ClassVar[str] = "server.log"
     _process: subprocess.Popen[bytes] | None = None
+
+    def __init__(self, home: str | os.PathLike[str] | None, prefix: str, port: int | None = None) -> None:
+        super().__init__(home, prefix)
+        self._port = port
 
     @property
     def running(self) -> bool:
@@ -92,21 +100,49 @@ class ServerProcess(Servers):
         return self._process.pid if self._process is not None and self.running else None
 
     @property
-    @abstractmethod
+    def port(self) -> int:
+        """TCP port on 127.0.0.1. Raises RuntimeError before the first start."""
+        if self._port is None:
+            raise RuntimeError(f"{self.title} was not started yet")
+        return self._port
+
+    @property
     def log_file(self) -> Path:
         """Where it logs."""
+        return self.home / self.log_name
 
-    @abstractmethod
-    def start(self, timeout: float = 240) -> Self:
+    def start(self, timeout: float | None = None) -> Self:
         """Start it, on the port and data of an earlier start if there was one, and wait until it answers.
 
         Args:
-            timeout: most seconds to wait.
+            timeout: most seconds to wait; default: `start_s`.
 
         Raises:
             DefinitionError: something it needs is not installed, or its port is taken.
-            TransientError: it did not come up; the text ends with what it said last.
+            TransientError: it did not come up; the text ends with what it logged last.
         """
+        if not self.running:
+            end = time.monotonic() + (self.start_s if timeout is None else timeout)
+            self.home.mkdir(parents=True, exist_ok=True)
+            self._port = port_to_use(self._port)
+            self._start(end)
+        return self
+
+    def _start(self, end: float) -> None:
+        self._process = launch(self._command(), self.log_file, title=self.title, environment=self._environment())
+        self._wait(self._answers, end)
+
+    @abstractmethod
+    def _command(self) -> Sequence[str]:
+        """Return the program, by its whole path, and its arguments."""
+
+    def _environment(self) -> Mapping[str, str] | None:
+        """Return its environment, None for this process's."""
+        return None
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Return whether it can be used by now."""
 
     def stop(self, timeout: float = 15) -> None:
         """Stop it in order; kill it where it takes longer than `timeout` seconds. The data stays."""
@@ -121,7 +157,7 @@ class ServerProcess(Servers):
         end(self._process)
         self._process = None
 
-    def restart(self, timeout: float = 240) -> Self:
+    def restart(self, timeout: float | None = None) -> Self:
         """Kill and start it again."""
         self.kill()
         return self.start(timeout)
