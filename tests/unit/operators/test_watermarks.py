@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from poundlock import DefinitionError, WatermarkStrategy
 from poundlock.operators.combined_watermarks import StreamHolder
 from poundlock.operators.held_partitions import Held
-from poundlock.testing.watermarks import MAX, MIN, WatermarkHarness
+from poundlock.operators.time_values import MAX, MIN
+from poundlock.testing.watermarks import WatermarkHarness
 from poundlock.values import ManualClock
 
 DELAY, IDLE = 5, 20
