@@ -38,8 +38,6 @@ class DemoSettings:
 
     Args:
         directory: where it works; cleared at the start.
-        events: how many events to produce.
-        kills: how often the driver is killed.
         seed: of the events and of the moments of the kills.
         checkpoints: about how many checkpoints the events are spread over; at least three for each life of the driver.
         patience_s: how long one step of the job may take.
@@ -189,10 +187,14 @@ def _consume(settings: DemoSettings, root: Path, tag: str, servers: str, steps: 
     def start() -> JobProcess:
         return run.add(JobProcess(job_file, environment=environment, tag=tag, log=root / "job.log"))
 
+    def await_checkpoints(job: JobProcess, count: int) -> None:
+        done = f"did not complete {count} checkpoints"
+        _await(lambda: run.checkpoints(job) >= count, done, run, job, settings, steps)
+
     for kill in range(1, settings.kills + 1):
         with steps.step(f"Run the job, life {kill}", settings.events):
             job = start()
-            _await_checkpoint(run, job, 3 if kill == 1 else 2, settings, steps)
+            await_checkpoints(job, 3 if kill == 1 else 2)
             time.sleep(rng.uniform(0, 0.8) * run.checkpoint_s())
             if run.consumed(job):
                 raise TerminalError("all events were consumed before the kill", next="run the demo with more --events")
@@ -201,8 +203,8 @@ def _consume(settings: DemoSettings, root: Path, tag: str, servers: str, steps: 
         steps.say(f"[yellow]SIGKILL[/] to driver {job.pid} after {run.read:,} rows")
     with steps.step(f"Run the job, life {settings.kills + 1}, until all is consumed", settings.events):
         job = start()
-        _await_checkpoint(run, job, 1, settings, steps)
-        _await_all(run, job, settings, steps)
+        await_checkpoints(job, 1)
+        _await(lambda: run.consumed(job), "did not consume everything", run, job, settings, steps)
     for seconds in run.recoveries_s():
         steps.say(f"recovered {seconds:.1f} s after the kill: new process, restored offsets, next checkpoint committed")
     with steps.step("Stop the job cleanly (SIGTERM): every pending file is finished"):
@@ -210,15 +212,6 @@ def _consume(settings: DemoSettings, root: Path, tag: str, servers: str, steps: 
         if code := job.wait(settings.patience_s):
             raise _job_failed(job, f"ended with exit code {code} when asked to stop")
     return run
-
-
-def _await_checkpoint(run: DemoRun, job: JobProcess, count: int, settings: DemoSettings, steps: _Steps) -> None:
-    """Wait until this life of the job has completed `count` checkpoints."""
-    _await(lambda: run.checkpoints(job) >= count, f"did not complete {count} checkpoints", run, job, settings, steps)
-
-
-def _await_all(run: DemoRun, job: JobProcess, settings: DemoSettings, steps: _Steps) -> None:
-    _await(lambda: run.consumed(job), "did not consume everything", run, job, settings, steps)
 
 
 def _await(

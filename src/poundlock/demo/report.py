@@ -27,10 +27,6 @@ class DemoReport:
         rows_per_s: rows a second between completed checkpoints, over all lives of the driver; start-up is not in it.
         recovery_s: the slowest of `recoveries_s`.
         recoveries_s: for each kill, s from SIGKILL to the first checkpoint completed afterwards, process start included.
-        kills: drivers killed.
-        checkpoints: checkpoints completed, over all lives.
-        files: finished files.
-        seed: of the events and of the moments of the kills.
         left_behind: command lines of processes that had to be ended after the job.
         duration_s: the whole demo, s.
     """

@@ -11,11 +11,7 @@ from poundlock.testing.job_process import JobProcess, Line, completed
 
 
 class DemoRun:
-    """All lives of one job.
-
-    Args:
-        total: number of records in the topic.
-    """
+    """All lives of one job over a topic of so many records."""
 
     def __init__(self, total: int) -> None:
         self._total = total

@@ -56,10 +56,6 @@ class EmbeddedMinio(EmbeddedS3):
 def minio_program(*, progress: Progress | None = None, environment: Mapping[str, str] | None = None) -> Path:
     """Return MinIO's program: `minio` on PATH, else the one in the cache folder, which Go builds where it is not there yet.
 
-    Args:
-        progress: told a line before it is built.
-        environment: variables to go by; default: those of this process.
-
     Raises:
         DefinitionError: it is not there, and there is no Go, or Go could not build it.
     """

@@ -198,10 +198,7 @@ def launch(
     Args:
         command: its program, by its whole path, and arguments.
         output: file to which all it says is appended.
-        title: as an error calls it.
-        environment: its environment; default: this process's.
         user: who it runs as; "" = the one who runs this.
-        cwd: folder it is started in; default: this process's.
 
     Raises:
         TransientError: it could not be started.

@@ -130,7 +130,6 @@ class Topics(ABC):
         """Produce records in order, wait until the broker has them all, and return how many there were.
 
         Args:
-            topic: the topic.
             records: values, or `Record`s where more than the value matters.
             settings: of the producer, with "_" for ".", such as compression_type="lz4".
 
@@ -149,13 +148,7 @@ class Topics(ABC):
         return count
 
     def read(self, topic: str, *, isolation: str = "read_committed", timeout: float = 30) -> list[Record]:
-        """Return all records that a reader sees now, by partition and offset.
-
-        Args:
-            topic: the topic.
-            isolation: "read_committed" or "read_uncommitted".
-            timeout: most seconds to wait.
-        """
+        """Return all records that a reader sees now, by partition and offset."""
         kafka = confluent()
         consumer = kafka.Consumer(
             {

@@ -108,12 +108,7 @@ class WatermarkHarness:
 
 
 class JobEventTime:
-    """The event time of a job under a test.
-
-    Args:
-        strategies: per source.
-        state: to go on from, as a start of the job does.
-    """
+    """The event time of a job under a test; `state` is what to go on from, as a start of the job does."""
 
     def __init__(self, strategies: Mapping[str, WatermarkStrategy], state: TimeState | None = None) -> None:
         sources = [TimeNode(name, ()) for name in strategies]

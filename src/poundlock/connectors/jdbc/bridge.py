@@ -12,12 +12,7 @@ from poundlock.errors import TerminalError
 
 
 class JdbcError(Exception):
-    """What a database answered instead of a result.
-
-    Args:
-        state: the five letters of the SQL standard; "" if there are none.
-        text: its words.
-    """
+    """What a database answered instead of a result: the five letters of the SQL standard, "" if there are none, and its words."""
 
     def __init__(self, state: str, text: str) -> None:
         super().__init__(text)

@@ -33,15 +33,11 @@ class Dialect:
     """What a database wants written in its own way.
 
     Args:
-        name: of the database's kind.
-        quote: what names are quoted with.
         style: "conflict", "duplicate", "merge", "dual" or "replace": how rows are written by key.
         backslash: how text with one is written: "plain" where it has no meaning, as a "parameter" where it may have, in
             "escapes" where text can be written with a meaning that is certain.
         times: how dates and times are written: in "jdbc"'s own way, as plain "text", or as a "cast" of one.
         wide: what stands before text that is not ASCII.
-        booleans: whether there are TRUE and FALSE.
-        binary: makes a literal of hex digits.
     """
 
     name: str
@@ -104,13 +100,7 @@ class Dialect:
         return f"{{{kind} '{text}'}}" if self.times == "jdbc" else f"'{text}'"
 
     def statements(self, table: str, columns: Sequence[str], key: Sequence[str], rows: Values) -> list[str]:
-        """Return what writes rows, no two of which have one key; see `prepared` for how one is run.
-
-        Args:
-            table: its name as SQL.
-            columns, key: names as SQL; no key = the rows are added.
-            rows: literals.
-        """
+        """Return what writes rows of literals, no two of which have one key, or adds them; see `prepared` for how one is run."""
         # A row with parameters has a statement of its own: not every database takes them among several rows.
         together: list[Sequence[str]] = []
         alone: list[list[Sequence[str]]] = []

@@ -35,12 +35,7 @@ _PLAIN = (str, bool, int, decimal.Decimal, bytes, datetime.date, datetime.dateti
 
 
 class JdbcWriter:
-    """Writes the rows of one task attempt.
-
-    Args:
-        context: the task.
-        sink: what to write where, bound to its job.
-    """
+    """Writes the rows of one task attempt; the sink is bound to its job."""
 
     def __init__(self, context: WriterContext, sink: JdbcSink) -> None:
         self._context, self._sink = context, sink
@@ -57,13 +52,11 @@ class JdbcWriter:
             return 0
         rows = to_batch(chunk)
         batch = self._picked(rows.batch)
-        good = self._good(batch)
-        for row, why in good.items():
+        bad = self._bad(batch)
+        for row, why in bad.items():
             self._context.reject(Reject(why, _raw(batch, row), origin_of(rows).at(row)))
-        if good:
-            keep = np.ones(batch.num_rows, np.bool_)
-            keep[list(good)] = False
-            batch = batch.filter(pa.array(keep))
+        if bad:
+            batch = batch.take(pa.array(np.delete(np.arange(batch.num_rows), sorted(bad))))
         if self._stream is None:
             self._handle = self._storage.write(self._file)
             self._stream = pa.ipc.new_stream(self._handle, batch.schema)
@@ -110,7 +103,7 @@ class JdbcWriter:
                 )
         return batch.select(names)
 
-    def _good(self, batch: pa.RecordBatch) -> dict[int, str]:
+    def _bad(self, batch: pa.RecordBatch) -> dict[int, str]:
         """Return why rows cannot be written, by their number."""
         bad = not_utf8(batch)
         for name, column in zip(batch.schema.names, batch.columns, strict=True):

@@ -19,7 +19,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from poundlock.errors import PoundlockError
@@ -77,11 +76,7 @@ class Child:
 
 
 class Children:
-    """Starts children; use it in a `with` block, at whose end those that are left are killed.
-
-    Args:
-        folder: for requests and answers.
-    """
+    """Starts children; use it in a `with` block, at whose end those that are left are killed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -104,9 +99,7 @@ class Children:
             )
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for pid in list(self._left):
             os.kill(pid, signal.SIGKILL)
             self.wait(pid)
@@ -117,11 +110,7 @@ class Children:
             self._server = None
 
     def start(self, function: Callable[..., Any], *arguments: Any, failpoints: str = "") -> Child:
-        """Start a function of this package, which is found by name, in a process of its own.
-
-        Args:
-            failpoints: POUNDLOCK_FAILPOINTS of that process.
-        """
+        """Start a function of this package, which is found by name, in a process with these POUNDLOCK_FAILPOINTS."""
         self._count += 1
         request = self.folder / f"request-{self._count}"
         answer = self.folder / f"answer-{self._count}"

@@ -34,8 +34,6 @@ class ContractCheck(Generic[Rig]):
 
     Args:
         name: what it is called in reports, in `only` and in `skip`.
-        contract: the sentence of the contract, one line.
-        test: raises where it is not kept.
         kinds: of sinks it applies to; None = to all.
     """
 
@@ -60,19 +58,12 @@ class Checks(list[ContractCheck[Rig]]):
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """What came of a check.
-
-    Args:
-        check: its name.
-        contract: what the contract says.
-        state: "passed", "failed" or "skipped".
-        detail: what was seen, or why it was skipped.
-    """
+    """What came of a check."""
 
     check: str
     contract: str
     state: State
-    detail: str = ""
+    detail: str = ""  # what was seen, or why it was skipped
 
 
 @dataclass(frozen=True, slots=True)

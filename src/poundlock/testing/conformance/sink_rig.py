@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -115,11 +114,9 @@ class SinkRig:
 
     # At work
 
-    @contextmanager
-    def driver(self, job: SinkJob | None = None) -> Iterator[SinkDriver]:
+    def driver(self, job: SinkJob | None = None) -> SinkDriver:
         """A life of the driver in this process; the tasks run in others."""
-        with SinkDriver(job or self.job) as driver:
-            yield driver
+        return SinkDriver(job or self.job)
 
     def life(self, *, failpoints: str = "", end: bool = True, only: Sequence[int] | None = None) -> Mapping[str, Any]:
         """Live a life in a process of its own: all checkpoints, or some, and the end. Raises Killed where it was killed."""

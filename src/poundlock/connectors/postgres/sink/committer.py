@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from poundlock.checkpoint.participant import Aborted, Committed, Finding, Orphan, Prepared
+from poundlock.checkpoint.participant import JSON, Aborted, Committed, Finding, Orphan, Prepared
+from poundlock.checkpoint.portable import Newer
 from poundlock.checkpoint.sink_values import SinkValue
 from poundlock.connectors.postgres.connection import PostgresServer
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, epoch_of, prepared
@@ -25,21 +26,14 @@ _cleaned: dict[str, float] = {}  # prefix to when old markers were removed; for 
 
 
 class PreparedTransaction(SinkValue, frozen=True):
-    """A transaction that a task prepared.
-
-    Args:
-        rows, bytes, digest: of what was written.
-        gid: its name.
-        origin: which marker table it wrote its marker to.
-        at_ms: when, by the server's clock.
-    """
+    """A transaction that a task prepared."""
 
     rows: int
     bytes: int
     digest: str
     gid: str
-    origin: str
-    at_ms: int
+    origin: str  # of the marker table it wrote its marker to
+    at_ms: int  # by the server's clock
 
 
 def verify(asked: PostgresServer, prefix: str, named: Sequence[Prepared]) -> None:
@@ -171,3 +165,30 @@ def inspect(asked: PostgresServer, markers: Markers, committable: PreparedTransa
     if not there and known:
         return [Finding("missing", place, expected_bytes=committable.bytes)]
     return []
+
+
+def note(asked: PostgresServer, markers: Markers, prefix: str, table: str) -> JSON:
+    """Return the server's time, and what the markers of this sink begin with; see `Portable.note`."""
+    try:
+        origin, now_ms = asked.ask(markers.state, "noting the time")
+    except PoundlockError as error:
+        return {"v": 1, "table": table, "unknown": error.what}
+    return {"v": 1, "table": table, "origin": origin, "at_ms": now_ms, "prefix": prefix}
+
+
+def newer(asked: PostgresServer, markers: Markers, table: str, recorded: JSON) -> Newer:
+    """Look for markers that are younger than the savepoint, by the server's clock; see `Portable.newer`. Raises TransientError where no server answers."""
+    if "at_ms" not in recorded:
+        return Newer(
+            unknown=str(recorded.get("unknown") or "the savepoint does not say when it was taken by the server's clock")
+        )
+    if recorded["table"] != table:
+        return Newer()  # the job writes elsewhere now, where nothing of the savepoint is
+    origin, _ = asked.ask(markers.state, "looking for newer rows")
+    if origin != recorded["origin"]:
+        return Newer(unknown=f"table {markers.table} is another one than at the savepoint")
+    count = asked.ask(lambda c: markers.younger(c, recorded["prefix"], recorded["at_ms"]), "looking for newer rows")
+    if not count:
+        return Newer()
+    what = "1 transaction" if count == 1 else f"{count:,} transactions"
+    return Newer(what=f"has {what} in table {table} that this job committed after the savepoint", retractable=False)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from poundlock.connectors.base import Split
 from poundlock.connectors.postgres.source import slots
 from poundlock.connectors.postgres.source.cdc_messages import lsn_of, lsn_text
-from poundlock.connectors.postgres.source.publications import published, refuse_gap
 from poundlock.connectors.postgres.source.ranges import cut
 from poundlock.connectors.postgres.source.relation import Relation, look_up
 from poundlock.connectors.postgres.source.snapshot import Plans, one_state
@@ -35,12 +34,7 @@ _LOOK_AT_BYTES = 1 << 20
 
 
 class CdcEnumerator:
-    """Makes the slot, says what is new, and moves the slot on behind decided checkpoints.
-
-    Args:
-        source: what is read.
-        workspace: remembers that the slot is this job's.
-    """
+    """Makes the slot, says what is new, and moves the slot on behind decided checkpoints. The workspace knows that it is ours."""
 
     def __init__(self, source: PostgresSource, workspace: Storage) -> None:
         self._source = source
@@ -69,10 +63,10 @@ class CdcEnumerator:
             self._check(connection, start, relation)
             end = self._reach(connection, start)
             # Looked at behind the end: what was left out before it is noticed now, before anything of it is decided.
-            has = published(connection, str(self._source.publication), relation.oid)
+            has = slots.published(connection, str(self._source.publication), relation.oid)
             if "published" in start:
                 what = self._source.selection.shown
-                refuse_gap(start["published"], has, publication=str(self._source.publication), what=what)
+                slots.refuse_gap(start["published"], has, publication=str(self._source.publication), what=what)
             if end != start:
                 end["published"] = has
         self._looked_ms = now if end == start else None
@@ -125,7 +119,7 @@ class CdcEnumerator:
         """Make the slot, or take the one that is there, and return the position from which changes are read."""
         name = str(self._source.slot)
         slot = slots.find(connection, name)
-        has = published(connection, str(self._source.publication), relation.oid)  # before the slot is made
+        has = slots.published(connection, str(self._source.publication), relation.oid)  # before the slot is made
         ours = self._workspace.stat(_MARK) is not None
         if slot is None:
             # Written before the slot is made: a slot that is there without it is somebody else's.

@@ -52,13 +52,10 @@ class ChangeRows:
     """Turns the messages of a range of the log into batches of rows.
 
     Args:
-        oid: number of the table; changes of others are left out.
-        columns: the columns wanted.
         declared: for each of them, the number of the type it was declared with, which for a domain is another one.
         whole: whether these are all columns, so that a further one is a change.
         full: whether rows before a change must be there, whole.
         start, end: the transactions whose commit stands from `start` to before `end` belong to the range.
-        what: the table, for errors.
     """
 
     def __init__(

@@ -30,9 +30,7 @@ class Seen:
     """The greatest value at one look.
 
     Args:
-        value: it, as text.
         next_transaction: every transaction that may still bring smaller values has a lower number than this.
-        at_ms: when that was.
     """
 
     value: str
@@ -41,24 +39,13 @@ class Seen:
 
 
 def settled(looks: Sequence[Seen], oldest_running: int, now_ms: int, settle_ms: int) -> Seen | None:
-    """Return the newest look below whose value nothing can appear any more; None if there is none yet.
-
-    Args:
-        looks: in the order they were made.
-        oldest_running: number of the oldest transaction that has not ended.
-        now_ms: the time.
-        settle_ms: least age of a look.
-    """
+    """Return the newest look below whose value nothing can appear any more; None if there is none yet."""
     usable = [s for s in looks if s.next_transaction <= oldest_running and now_ms - s.at_ms >= settle_ms]
     return usable[-1] if usable else None
 
 
 class IncrementalEnumerator:
-    """Looks how far the column has grown, and cuts what is new.
-
-    Args:
-        source: what is read.
-    """
+    """Looks how far the column has grown, and cuts what is new."""
 
     def __init__(self, source: PostgresSource) -> None:
         self._source = source

@@ -16,14 +16,7 @@ _MOST = 4096
 
 
 def cut(connection: Any, relation: Relation, *, key: str | None, split_bytes: int) -> list[str]:
-    """Return a condition for each range; "" for the only one.
-
-    Args:
-        connection: sees the rows that are to be read.
-        relation: what is read.
-        key: the column to cut by; None = by physical place where there is one.
-        split_bytes: about how large a range is to be.
-    """
+    """Return a condition for each range; "" for the only one. Without a key it is cut by physical place, where there is one."""
     if key is not None:
         return by_key(connection, relation, key, split_bytes)
     return by_place(relation.pages, max(1, split_bytes // relation.page_size)) if relation.has_places else [""]

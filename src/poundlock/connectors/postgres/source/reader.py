@@ -23,14 +23,7 @@ _SLOT_WAIT_S = 60.0
 
 
 class PostgresReader:
-    """Reads the splits of one task, each over a connection of its own.
-
-    Args:
-        login: where the server is.
-        what: what is read, for errors.
-        context: what the next step wants.
-        sleep: waits so many seconds.
-    """
+    """Reads the splits of one task, each over a connection of its own."""
 
     def __init__(
         self, login: PostgresLogin, what: str, context: ReaderContext, sleep: Callable[[float], None] = time.sleep

@@ -19,18 +19,11 @@ _WITH_PLACES = ("r", "p", "m")
 
 @dataclass(frozen=True, slots=True)
 class TableSelection:
-    """What a user wants to read. Exactly one of `table` and `query` is given.
-
-    Args:
-        table: name of a table, with its schema or not.
-        query: a SELECT.
-        columns: the columns wanted; None = all.
-        where: a condition on them.
-    """
+    """What a user wants to read. Exactly one of `table` and `query` is given."""
 
     table: str | None = None
     query: str | None = None
-    columns: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None  # None = all
     where: str | None = None
 
     @property
@@ -41,31 +34,18 @@ class TableSelection:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table or query as it was found.
+    """A table or query as it was found."""
 
-    Args:
-        source: SQL that stands behind FROM.
-        columns: the columns that are read.
-        where: a condition, None = all rows.
-        oid: number of the table, 0 for a query.
-        kind: the catalog's letter for what it is, "q" for a query.
-        pages: how many pages its greatest part has.
-        page_size: bytes in a page.
-        size: bytes it takes up.
-        key: its primary key, where that is one column.
-        full_identity: whether changes are logged with the whole row as it was before.
-    """
-
-    source: str
+    source: str  # SQL that stands behind FROM
     columns: tuple[Column, ...]
     where: str | None = None
-    oid: int = 0
-    kind: str = "q"
-    pages: int = 0
-    page_size: int = 8192
-    size: int = 0
-    key: str | None = None
-    full_identity: bool = False
+    oid: int = 0  # 0 for a query
+    kind: str = "q"  # the catalog's letter for what it is, "q" for a query
+    pages: int = 0  # of its greatest part
+    page_size: int = 8192  # bytes
+    size: int = 0  # bytes
+    key: str | None = None  # its primary key, where that is one column
+    full_identity: bool = False  # changes are logged with the whole row as it was before
 
     @property
     def has_places(self) -> bool:

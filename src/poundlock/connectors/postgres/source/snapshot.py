@@ -72,12 +72,7 @@ def _fields(columns: Sequence[Column]) -> list[list[Any]]:
 
 
 class SnapshotEnumerator:
-    """Plans the ranges, and holds the snapshot while they are read.
-
-    Args:
-        source: what is read.
-        workspace: where plans are kept.
-    """
+    """Plans the ranges, and holds the snapshot while they are read."""
 
     def __init__(self, source: PostgresSource, workspace: Storage) -> None:
         self._source = source
