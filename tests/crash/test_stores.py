@@ -52,7 +52,7 @@ def test_a_savepoint_goes_on_in_another_checkpoint_folder(file_scene: FileScene,
     moved = {"CRASH_CHECKPOINTS": store.at("checkpoints-2")}
     second = lives.start("-s", path, CRASH_WATCH="1", **moved)
     lives.checkpoints(second, 2)
-    second.kill("driver")
+    second.kill()
     lives.end(second)
     assert lives.run(**moved)[-1] == 0
     file_scene.assert_exact()

@@ -199,7 +199,7 @@ def _consume(settings: DemoSettings, root: Path, tag: str, servers: str, steps: 
             if run.consumed(job):
                 raise TerminalError("all events were consumed before the kill", next="run the demo with more --events")
             run.killed()
-            job.kill("driver")
+            job.kill()
         steps.say(f"[yellow]SIGKILL[/] to driver {job.pid} after {run.read:,} rows")
     with steps.step(f"Run the job, life {settings.kills + 1}, until all is consumed", settings.events):
         job = start()
