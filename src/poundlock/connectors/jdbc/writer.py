@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.checkpoint.participant import JSON, WriterContext
+from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.postgres.sink.transaction_ids import gid
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.failpoints import Failpoint, hit
@@ -90,12 +91,9 @@ class JdbcWriter:
 
     def _picked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         names = list(self._sink.columns or batch.schema.names)
-        for name in (*names, *(self._sink.key or ())):
-            if name not in batch.schema.names:
-                raise DefinitionError(
-                    f"sink {self._context.sink!r} needs a column {name!r}, and the rows have {', '.join(batch.schema.names)}",
-                    next="name one of them",
-                )
+        needed = (*names, *(self._sink.key or ()))
+        need_columns(self._context.sink, needed, batch.schema.names)
+        for name in needed:
             if pa.types.is_nested(batch.schema.field(name).type):
                 raise DefinitionError(
                     f"sink {self._context.sink!r}: column {name!r} is {batch.schema.field(name).type}, which SQL has no word for",

@@ -35,6 +35,11 @@ class PreparedTransaction(SinkValue, frozen=True):
     origin: str  # of the marker table it wrote its marker to
     at_ms: int  # by the server's clock
 
+    @property
+    def detail(self) -> Mapping[str, Any]:
+        """What is told of it once it is committed."""
+        return {"transaction": self.gid, "rows": self.rows, "bytes": self.bytes}
+
 
 def verify(asked: PostgresServer, prefix: str, named: Sequence[Prepared]) -> None:
     """Check that every transaction is prepared, and roll back what other attempts of the tasks left.
@@ -51,7 +56,7 @@ def verify(asked: PostgresServer, prefix: str, named: Sequence[Prepared]) -> Non
     epoch = max((epoch_of(prefix, gid) for gid in wanted), default=0)
     for gid in there:
         if gid not in wanted and epoch_of(prefix, gid) <= epoch:
-            _roll_back(asked, gid)
+            roll_back(asked, gid)
     if lost := sorted(wanted - there.keys()):
         raise TransientError(
             f"prepared transaction {lost[0]} is not there any more in PostgreSQL at {asked.login.name}",
@@ -69,7 +74,7 @@ def commit(asked: PostgresServer, markers: Markers, committable: PreparedTransac
     gid = committable.gid
     refusal = asked.end(f"COMMIT PREPARED '{gid}'", f"committing {gid}")
     if not refusal:
-        return Committed(_detail(committable))
+        return Committed(committable.detail)
     if refusal != _UNDEFINED:
         raise TerminalError(
             f"PostgreSQL at {asked.login.name} does not commit {gid}: error {refusal}",
@@ -80,19 +85,18 @@ def commit(asked: PostgresServer, markers: Markers, committable: PreparedTransac
 
 def _outcome(asked: PostgresServer, markers: Markers, committable: PreparedTransaction) -> Committed | Aborted:
     gid, where = committable.gid, asked.login.name
-
-    def look(connection: Any) -> tuple[bool, tuple[str | None, int]]:
-        return markers.has(connection, gid), markers.state(connection)
-
     try:
-        there, (origin, now_ms) = asked.ask(look, f"looking for the marker of {gid}")
+        there, (origin, now_ms) = asked.ask(
+            lambda connection: (markers.has(connection, gid), markers.state(connection)),
+            f"looking for the marker of {gid}",
+        )
     except TransientError as error:
         raise CommitUnknown(error.what, next=error.next) from error
     except (TerminalError, DefinitionError) as error:
         raise _not_known(committable, f"its marker cannot be looked for: {error.what}") from error
     if there:
-        return Committed(_detail(committable))
-    if origin is None or origin != committable.origin:
+        return Committed(committable.detail)
+    if origin != committable.origin:
         raise _not_known(committable, f"table {markers.table} at {where} was made anew")
     if now_ms - committable.at_ms > RETENTION_S * 500:
         raise _not_known(committable, f"its marker may be gone from {markers.table} at {where} by its age")
@@ -106,16 +110,8 @@ def _not_known(committable: PreparedTransaction, why: str) -> TerminalError:
     )
 
 
-def _detail(committable: PreparedTransaction) -> Mapping[str, Any]:
-    return {"transaction": committable.gid, "rows": committable.rows, "bytes": committable.bytes}
-
-
-def abort(asked: PostgresServer, payload: PreparedTransaction) -> None:
+def roll_back(asked: PostgresServer, gid: str) -> None:
     """Roll back a transaction that no decision names. One that is gone already is no error."""
-    _roll_back(asked, payload.gid)
-
-
-def _roll_back(asked: PostgresServer, gid: str) -> None:
     refusal = asked.end(f"ROLLBACK PREPARED '{gid}'", f"rolling back {gid}")
     if refusal and refusal != _UNDEFINED:
         raise TransientError(
@@ -132,7 +128,7 @@ def sweep(
     if remove and left:
         check()
         for gid in left:
-            _roll_back(asked, gid)
+            roll_back(asked, gid)
     if remove:
         clean(asked, markers, prefix)
     return [Orphan(f"prepared transaction {gid}", 0, at) for gid, at in left.items()]
@@ -153,18 +149,13 @@ def clean(asked: PostgresServer, markers: Markers, prefix: str) -> None:
 def inspect(asked: PostgresServer, markers: Markers, committable: PreparedTransaction) -> Sequence[Finding]:
     """Say whether a decided transaction waits or was rolled back; an old one cannot be looked at any more."""
     gid = committable.gid
-
-    def look(connection: Any) -> tuple[bool, bool, tuple[str | None, int]]:
-        return gid in prepared(connection, gid), markers.has(connection, gid), markers.state(connection)
-
-    waits, there, (origin, now_ms) = asked.ask(look, f"looking for {gid}")
+    waits = asked.ask(lambda connection: gid in prepared(connection, gid), f"looking for {gid}")
+    there, (origin, now_ms) = asked.ask(lambda c: (markers.has(c, gid), markers.state(c)), f"looking for {gid}")
+    known = origin == committable.origin and now_ms - committable.at_ms <= RETENTION_S * 500
     place = f"prepared transaction {gid}"
     if waits:
         return [Finding("pending", place, expected_bytes=committable.bytes)]
-    known = origin is not None and origin == committable.origin and now_ms - committable.at_ms <= RETENTION_S * 500
-    if not there and known:
-        return [Finding("missing", place, expected_bytes=committable.bytes)]
-    return []
+    return [Finding("missing", place, expected_bytes=committable.bytes)] if known and not there else []
 
 
 def note(asked: PostgresServer, markers: Markers, prefix: str, table: str) -> JSON:

@@ -158,9 +158,8 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
         at_once = {} if self.mode == "prepare" else {"at_once": True}
-        return Staged(
-            {"v": 1, "pending": [], **at_once}, [dict(item.payload) for item in prepared if "gid" in item.payload]
-        )
+        named = [dict(item.payload) for item in prepared if "gid" in item.payload]
+        return Staged({"v": 1, "pending": [], **at_once}, named)
 
     def commit(self, committable: JSON) -> Committed | Aborted:
         with self._pool().lent() as asked:
@@ -179,7 +178,7 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
 
     def abort(self, prepared: Prepared) -> None:
         if "gid" in prepared.payload:
-            committer.abort(self._asked(), PreparedTransaction.of(prepared.payload))
+            committer.roll_back(self._asked(), PreparedTransaction.of(prepared.payload).gid)
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
         if self.mode != "prepare" or not self.prefix:

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.checkpoint.participant import JSON, WriterContext
+from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.postgres.errors import BY_A_ROW, explained, load_psycopg
 from poundlock.connectors.postgres.sink.rows import RowDigest, copy_text, prepared_columns, raw_row
 from poundlock.connectors.postgres.sink.table import Table, TableColumn, check_types, look_up, matched
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, gid
-from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
+from poundlock.errors import PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import to_batch
@@ -44,7 +45,7 @@ class PostgresWriter:
         self._connection: Any = None
         self._table: Table | None = None
         self._upsert: Upsert | None = None
-        self._columns: dict[tuple[str, ...], list[TableColumn]] = {}
+        self._columns: list[TableColumn] = []
         self._schema: Any = None
         self._name = gid(sink.prefix, context.epoch, context.checkpoint, context.subtask, context.attempt)
         self._taken = 0
@@ -140,20 +141,14 @@ class PostgresWriter:
         sink, table = self._sink, self._table
         assert table is not None
         names = [n for n in (sink.columns or batch.schema.names) if n != sink.delete_when]
-        if missing := [
-            n for n in [*names, *([sink.delete_when] if sink.delete_when else [])] if n not in batch.schema.names
-        ]:
-            raise DefinitionError(
-                f"sink {self._context.sink!r} needs a column {missing[0]!r}, and the rows have {', '.join(batch.schema.names)}",
-                next="name one of them",
-            )
-        columns = self._columns.get(tuple(names))
+        needed = [*names, sink.delete_when] if sink.delete_when else names
+        need_columns(self._context.sink, needed, batch.schema.names)
         picked = batch.select(names)
-        if columns is None:
-            columns = self._columns[tuple(names)] = matched(table, self._context.sink, names)
         if picked.schema != self._schema:
-            check_types(table, self._context.sink, columns, picked.schema)
+            self._columns = matched(table, self._context.sink, names)
+            check_types(table, self._context.sink, self._columns, picked.schema)
             self._schema = picked.schema
+        columns = self._columns
         if sink.mode == "upsert":
             if self._upsert is None:
                 self._upsert = Upsert(table, columns, sink.key or (), deletes=sink.delete_when is not None)

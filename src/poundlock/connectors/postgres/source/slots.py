@@ -122,16 +122,17 @@ def advance(connection: Any, name: str, to: int) -> None:
         connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [name, lsn_text(to)])
 
 
+@dataclass
 class Exported:
     """A slot just made, and the state of the tables at its very beginning, for as long as the connection stays open."""
 
-    def __init__(self, connection: Any, lsn: int, snapshot: str) -> None:
-        self._connection = connection
-        self.lsn, self.snapshot = lsn, snapshot
+    connection: Any
+    lsn: int
+    snapshot: str
 
     def close(self) -> None:
         """Close the connection that holds the state; the slot stays."""
-        self._connection.finish()
+        self.connection.finish()
 
 
 def export(login: PostgresLogin, name: str) -> Exported:

@@ -182,7 +182,12 @@ class PostgresSource:
             raise DefinitionError(
                 f'{foreign[0]} means nothing in mode "{self.mode}"', next=f'leave it out, or say mode="{fits}"'
             )
-        self._refuse_of_other_modes()
+        unused = {name: pair for name, pair in _TUNING.items() if self.mode not in pair[0]}
+        refuse_without_effect(
+            "PostgresSource",
+            {name: (getattr(self, field), default) for name, (_, field, default) in unused.items()},
+            because=f"mode is {self.mode!r}",
+        )
         if self.lost_snapshot == "newer" and self.ranges_per_checkpoint is None:
             raise DefinitionError(
                 'lost_snapshot="newer" is for a snapshot that is read in several checkpoints',
@@ -192,15 +197,6 @@ class PostgresSource:
             raise DefinitionError('mode "incremental" needs a column whose values only grow', next='write column="id"')
         if self.mode == "cdc":
             self._check_cdc()
-
-    def _refuse_of_other_modes(self) -> None:
-        """Refuse limits and choices that this mode does not look at."""
-        unused = {name: pair for name, pair in _TUNING.items() if self.mode not in pair[0]}
-        refuse_without_effect(
-            "PostgresSource",
-            {name: (getattr(self, field), default) for name, (_, field, default) in unused.items()},
-            because=f"mode is {self.mode!r}",
-        )
 
     def _check_cdc(self) -> None:
         if self.table is None or self.where is not None:
