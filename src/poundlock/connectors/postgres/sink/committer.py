@@ -37,7 +37,7 @@ class PreparedTransaction(SinkValue, frozen=True):
 
     @property
     def detail(self) -> Mapping[str, Any]:
-        """What is told of it once it is committed."""
+        """What a commit reports of it."""
         return {"transaction": self.gid, "rows": self.rows, "bytes": self.bytes}
 
 
