@@ -70,11 +70,6 @@ def column_of(description: Any) -> Column:
     return Column(str(description.name), int(description.type_code), int(description._fmod))
 
 
-def select_list(columns: Sequence[Column]) -> str:
-    """Return the columns for SELECT, as `from_csv` reads them."""
-    return ", ".join(column.selected for column in columns)
-
-
 def from_csv(data: bytes, columns: Sequence[Column], what: str) -> pa.RecordBatch:
     """Return rows of COPY … (FORMAT csv) as Arrow columns.
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.connectors.base import Split
 from poundlock.connectors.postgres.source import slots
 from poundlock.connectors.postgres.source.cdc_messages import lsn_of, lsn_text
-from poundlock.connectors.postgres.source.ranges import cut
-from poundlock.connectors.postgres.source.relation import Relation, look_up
+from poundlock.connectors.postgres.source.relation import Relation, cut, look_up
 from poundlock.connectors.postgres.source.snapshot import Plans, one_state
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import DefinitionError, SourceGoneError, TransientError

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import Split
 from poundlock.connectors.postgres.connection import identifier, literal
-from poundlock.connectors.postgres.source.ranges import conditions_between
-from poundlock.connectors.postgres.source.relation import Relation, as_planned, look_up
+from poundlock.connectors.postgres.source.relation import Relation, as_planned, conditions_between, look_up
 from poundlock.connectors.postgres.source.snapshot import copy_payload
 from poundlock.errors import DefinitionError, TerminalError
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import Split
-from poundlock.connectors.postgres.source.ranges import cut
-from poundlock.connectors.postgres.source.relation import Relation, as_planned, look_up
+from poundlock.connectors.postgres.source.relation import Relation, as_planned, cut, look_up
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import DefinitionError, SourceGoneError, TerminalError
 from poundlock.storage import Storage
