@@ -256,22 +256,18 @@ class PostgresServer:
 
 def server(login: PostgresLogin) -> PostgresServer:
     """Return this process's connection to a database."""
-    return _cached(os.getpid(), login)
+    return _kept(os.getpid(), login)[0]
 
 
 def server_pool(login: PostgresLogin) -> ConnectionPool[PostgresServer]:
     """Return this process's connections to end transactions by; the first of them is that of `server`."""
-    return _pool(os.getpid(), login)
+    return _kept(os.getpid(), login)[1]
 
 
 @cache
-def _cached(process: int, login: PostgresLogin) -> PostgresServer:
-    return PostgresServer(login)
-
-
-@cache
-def _pool(process: int, login: PostgresLogin) -> ConnectionPool[PostgresServer]:
-    return ConnectionPool(server(login), lambda: PostgresServer(login), _CONNECTIONS)
+def _kept(process: int, login: PostgresLogin) -> tuple[PostgresServer, ConnectionPool[PostgresServer]]:
+    first = PostgresServer(login)
+    return first, ConnectionPool(first, lambda: PostgresServer(login), _CONNECTIONS)
 
 
 def identifier(name: str) -> str:

@@ -28,8 +28,7 @@ def travels(rig: SourceRig) -> None:
     schema = again.schema()
     if not isinstance(schema, pa.Schema) or schema != rig.source.schema():
         raise Broken(f"its schema came back as {schema!r}")
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator, more=False)
+    with rig.walked(more=False) as (_, way):
         shipped(rig.source)
     for row in way.rows:
         if list(row) != list(schema.names):
@@ -38,15 +37,13 @@ def travels(rig: SourceRig) -> None:
 
 @CHECKS.add("reads-all", "from the initial position to the latest, checkpoint by checkpoint, every row comes once")
 def reads_all(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    way = rig.way()
     rig.expect(way.rows, rig.expected, f"over {len(way.reads)} checkpoints")
 
 
 @CHECKS.add("positions", "positions are JSON, no two of a way are alike, and describe() makes a line of each")
 def positions(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    with rig.walked() as (_, way):
         texts = [json.dumps(position, sort_keys=True) for position in way.positions]
         if len(set(texts)) != len(texts):
             raise Broken(f"a position came twice: {texts}")
@@ -58,8 +55,7 @@ def positions(rig: SourceRig) -> None:
 
 @CHECKS.add("monotone", "latest() never goes back; it is `start` only where nothing is new, and then there is no work")
 def monotone(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    with rig.walked() as (enumerator, way):
         last = way.positions[-1]
         if (end := rig.step(enumerator, last, wait=False)) != last:
             raise Broken(f"nothing is new behind {last!r}, and latest() says {end!r}")
@@ -75,8 +71,7 @@ def monotone(rig: SourceRig) -> None:
 
 @CHECKS.add("ends", "finished() is true of a bounded source at its end, also after a restart, and nowhere else")
 def ends(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator, more=not rig.source.bounded)
+    with rig.walked(more=not rig.source.bounded) as (enumerator, way):
         first, last = enumerator.finished(way.positions[0]), enumerator.finished(way.positions[-1])
     if rig.source.bounded:
         if first:
@@ -93,8 +88,7 @@ def ends(rig: SourceRig) -> None:
     "splits-pure", "splits() is a function of two positions and the workspace; ids are unique, payloads are JSON"
 )
 def splits_pure(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    with rig.walked() as (enumerator, way):
         plans = [_checked(enumerator.splits(a, b)) for a, b in _steps(way)]
         if [_checked(enumerator.splits(a, b)) for a, b in _steps(way)] != plans:
             raise Broken("splits() gave other splits when it was asked again")
@@ -109,8 +103,7 @@ def splits_pure(rig: SourceRig) -> None:
 
 @CHECKS.add("replay", "the same split gives the same rows in the same order, and the same rejects")
 def replays(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    with rig.walked() as (enumerator, way):
         for (a, b), kept in zip(_steps(way), way.reads, strict=True):
             again = rig.read(enumerator.splits(a, b))
             if again.rows != kept.rows:
@@ -134,8 +127,7 @@ def keeps_promise(rig: SourceRig) -> None:
         raise Skipped(f"it promises nothing of a second reading: {promise.reason}")
     if not promise.reason or "\n" in promise.reason:
         raise Broken(f"its promise needs a reason of one line, and has {promise.reason!r}")
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    way = rig.way()
     for (a, b), kept in zip(_steps(way), way.reads, strict=True):
         with rig.enumerator() as enumerator:
             enumerator.initial()
@@ -174,8 +166,7 @@ def _reads_once(rig: SourceRig) -> bool:
 
 @CHECKS.add("restart", "from any position a new enumerator gives just the rest")
 def restarts(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    way = rig.way()
     if len(way.reads) < 2:
         raise Broken(
             "all rows came in one checkpoint, so a restart between two cannot be tried: "
@@ -190,8 +181,7 @@ def restarts(rig: SourceRig) -> None:
 
 @CHECKS.add("ranges", "a range gives the rows of the smaller ranges it is made of")
 def ranges(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    with rig.walked() as (enumerator, way):
         for i in range(len(way.positions) - 1):
             a, b = way.positions[i], way.positions[-1]
             rows_read = rig.read(enumerator.splits(a, b))
@@ -221,8 +211,7 @@ def commits_repeated(rig: SourceRig) -> None:
 
 @CHECKS.add("rejects", "a record that cannot be decoded goes to context.reject with a reason, its bytes and its place")
 def rejects(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    way = rig.way()
     rejected = [reject for one in way.reads for reject in one.rejects]
     if len(rejected) != rig.subject.bad:
         reasons = "; ".join(reject.reason for reject in rejected[:3])
@@ -238,8 +227,7 @@ def rejects(rig: SourceRig) -> None:
 
 @CHECKS.add("forms", "a reader may be asked for columns or for records, and gives the same rows")
 def forms(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    with rig.walked() as (enumerator, way):
         for a, b in _steps(way):
             one, two = (rig.read(enumerator.splits(a, b), want) for want in ("batch", "records"))
             rig.expect(two.all, one.all, "asked for records instead of columns")

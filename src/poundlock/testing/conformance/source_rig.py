@@ -178,6 +178,17 @@ class SourceRig:
             way.positions.append(end)
             at = end
 
+    @contextmanager
+    def walked(self, *, more: bool = True) -> Iterator[tuple[Enumerator, Way]]:
+        """A driver's half, and its way from the beginning to where the source stands; see `walk`."""
+        with self.enumerator() as enumerator:
+            yield enumerator, self.walk(enumerator, more=more)
+
+    def way(self) -> Way:
+        """Return the way from the beginning to where the source stands; the driver's half is closed behind it."""
+        with self.walked() as (_, way):
+            return way
+
     def expect(self, rows: Sequence[Row], wanted: Sequence[Row], when: str) -> None:
         """Raise Broken unless the rows are these."""
         if problem := difference(rows, wanted):

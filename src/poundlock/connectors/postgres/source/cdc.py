@@ -54,7 +54,7 @@ class CdcEnumerator:
         now = self._source.clock.now_ms()
         if self._looked_ms is not None and now - self._looked_ms < self._source.poll_ms:
             return start
-        with self._source.login.errors(f"looking for changes of {self._source.selection.shown}"):
+        with self._source.login.errors(f"looking for changes of {self._source.shown}"):
             connection, relation = self._connect()
             if start["lsn"] is None:
                 self._begun = self._begun or self._begin(connection, relation)
@@ -64,7 +64,7 @@ class CdcEnumerator:
             # Looked at behind the end: what was left out before it is noticed now, before anything of it is decided.
             has = slots.published(connection, str(self._source.publication), relation.oid)
             if "published" in start:
-                what = self._source.selection.shown
+                what = self._source.shown
                 slots.refuse_gap(start["published"], has, publication=str(self._source.publication), what=what)
             if end != start:
                 end["published"] = has
@@ -74,7 +74,7 @@ class CdcEnumerator:
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
         if start["lsn"] is None:
             return self._read_first(end) if "plan" in end else []
-        with self._source.login.errors(f"planning the changes of {self._source.selection.shown}"):
+        with self._source.login.errors(f"planning the changes of {self._source.shown}"):
             connection, relation = self._connect()
             self._check(connection, start, relation)
             changes = changes_of(connection, self._source, relation, lsn_of(start["lsn"]), lsn_of(end["lsn"]))
@@ -109,7 +109,7 @@ class CdcEnumerator:
     def _connect(self) -> tuple[Any, Relation]:
         if self._connection is None or self._connection.closed or self._relation is None:
             self._connection = self._source.login.open()
-            current = look_up(self._connection, self._source.selection)
+            current = look_up(self._connection, self._source)
             _, columns = declared_columns(self._connection, current, chosen=self._source.columns is not None)
             self._relation = replace(current, columns=tuple(Column(*fields) for fields in columns))
         return self._connection, self._relation
@@ -155,7 +155,7 @@ class CdcEnumerator:
     def _read_first(self, end: dict[str, Any]) -> Sequence[Split]:
         if self._exported is None or self._exported.snapshot != end["snapshot"]:
             raise SourceGoneError(
-                f"the first rows of {self._source.selection.shown} were decided and must be read once more, and the"
+                f"the first rows of {self._source.shown} were decided and must be read once more, and the"
                 " snapshot they were read from is gone",
                 next="start the job anew into an empty target, with another slot",
             )
@@ -170,7 +170,7 @@ class CdcEnumerator:
             )
         if relation.oid != start["oid"]:
             raise SourceGoneError(
-                f"{self._source.selection.shown} is another table than the one this job reads: it was dropped and made anew",
+                f"{self._source.shown} is another table than the one this job reads: it was dropped and made anew",
                 next="start the job anew, with a new checkpoint and another slot",
             )
 

@@ -62,7 +62,7 @@ class IncrementalEnumerator:
         now = source.clock.now_ms()
         if self.finished(start) or (self._looked_ms is not None and now - self._looked_ms < source.poll_ms):
             return start
-        with source.login.errors(f"looking for new rows of {source.selection.shown}"):
+        with source.login.errors(f"looking for new rows of {source.shown}"):
             reach = self._reach(now)
             end = start if reach is None else self._end(start, reach.value)
         # A backlog is read checkpoint after checkpoint; only when there is nothing new the table is left alone for a while.
@@ -70,7 +70,7 @@ class IncrementalEnumerator:
         return end
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
-        with self._source.login.errors(f"planning the rows of {self._source.selection.shown}"):
+        with self._source.login.errors(f"planning the rows of {self._source.shown}"):
             self._connect()
         relation = self._relation
         assert relation is not None
@@ -101,8 +101,8 @@ class IncrementalEnumerator:
         if self._connection is not None and not self._connection.closed:
             return
         self._connection = self._source.login.open()
-        current = look_up(self._connection, self._source.selection)
-        self._relation = as_planned(current, self._source.schema(), self._source.selection.shown)
+        current = look_up(self._connection, self._source)
+        self._relation = as_planned(current, self._source.schema(), self._source.shown)
         self._kind = column_kind(self._connection, self._relation, str(self._source.column))
 
     def _reach(self, now_ms: int) -> Seen | None:
@@ -118,7 +118,7 @@ class IncrementalEnumerator:
             return None
         if value in _ENDLESS:
             raise TerminalError(
-                f"column {self._source.column!r} of {self._source.selection.shown} has the value {value}, behind which nothing"
+                f"column {self._source.column!r} of {self._source.shown} has the value {value}, behind which nothing"
                 " new can come",
                 next="mend that row, or read by another column",
             )

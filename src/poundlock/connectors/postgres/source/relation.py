@@ -18,24 +18,11 @@ from poundlock.errors import DefinitionError, TerminalError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from poundlock.connectors.postgres.source.source import PostgresSource
+
 # Tables, partitioned tables and materialized views: their rows have a physical place that ranges can be made of.
 _WITH_PLACES = ("r", "p", "m")
 _MOST_RANGES = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class TableSelection:
-    """What a user wants to read. Exactly one of `table` and `query` is given."""
-
-    table: str | None = None
-    query: str | None = None
-    columns: tuple[str, ...] | None = None  # None = all
-    where: str | None = None
-
-    @property
-    def shown(self) -> str:
-        """What people know it by."""
-        return self.table if self.table is not None else "a query"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +55,7 @@ class Relation:
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
 
-def look_up(connection: Any, wanted: TableSelection) -> Relation:
+def look_up(connection: Any, wanted: PostgresSource) -> Relation:
     """Return what is to be read as the server knows it. Raises DefinitionError: there is no such table or column."""
     if wanted.table is None:
         source = f"({wanted.query}) AS q"
@@ -129,7 +116,7 @@ WHERE i.indrelid = %s AND i.indisprimary HAVING count(*) > 0
 """
 
 
-def _columns(connection: Any, source: str, wanted: TableSelection) -> tuple[Column, ...]:
+def _columns(connection: Any, source: str, wanted: PostgresSource) -> tuple[Column, ...]:
     description: Sequence[Any] = connection.execute(f"SELECT * FROM {source} LIMIT 0").description or ()
     every = [column_of(each) for each in description]
     if not every or (wanted.columns is not None and not wanted.columns):

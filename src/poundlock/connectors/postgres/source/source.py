@@ -20,7 +20,7 @@ from poundlock.connectors.postgres.source.cdc import CdcEnumerator, declared_col
 from poundlock.connectors.postgres.source.cdc_rows import change_schema
 from poundlock.connectors.postgres.source.incremental import IncrementalEnumerator, column_kind
 from poundlock.connectors.postgres.source.reader import PostgresReader
-from poundlock.connectors.postgres.source.relation import Relation, TableSelection, look_up
+from poundlock.connectors.postgres.source.relation import Relation, look_up
 from poundlock.connectors.postgres.source.slots import check_ready
 from poundlock.connectors.postgres.source.snapshot import SnapshotEnumerator, key_of
 from poundlock.connectors.postgres.types import Column
@@ -121,7 +121,6 @@ class PostgresSource:
     poll_every: str | timedelta = "1 s"
     clock: Clock = field(default_factory=SystemClock, compare=False)
     login: PostgresLogin = field(init=False, compare=False)
-    selection: TableSelection = field(init=False, repr=False, compare=False)
     # Once asked for, so that tasks need not ask.
     _schema: list[pa.Schema] = field(default_factory=list, init=False, repr=False, compare=False)
 
@@ -133,7 +132,6 @@ class PostgresSource:
             ("query", query),
             ("columns", columns),
             ("login", PostgresLogin(self.dsn, self.password)),
-            ("selection", TableSelection(self.table, query, columns, self.where)),
             ("start", None if self.start is None else str(self.start)),
             ("until", None if self.until is None else str(self.until)),
             ("split_size", size(self.split_size)),
@@ -214,9 +212,14 @@ class PostgresSource:
             )
 
     @property
+    def shown(self) -> str:
+        """What people know it by."""
+        return self.table if self.table is not None else "a query"
+
+    @property
     def path(self) -> str:
         """What is read and where, for people."""
-        return f"{self.selection.shown} of {self.login.shown} ({self.mode})"
+        return f"{self.shown} of {self.login.shown} ({self.mode})"
 
     @property
     def bounded(self) -> bool:
@@ -257,8 +260,8 @@ class PostgresSource:
             TransientError: no server answers.
         """
         if not self._schema:
-            with self.login.reading(f"looking up {self.selection.shown}") as connection:
-                self._schema.append(self._columns(connection, look_up(connection, self.selection)))
+            with self.login.reading(f"looking up {self.shown}") as connection:
+                self._schema.append(self._columns(connection, look_up(connection, self)))
         return self._schema[0]
 
     def _columns(self, connection: Any, relation: Relation) -> pa.Schema:
@@ -283,8 +286,8 @@ class PostgresSource:
             TransientError: no server answers within 5 s.
         """
         self.login.check()
-        with self.login.reading(f"looking up {self.selection.shown}") as connection:
-            relation = look_up(connection, self.selection)
+        with self.login.reading(f"looking up {self.shown}") as connection:
+            relation = look_up(connection, self)
             # Refused by name here, and not in the tasks: this user may see the table and not read it.
             connection.execute(relation.select("false"))
             if self.key is not None or self.lost_snapshot == "newer":
@@ -299,7 +302,7 @@ class PostgresSource:
                     publication=str(self.publication),
                     columns=[str(name) for name, *_ in columns],
                     needs_old=self.before == "full",
-                    what=self.selection.shown,
+                    what=self.shown,
                 )
 
     def _check_key(self, connection: Any, relation: Relation) -> None:
@@ -307,7 +310,7 @@ class PostgresSource:
         columns = connection.execute(f"SELECT * FROM {relation.source} LIMIT 0").description or ()
         if key not in {each.name for each in columns}:
             raise DefinitionError(
-                f"{self.selection.shown} has no column {key!r} to cut it by", next="mend key=…, or leave it out"
+                f"{self.shown} has no column {key!r} to cut it by", next="mend key=…, or leave it out"
             )
 
     def _check_growing(self, connection: Any, relation: Relation) -> None:
@@ -324,11 +327,11 @@ class PostgresSource:
 
     def reader(self, context: ReaderContext) -> PostgresReader:
         """Return the task's half."""
-        return PostgresReader(self.login, self.selection.shown, context)
+        return PostgresReader(self.login, self.shown, context)
 
     def describe(self, position: dict[str, Any]) -> str:
         """Return a position for the log."""
-        what = self.selection.shown
+        what = self.shown
         if self.mode == "snapshot":
             return f"{what}: {position['next']} of {position.get('of', '?')} ranges read"
         if self.mode == "incremental":
