@@ -19,8 +19,7 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from poundlock.demo.report import DemoReport, directory_tree
-from poundlock.demo.watch import DemoRun
+from poundlock.demo.report import DemoReport, DemoRun, directory_tree
 from poundlock.errors import PoundlockError, TerminalError
 from poundlock.testing.audit import audit_output
 from poundlock.testing.events import ReferenceEvents

@@ -72,13 +72,14 @@ class EmbeddedHdfs(ServerProcess):
         """The root of its file system, without a slash at the end. Raises RuntimeError before the first start."""
         return f"hdfs://127.0.0.1:{self.port}"
 
-    def _start(self, end: float) -> None:
+    def _start(self, timeout: float) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
         self._details.unlink(missing_ok=True)
         if self._apart and not (self.home / "name").exists():
             subprocess.run([*self._command(), "-format", "-nonInteractive"], capture_output=True, check=True)
-        super()._start(end)
+        super()._start(timeout)
         if self._apart and self._datanode is None:
-            self.start_datanode(end - time.monotonic())
+            self.start_datanode(timeout)
 
     def kill(self) -> None:
         """Kill namenode and datanode as a crash would. `start()` brings them back on the same port and data."""

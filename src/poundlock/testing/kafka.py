@@ -83,10 +83,12 @@ class EmbeddedKafka(ServerProcess, Topics):
     def _output(self) -> Path:
         return self.home / "broker.out"
 
-    def _start(self, end: float) -> None:
+    def _start(self, timeout: float) -> None:
         self._controller_port = port_to_use(self._controller_port, {self.port})
+        command = self._command()
         self._prepare_folder()
-        self._process = launch(self._command(), self._output, title=self.title)
+        self._process = launch(command, self._output, title=self.title)
+        end = time.monotonic() + timeout
         self._wait(self._answers, end)
         self._wait_for_leaders(end)
 
@@ -109,7 +111,7 @@ class EmbeddedKafka(ServerProcess, Topics):
 
     def _prepare_folder(self) -> None:
         data = self.home / "data"
-        data.mkdir(exist_ok=True)
+        data.mkdir(parents=True, exist_ok=True)
         (self.home / "log4j2.properties").write_text(_LOG)
         (self.home / "server.properties").write_text(_lines(self._settings()))
         if (data / "meta.properties").exists():

@@ -109,7 +109,8 @@ class EmbeddedPostgres(ServerProcess):
                 rows = cursor.fetchall() if cursor.description else []
             return rows
 
-    def _start(self, end: float) -> None:
+    def _start(self, timeout: float) -> None:
+        end = time.monotonic() + timeout
         fresh = not (self._data / "PG_VERSION").exists()
         if fresh:
             self._make()
@@ -143,6 +144,7 @@ class EmbeddedPostgres(ServerProcess):
         return _NOBODY if hasattr(os, "geteuid") and os.geteuid() == 0 else ""
 
     def _make(self) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self._data, ignore_errors=True)
         if self._user:
             self._hand_over()

@@ -71,9 +71,9 @@ class EmbeddedS3(ServerProcess):
                 os.environ.pop(name, None)
                 os.environ.update({name: before[name]} if name in before else {})
 
-    def _start(self, end: float) -> None:
+    def _start(self, timeout: float) -> None:
         with self.in_environment():
-            super()._start(end)
+            super()._start(timeout)
 
     def bucket(self, name: str) -> str:
         """Make a bucket and return its URL."""

@@ -122,15 +122,14 @@ class ServerProcess(Servers):
             TransientError: it did not come up; the text ends with what it logged last.
         """
         if not self.running:
-            end = time.monotonic() + (self.start_s if timeout is None else timeout)
-            self.home.mkdir(parents=True, exist_ok=True)
             self._port = port_to_use(self._port)
-            self._start(end)
+            self._start(self.start_s if timeout is None else timeout)
         return self
 
-    def _start(self, end: float) -> None:
+    def _start(self, timeout: float) -> None:
+        # The time begins here: what the command needs may have to be fetched or built, which takes minutes.
         self._process = launch(self._command(), self.log_file, title=self.title, environment=self._environment())
-        self._wait(self._answers, end)
+        self._wait(self._answers, time.monotonic() + timeout)
 
     @abstractmethod
     def _command(self) -> Sequence[str]:

@@ -159,23 +159,18 @@ class PostgresLogin:
 
     def open(self, **options: Any) -> Any:
         """Return a connection without time limits; whoever asks for it closes it. Raises psycopg's own errors."""
-        known = {"connect_timeout": _SECONDS, "application_name": "poundlock", **self.parameters()}
-        connection = load_psycopg().connect(**{**known, "autocommit": True, **options})
+        connection = self._connected(**options)
         connection.execute(_SESSION)
         connection.execute(NO_LIMITS)
         return connection
 
     def replication(self) -> Any:
-        """Return a connection of libpq that takes replication commands; whoever asks for it calls `finish`."""
-        psycopg = load_psycopg()
-        known = {"connect_timeout": str(_SECONDS), "application_name": "poundlock", **self.parameters()}
-        text = psycopg.conninfo.make_conninfo(**{**known, "replication": "database"})
-        connection = psycopg.pq.PGconn.connect(text.encode())
-        if connection.status != psycopg.pq.ConnStatus.OK:
-            message = connection.error_message.decode(errors="replace")
-            connection.finish()
-            raise psycopg.OperationalError(message)
-        return connection
+        """Return a connection whose `pgconn` takes replication commands; whoever asks for it closes it."""
+        return self._connected(replication="database")
+
+    def _connected(self, **options: Any) -> Any:
+        known = {"connect_timeout": _SECONDS, "application_name": "poundlock", **self.parameters()}
+        return load_psycopg().connect(**{**known, "autocommit": True, **options})
 
     def _secrets(self) -> list[str]:
         return sorted(set(secret_values(self.parameters())))

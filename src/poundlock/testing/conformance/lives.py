@@ -281,12 +281,11 @@ def commit_steps(job: SinkJob, committables: Sequence[JSON], die_at: int = 0) ->
     return steps
 
 
-def abort(job: SinkJob, prepared: Sequence[tuple[int, JSON]], times: int = 1) -> None:
+def abort(job: SinkJob, prepared: Sequence[Prepared], times: int = 1) -> None:
     """Abort from this process."""
     participant = job.participant()
-    for _ in range(times):
-        for subtask, payload in prepared:
-            participant.abort(Prepared(job.sink_name, subtask, payload))
+    for one in [*prepared] * times:
+        participant.abort(one)
 
 
 class NewerDriver(Exception):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from poundlock.checkpoint.capabilities import CommitsMany
-from poundlock.checkpoint.participant import JSON, Committed, Kind
+from poundlock.checkpoint.participant import Committed, Kind
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.children import Killed
 from poundlock.testing.conformance.lives import SinkDriver, SinkJob, TaskOutput
@@ -77,13 +76,13 @@ def zombie_of_an_older_driver(rig: SinkRig) -> None:
 def abort_twice(rig: SinkRig) -> None:
     with rig.driver() as driver:
         gone = rig.write(driver.directive(0), *rig.tasks(0))
-        pairs = _pairs(gone)
-        for one in rig.prepared(gone):
+        prepared = rig.prepared(gone)
+        for one in prepared:
             driver.participant.abort(one)
-        rig.children.call(lives.abort, rig.job, pairs, 2)
+        rig.children.call(lives.abort, rig.job, prepared, 2)
         rig.expect_within([], "after an abort")
         driver.decide(0, rig.write(driver.directive(0), *rig.tasks(0)))
-        rig.children.call(lives.abort, rig.job, pairs)
+        rig.children.call(lives.abort, rig.job, prepared)
         driver.end()
     rig.expect(rig.rows(0), "after three aborts of an attempt and the commit of another")
 
@@ -94,7 +93,7 @@ def abort_of_another(rig: SinkRig) -> None:
         directive = driver.directive(0)
         one, two = rig.write(directive, rig.task(0, 0), rig.task(0, 1))
         (again,) = _newer(rig, driver, one)
-        rig.children.call(lives.abort, rig.job, _pairs([one]))
+        rig.children.call(lives.abort, rig.job, rig.prepared([one]))
         driver.decide(0, [again, two])
         driver.end()
     rig.expect(rig.rows(0), "after one attempt of a task was aborted and another one committed")
@@ -234,10 +233,6 @@ def _beside(rig: SinkRig, other: SinkJob, who: str) -> None:
         its.end()
     rows = [row for task in (rig.task(0, 0), rig.task(1, 0), rig.task(0, 1)) for rows in task.rows for row in rows]
     rig.expect(rows, f"after a run beside {who} in the same place")
-
-
-def _pairs(outputs: Sequence[TaskOutput]) -> list[tuple[int, JSON]]:
-    return [(one.subtask, payload) for one in outputs for payload in one.payloads]
 
 
 def _expect_killed(rig: SinkRig, directive: Any, task: lives.Task) -> None:

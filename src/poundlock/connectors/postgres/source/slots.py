@@ -132,7 +132,7 @@ class Exported:
 
     def close(self) -> None:
         """Close the connection that holds the state; the slot stays."""
-        self.connection.finish()
+        self.connection.close()
 
 
 def export(login: PostgresLogin, name: str) -> Exported:
@@ -145,12 +145,14 @@ def export(login: PostgresLogin, name: str) -> Exported:
     from psycopg import pq
 
     connection = login.replication()
-    connection.exec_(NO_LIMITS.encode())  # it only waits while the state is read
-    with_snapshot = "(SNAPSHOT 'export')" if connection.server_version >= 150000 else "EXPORT_SNAPSHOT"
-    result = connection.exec_(f"CREATE_REPLICATION_SLOT {identifier(name)} LOGICAL pgoutput {with_snapshot}".encode())
+    connection.pgconn.exec_(NO_LIMITS.encode())  # it only waits while the state is read
+    with_snapshot = "(SNAPSHOT 'export')" if connection.info.server_version >= 150000 else "EXPORT_SNAPSHOT"
+    result = connection.pgconn.exec_(
+        f"CREATE_REPLICATION_SLOT {identifier(name)} LOGICAL pgoutput {with_snapshot}".encode()
+    )
     if result.status != pq.ExecStatus.TUPLES_OK:
         message = " ".join(result.error_message.decode(errors="replace").split())
-        connection.finish()
+        connection.close()
         raise TransientError(f"replication slot {name!r} could not be made: {message}", next="a restart tries again")
     lsn, snapshot = result.get_value(0, 1).decode(), result.get_value(0, 2).decode()
     return Exported(connection, lsn_of(lsn), snapshot)
