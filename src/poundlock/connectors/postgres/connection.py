@@ -135,12 +135,8 @@ class PostgresLogin:
             DefinitionError: the server refuses this user, or what is asked of it.
             TransientError: no server answers, or it went away.
         """
-        with self.errors(doing):
-            connection = self.open()
-            try:
-                yield connection
-            finally:
-                connection.close()
+        with self.errors(doing), contextlib.closing(self.open()) as connection:
+            yield connection
 
     def connect(self, *, lock_timeout_ms: int = 60_000) -> Any:
         """Return a connection to write with; each statement stands alone unless a transaction is begun.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.column_checks import need_columns
@@ -98,41 +99,35 @@ def written(sink: PostgresSink, columns: Sequence[str]) -> list[str]:
 def preflight(sink: PostgresSink) -> Table:
     """Raise unless the sink can work, see PostgresSink.preflight; return its table."""
     where = sink.login.name
-    connection = sink.login.connect(lock_timeout_ms=4000)
-    try:
-        with explained(where, "asking whether rows can be written"):
-            connection.execute("SET statement_timeout = 4000")
-            if connection.execute("SELECT pg_is_in_recovery()").fetchone()[0]:
-                raise DefinitionError(
-                    f"PostgreSQL at {where} is a standby and takes no rows",
-                    next="name the primary, or several hosts and target_session_attrs=read-write in the dsn",
-                )
-            table = look_up(connection, sink.table, where)
-            if sink.columns is not None:
-                matched(table, sink.table, [c for c in sink.columns if c != sink.delete_when])
-            _check_rights(sink, connection, table)
-            if sink.mode == "prepare":
-                _check_logged(table, where)
-                _prepared_most(sink, connection)
-            if sink.mode == "upsert":
-                _check_temporary(sink, connection)
-                _check_key(sink, connection, table)
-            if sink.mode != "append":
-                _make_markers(sink, connection)
-            return table
-    finally:
-        connection.close()
+    doing = "asking whether rows can be written"
+    with closing(sink.login.connect(lock_timeout_ms=4000)) as connection, explained(where, doing):
+        connection.execute("SET statement_timeout = 4000")
+        if connection.execute("SELECT pg_is_in_recovery()").fetchone()[0]:
+            raise DefinitionError(
+                f"PostgreSQL at {where} is a standby and takes no rows",
+                next="name the primary, or several hosts and target_session_attrs=read-write in the dsn",
+            )
+        table = look_up(connection, sink.table, where)
+        if sink.columns is not None:
+            matched(table, sink.table, written(sink, sink.columns))
+        _check_rights(sink, connection, table)
+        if sink.mode == "prepare":
+            _check_logged(table, where)
+            _prepared_most(sink, connection)
+        if sink.mode == "upsert":
+            _check_temporary(sink, connection)
+            _check_key(sink, connection, table)
+        if sink.mode != "append":
+            _make_markers(sink, connection)
+        return table
 
 
 def check_tasks(sink: PostgresSink, tasks: int, sinks: int) -> None:
     """Raise DefinitionError unless the server takes a prepared transaction of every task and sink at once."""
     if sink.mode != "prepare":
         return
-    connection = sink.login.connect()
-    try:
+    with closing(sink.login.connect()) as connection:
         most = _prepared_most(sink, connection)
-    finally:
-        connection.close()
     if most < tasks * sinks:
         raise DefinitionError(
             f"PostgreSQL at {sink.login.name} takes {most} prepared transactions, and {tasks} tasks and {sinks} sinks need"
@@ -164,11 +159,10 @@ def _check_rights(sink: PostgresSink, connection: Any, table: Table) -> None:
     wanted = ["INSERT", *(["SELECT", "UPDATE"] if sink.mode == "upsert" else [])]
     wanted += ["DELETE"] if sink.delete_when else []
     for right in wanted:
-        query = "SELECT has_table_privilege(%s::oid, %s) OR has_any_column_privilege(%s::oid, %s), current_user"
-        column = right if right != "DELETE" else "INSERT"
-        if right == "DELETE":
-            query = "SELECT has_table_privilege(%s::oid, %s) AND has_any_column_privilege(%s::oid, %s), current_user"
-        allowed, user = connection.execute(query, (table.oid, right, table.oid, column)).fetchone()
+        # Nobody deletes a column.
+        column = "" if right == "DELETE" else " OR has_any_column_privilege(%(table)s::oid, %(right)s)"
+        query = f"SELECT has_table_privilege(%(table)s::oid, %(right)s){column}, current_user"
+        allowed, user = connection.execute(query, {"table": table.oid, "right": right}).fetchone()
         if not allowed:
             raise DefinitionError(
                 f"PostgreSQL at {sink.login.name} does not allow user {user} {right} on table {table.name}",
@@ -205,7 +199,6 @@ def _check_key(sink: PostgresSink, connection: Any, table: Table) -> None:
 
 def _make_markers(sink: PostgresSink, connection: Any) -> None:
     markers = Markers(sink.marker_table)
-    error = load_psycopg().Error
     try:
         there = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (markers.table,)).fetchone()[0]
         # Two jobs that start at once must not make it twice.
@@ -216,8 +209,8 @@ def _make_markers(sink: PostgresSink, connection: Any) -> None:
             connection.execute(f"{once}; {markers.birth}; COMMIT")
         connection.execute(f"SELECT FROM {markers.table} WHERE gid = ''")
         connection.execute(f"BEGIN; INSERT INTO {markers.table} (gid) VALUES ('preflight'); ROLLBACK")
-    except error as failure:
-        if failure.sqlstate != "42501" and failure.sqlstate != "3F000":
+    except load_psycopg().Error as failure:
+        if failure.sqlstate not in ("42501", "3F000"):
             raise
         raise DefinitionError(
             f"the table of markers {markers.table} at {sink.login.name} cannot be used: {failure.diag.message_primary}",
