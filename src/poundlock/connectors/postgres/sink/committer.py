@@ -168,7 +168,10 @@ def note(asked: PostgresServer, markers: Markers, prefix: str, table: str) -> JS
 
 
 def newer(asked: PostgresServer, markers: Markers, table: str, recorded: JSON) -> Newer:
-    """Look for markers that are younger than the savepoint, by the server's clock; see `Portable.newer`. Raises TransientError where no server answers."""
+    """Look for markers that are younger than the savepoint, by the server's clock; see `Portable.newer`.
+
+    A transaction that was decided before the cut was begun before it. Raises TransientError where no server answers.
+    """
     if "at_ms" not in recorded:
         return Newer(
             unknown=str(recorded.get("unknown") or "the savepoint does not say when it was taken by the server's clock")
