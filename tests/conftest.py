@@ -14,7 +14,7 @@ from support.shares import Share
 settings.register_profile("poundlock", deadline=None)
 settings.load_profile("poundlock")
 
-pytest_plugins = ["poundlock.testing.fixtures", "support.shared_jvm"]
+pytest_plugins = ["support.fixtures", "support.shared_jvm"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -20,10 +20,9 @@ from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolic
 from poundlock.testing import sink_conformance, source_conformance
 from poundlock.testing.conformance import SINK_CHECKS, SOURCE_CHECKS, ConformanceError, visible_rows
 from poundlock.testing.conformance.children import Children
-from poundlock.testing.conformance.sink import check_sink
 from poundlock.testing.conformance.sink_rig import Subject
-from poundlock.testing.conformance.source import check_source
 from poundlock.testing.conformance.source_rig import SourceSubject
+from poundlock.testing.conformance.suites import check_sink, check_source
 from support.box import BAD, MUTANTS, ROWS, SOURCE_MUTANTS, BoxSink, BoxSource, Undeclared, read_box
 
 pytestmark = pytest.mark.slow
@@ -43,7 +42,7 @@ def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Children]:
 
 
 def box(kind: type[BoxSink] = BoxSink) -> Subject:
-    return Subject.of(lambda folder: kind(str(folder)), read_box, ROWS, BAD, None, True)
+    return Subject(lambda folder: kind(str(folder)), read_box, ROWS, BAD, None, True)
 
 
 def test_a_sink_that_is_right_passes_every_check(children: Children, tmp_path: Path) -> None:
@@ -95,9 +94,9 @@ def overwrite(source: Undeclared) -> None:
 
 
 def test_a_source_that_is_right_passes_every_check(children: Children, tmp_path: Path) -> None:
-    bounded = SourceSubject.of(source_at, ROWS[:12], None, 1, 0, overwrite)
+    bounded = SourceSubject(source_at, ROWS[:12], None, 1, 0, overwrite)
     assert set(check_source(bounded, tmp_path, children).passed) == set(SOURCE_CHECKS)
-    growing = SourceSubject.of(lambda folder: source_at(folder, bounded=False), ROWS[:12], add, 1, 0)
+    growing = SourceSubject(lambda folder: source_at(folder, bounded=False), ROWS[:12], add, 1, 0)
     assert set(check_source(growing, tmp_path, children).passed) == set(SOURCE_CHECKS)
 
 
@@ -105,7 +104,7 @@ def test_a_source_that_is_right_passes_every_check(children: Children, tmp_path:
     ("check", "kind"), SOURCE_MUTANTS, ids=[f"{check}-{kind.__name__}" for check, kind in SOURCE_MUTANTS]
 )
 def test_a_broken_source_is_found(check: str, kind: type[BoxSource], children: Children, tmp_path: Path) -> None:
-    subject = SourceSubject.of(lambda folder: source_at(folder, kind), ROWS[:12], None, 1, 0, overwrite)
+    subject = SourceSubject(lambda folder: source_at(folder, kind), ROWS[:12], None, 1, 0, overwrite)
     with pytest.raises(ConformanceError) as caught:
         check_source(subject, tmp_path, children, only=[check])
     assert caught.value.report.failed == [check]
@@ -155,7 +154,7 @@ PART = ("commits", "hidden", "commit-twice", "sweep-orphans", "crash.sink.commit
 def test_file_sink(name: str, children: Children, tmp_path: Path) -> None:
     rows, settings = FILE_SINKS[name]
     bad = [{"value": b"two\nlines"}] if "row" in settings else []
-    subject = Subject.of(
+    subject = Subject(
         lambda folder: FileSink(str(folder), **settings),
         visible_rows,
         rows,
@@ -174,7 +173,7 @@ def test_two_phase_commit_sink(children: Children, tmp_path: Path) -> None:
         files = [path for path in made.target.iterdir() if path.is_file()]
         return [{"value": line} for path in files for line in path.read_bytes().splitlines()]
 
-    report = check_sink(Subject.of(lambda f: sink(str(f)), read, RAW, [], None, True), tmp_path, children)
+    report = check_sink(Subject(lambda f: sink(str(f)), read, RAW, [], None, True), tmp_path, children)
     assert set(report.skipped) == {"rejects", "commit-many"}
 
 
@@ -195,7 +194,7 @@ def test_print_sink(children: Children, tmp_path: Path) -> None:
         assert {line.partition("> ")[0] for line in lines} <= {"out:1", "out:2", "out2:1", "out2:2"}
         return [json.loads(line.partition("> ")[2]) for line in lines]
 
-    subject = Subject.of(lambda folder: PrintSinkToFile(path=str(folder / "printed")), read, ROWS, [], None, True)
+    subject = Subject(lambda folder: PrintSinkToFile(path=str(folder / "printed")), read, ROWS, [], None, True)
     report = check_sink(subject, tmp_path, children)
     assert "crash.sink.committed" in report.passed
     assert "a sink that is append need not" in report.skipped.values()
@@ -215,7 +214,7 @@ def files_source(folder: Path) -> FileSource:
 
 
 def test_file_source(children: Children, tmp_path: Path) -> None:
-    assert not check_source(SourceSubject.of(files_source, ROWS, None, 1, 0, grow), tmp_path, children).skipped
+    assert not check_source(SourceSubject(files_source, ROWS, None, 1, 0, grow), tmp_path, children).skipped
 
 
 def grow(source: FileSource) -> None:
@@ -234,12 +233,12 @@ def write_again(source: FileSource) -> None:
 
 
 def test_a_file_that_is_written_again_with_as_many_bytes_is_refused(children: Children, tmp_path: Path) -> None:
-    subject = SourceSubject.of(files_source, ROWS, None, 1, 0, write_again)
+    subject = SourceSubject(files_source, ROWS, None, 1, 0, write_again)
     assert check_source(subject, tmp_path, children, only=["replay-promise"]).passed == ["replay-promise"]
 
 
 def test_a_source_that_declares_nothing_is_not_asked_to_keep_it(children: Children, tmp_path: Path) -> None:
-    subject = SourceSubject.of(lambda folder: source_at(folder, Undeclared), ROWS[:12], None, 1, 0)
+    subject = SourceSubject(lambda folder: source_at(folder, Undeclared), ROWS[:12], None, 1, 0)
     report = check_source(subject, tmp_path, children, only=["replay-promise"])
     assert "does not declare" in report.skipped["replay-promise"]
 
@@ -250,7 +249,7 @@ def test_datagen_source(children: Children, tmp_path: Path) -> None:
             _numbered, schema="n bigint, text string", count=24, rows_per_checkpoint=7, rows_per_split=3
         )
 
-    report = check_source(SourceSubject.of(make, ROWS, None, 0, 0), tmp_path, children)
+    report = check_source(SourceSubject(make, ROWS, None, 0, 0), tmp_path, children)
     assert set(report.skipped) == {"rejects"}
 
 
@@ -276,7 +275,7 @@ class Peer:
 def test_socket_source(children: Children, tmp_path: Path) -> None:
     rows = [{"value": row["value"]} for row in RAW]
     report = check_source(
-        SourceSubject.of(
+        SourceSubject(
             lambda folder: SocketSource("127.0.0.1", Peer([r["value"] for r in rows]).port), rows, None, 0, 20
         ),
         tmp_path,

@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 from poundlock import WatermarkStrategy
-from poundlock.operators.combined_watermarks import Input, combine
+from poundlock.operators.combined_watermarks import Input, StatusWatermarkValve, combine
+from poundlock.operators.generators import IdlenessTimer
 from poundlock.operators.source_watermarks import SourceWatermark
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_graph import TimeGraph, TimeNode
-from poundlock.operators.time_values import SourceInput, SourceTime, SplitTimes
-from poundlock.testing.watermarks import MIN, GeneratorHarness, IdlenessTimer, StatusWatermarkValve
+from poundlock.operators.time_values import MIN, SourceInput, SourceTime, SplitTimes
 from support.partition_watermarks import PartitionWatermarks
+from support.watermark_generator import GeneratorHarness
 
 CASES = json.loads((Path(__file__).parent / "data" / "watermarks.json").read_text())["cases"]
 KINDS = ("watermark_generator", "watermark_combine", "partition_watermark", "idleness_timer")

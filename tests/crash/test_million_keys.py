@@ -117,7 +117,7 @@ def strike(victim: str, job: JobProcess, cluster: StandaloneCluster, made: rando
             if workers := [child for child in found if not child.children()]:
                 made.choice(workers).kill()
                 return victim
-    job.kill("driver")
+    job.kill()
     return "driver"
 
 

@@ -32,7 +32,7 @@ def test_files_last_commit_deleted_after_a_stop_a_kill_and_the_end(file_scene: F
 
     job = lives.start()
     lives.checkpoints(job, 4)
-    job.kill("driver")
+    job.kill()
     assert lives.left_behind() == []
     forget_last_commit(file_scene)
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from poundlock.testing.fixtures import running_or_skipped
 from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.servers import free_port
+from support.fixtures import running_or_skipped
 from support.stores import HDFS_FIRST, Store
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_a_savepoint_goes_on_in_another_checkpoint_folder(file_scene: FileScene,
     moved = {"CRASH_CHECKPOINTS": store.at("checkpoints-2")}
     second = lives.start("-s", path, CRASH_WATCH="1", **moved)
     lives.checkpoints(second, 2)
-    second.kill("driver")
+    second.kill()
     lives.end(second)
     assert lives.run(**moved)[-1] == 0
     file_scene.assert_exact()

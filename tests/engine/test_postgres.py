@@ -17,8 +17,8 @@ from poundlock.cli.job_loader import load_job
 from poundlock.config import load_settings
 from poundlock.driver.driver import run
 from poundlock.errors import DefinitionError
-from poundlock.testing.fixtures import running_or_skipped
 from poundlock.testing.s3 import EmbeddedS3
+from support.fixtures import running_or_skipped
 from support.jobs_in_threads import Running, settings
 from support.lives import Lives
 

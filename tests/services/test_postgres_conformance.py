@@ -82,7 +82,7 @@ def growing(server: EmbeddedPostgres, folder: Path, **settings: Any) -> Postgres
 
 def test_incremental_reading_keeps_its_promise_while_rows_are_only_added(server: EmbeddedPostgres) -> None:
     def add(source: PostgresSource) -> None:
-        server.execute(f"INSERT INTO {source.selection.table} VALUES (99, 'behind the end')")
+        server.execute(f"INSERT INTO {source.table} VALUES (99, 'behind the end')")
 
     report = source_conformance(
         lambda folder: growing(server, folder, append_only=True), rows=ROWS, change=add, patience_s=10, only=PROMISE
@@ -92,7 +92,7 @@ def test_incremental_reading_keeps_its_promise_while_rows_are_only_added(server:
 
 def test_a_table_whose_rows_change_is_not_append_only(server: EmbeddedPostgres) -> None:
     def update(source: PostgresSource) -> None:
-        server.execute(f"UPDATE {source.selection.table} SET word = 'changed' WHERE id = 3")
+        server.execute(f"UPDATE {source.table} SET word = 'changed' WHERE id = 3")
 
     def check_with(**settings: Any) -> Any:
         return source_conformance(

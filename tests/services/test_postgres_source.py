@@ -115,7 +115,7 @@ def test_every_type_comes_as_it_is(pg: Any) -> None:
     from poundlock.connectors.postgres.source.snapshot import copy_payload
 
     with source.login.connect() as connection:
-        relation = look_up(connection, source.selection)
+        relation = look_up(connection, source)
     split = Split("1", copy_payload(relation.select(), relation.columns))
     chunks = list(PostgresReader(source.login, "t", ReaderContext(reject=None)).read(split))
     rows = [row for chunk in chunks for row in chunk.batch.to_pylist()]

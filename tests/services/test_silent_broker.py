@@ -12,7 +12,7 @@ from poundlock.errors import TransientError
 from poundlock.testing.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.services
-pytest_plugins = ["poundlock.testing.fixtures"]
+pytest_plugins = ["support.fixtures"]
 
 
 def test_offsets_of_a_broker_that_does_not_answer_are_an_error(own_kafka_broker: EmbeddedKafka) -> None:

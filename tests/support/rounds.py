@@ -22,6 +22,7 @@ from typing import Any
 
 from poundlock.failpoints import ENVIRONMENT, SavepointFailpoint
 from poundlock.testing.job_process import JobProcess, completed, end_tagged, new_tag
+from support.job_parts import kill_part
 
 __all__ = ["Config", "Rounds", "visible"]
 
@@ -241,7 +242,7 @@ class Rounds:
     # --- endings -----------------------------------------------------------------------------------------------------
 
     def _kill_driver(self, life: JobProcess) -> None:
-        life.kill("driver")
+        life.kill()
         end_tagged(self.tag, patience_s=0)
         self._keep_copy()
 
@@ -255,8 +256,8 @@ class Rounds:
             self.taken.append(Taken(str(copy), dict(self.config), self.partitions))
 
     def _kill_jvm(self, life: JobProcess) -> None:
-        if not life.kill("jvm"):
-            life.kill("driver")
+        if not kill_part(life, "jvm"):
+            life.kill()
         life.wait(_LIFE_S)  # without a restart strategy the driver fails
 
     def _cancel(self, life: JobProcess) -> None:

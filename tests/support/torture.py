@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from poundlock.testing.job_process import JobProcess, Victim, completed
+from poundlock.testing.job_process import JobProcess, completed
+from support.job_parts import Victim, kill_part
 
 __all__ = ["Kill", "Struck", "Torture", "TortureReport", "plan_kills", "tortured"]
 
@@ -180,9 +181,9 @@ class Torture:
     def _strike(self, kill: Kill) -> Victim:
         """Kill the planned part, or the driver where that part does not exist at this moment."""
         job = self._living()
-        if kill.victim != "driver" and job.kill(kill.victim, lambda some: some[int(kill.choice * len(some))]):
+        if kill.victim != "driver" and kill_part(job, kill.victim, lambda some: some[int(kill.choice * len(some))]):
             return kill.victim
-        job.kill("driver")
+        job.kill()
         return "driver"
 
 

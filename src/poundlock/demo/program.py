@@ -19,10 +19,9 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from poundlock.demo.report import DemoReport, directory_tree
-from poundlock.demo.watch import DemoRun
+from poundlock.demo.report import DemoReport, DemoRun, directory_tree
 from poundlock.errors import PoundlockError, TerminalError
-from poundlock.testing.audit import AuditResult, audit_output
+from poundlock.testing.audit import audit_output
 from poundlock.testing.events import ReferenceEvents
 from poundlock.testing.job_process import JobProcess, end_tagged, new_tag
 from poundlock.testing.kafka import EmbeddedKafka, Record
@@ -38,8 +37,6 @@ class DemoSettings:
 
     Args:
         directory: where it works; cleared at the start.
-        events: how many events to produce.
-        kills: how often the driver is killed.
         seed: of the events and of the moments of the kills.
         checkpoints: about how many checkpoints the events are spread over; at least three for each life of the driver.
         patience_s: how long one step of the job may take.
@@ -108,160 +105,142 @@ def run_demo(settings: DemoSettings | None = None, console: Console | None = Non
     Raises:
         PoundlockError: a step could not be done at all, such as a broker that does not start.
     """
-    settings = settings or DemoSettings()
-    steps = _Steps(console or Console())
-    root = settings.directory.resolve()
-    shutil.rmtree(root, ignore_errors=True)
-    root.mkdir(parents=True)
-    started, tag = time.monotonic(), new_tag()
+    demo = _Demo(settings or DemoSettings(), _Steps(console or Console()))
+    shutil.rmtree(demo.root, ignore_errors=True)
+    demo.root.mkdir(parents=True)
     with _ended_by_sigterm():
         try:
-            report = _run(settings, root, tag, steps, started)
+            report = demo.report()
         finally:
-            end_tagged(tag, patience_s=0)
-    report.save(root / "report.json")
-    steps.console.print(directory_tree(root / "event_log"))
-    steps.console.print(report.table())
-    _next_commands(steps.console, settings.directory)
+            end_tagged(demo.tag, patience_s=0)
+    report.save(demo.root / "report.json")
+    console = demo.steps.console
+    console.print(directory_tree(demo.root / "event_log"))
+    console.print(report.table())
+    _next_commands(console, demo.settings.directory)
     return report
 
 
-def _run(settings: DemoSettings, root: Path, tag: str, steps: _Steps, started: float) -> DemoReport:
-    with _broker(root, steps) as kafka:
-        with steps.step(f"Create topic {TOPIC} with {PARTITIONS} partitions"):
-            kafka.create_topic(TOPIC, PARTITIONS)
-        with steps.step(
-            f"Produce {settings.events:,} events over two days, some malformed, some out of order", settings.events
-        ):
-            produced = _produce(settings, kafka, steps)
-        run = _consume(settings, root, tag, kafka.bootstrap_servers, steps)
-    with steps.step("See that no process of the job is left"):
-        left = end_tagged(tag)
-    with steps.step("Audit: read every finished file, compare with what was produced"):
-        result = audit_output(root / "event_log", root / "dead_letters", produced)
-    return _report(settings, result, run, left, time.monotonic() - started)
+class _Demo:
+    """One run of the demo, step by step."""
 
+    def __init__(self, settings: DemoSettings, steps: _Steps) -> None:
+        self.settings, self.steps = settings, steps
+        self.root, self.tag = settings.directory.resolve(), new_tag()
+        self._started = time.monotonic()
+        self._run = DemoRun(settings.events)
 
-@contextmanager
-def _broker(root: Path, steps: _Steps) -> Iterator[EmbeddedKafka]:
-    kafka = EmbeddedKafka(home=root / "kafka", progress=lambda line: steps.update(note=line))
-    try:
-        with steps.step("Start a Kafka broker on free ports"):
-            kafka.start()
-        steps.say(f"broker at {kafka.bootstrap_servers}")
-        yield kafka
-    finally:
-        kafka.close()
+    def report(self) -> DemoReport:
+        """Do all steps, and return what was found."""
+        step, settings = self.steps.step, self.settings
+        with self._broker() as kafka:
+            with step(f"Create topic {TOPIC} with {PARTITIONS} partitions"):
+                kafka.create_topic(TOPIC, PARTITIONS)
+            events = f"{settings.events:,} events over two days, some malformed, some out of order"
+            with step(f"Produce {events}", settings.events):
+                produced = self._produce(kafka)
+            self._consume(kafka.bootstrap_servers)
+        with step("See that no process of the job is left"):
+            left = end_tagged(self.tag)
+        with step("Audit: read every finished file, compare with what was produced"):
+            result = audit_output(self.root / "event_log", self.root / "dead_letters", produced)
+        recoveries = [round(s, 2) for s in self._run.recoveries_s()]
+        return DemoReport(
+            produced=result.produced, in_files=result.in_files, dead_lettered=result.dead_lettered, lost=result.lost,
+            duplicated=result.duplicated, misplaced=result.misplaced, hidden=result.hidden, files=result.files,
+            rows_per_s=self._run.rows_per_s(), recovery_s=max(recoveries, default=0.0), recoveries_s=recoveries,
+            kills=settings.kills, checkpoints=self._run.all_checkpoints(), seed=settings.seed, left_behind=left,
+            duration_s=round(time.monotonic() - self._started, 1),
+        )  # fmt: skip
 
+    @contextmanager
+    def _broker(self) -> Iterator[EmbeddedKafka]:
+        kafka = EmbeddedKafka(home=self.root / "kafka", progress=lambda line: self.steps.update(note=line))
+        try:
+            with self.steps.step("Start a Kafka broker on free ports"):
+                kafka.start()
+            self.steps.say(f"broker at {kafka.bootstrap_servers}")
+            yield kafka
+        finally:
+            kafka.close()
 
-def _produce(settings: DemoSettings, kafka: EmbeddedKafka, steps: _Steps) -> Counter[bytes]:
-    produced: Counter[bytes] = Counter()
+    def _produce(self, kafka: EmbeddedKafka) -> Counter[bytes]:
+        produced: Counter[bytes] = Counter()
 
-    def records() -> Iterator[Record]:
-        for number, value in enumerate(ReferenceEvents(count=settings.events, seed=settings.seed)):
-            produced[value] += 1
-            if number % 5000 == 0:
-                steps.update(number)
-            yield Record(value, partition=number % PARTITIONS)
+        def records() -> Iterator[Record]:
+            for number, value in enumerate(ReferenceEvents(count=self.settings.events, seed=self.settings.seed)):
+                produced[value] += 1
+                if number % 5000 == 0:
+                    self.steps.update(number)
+                yield Record(value, partition=number % PARTITIONS)
 
-    kafka.produce(TOPIC, records(), enable_idempotence=True, linger_ms=20)
-    return produced
+        kafka.produce(TOPIC, records(), enable_idempotence=True, linger_ms=20)
+        return produced
 
+    def _consume(self, servers: str) -> None:
+        """Run the job until all is consumed, killing its driver on the way."""
+        settings, steps, run = self.settings, self.steps, self._run
+        job_file = Path(shutil.copy(Path(__file__).with_name("event_log.py"), self.root / "event_log.py"))
+        rng = random.Random(settings.seed)
+        for kill in range(1, settings.kills + 1):
+            with steps.step(f"Run the job, life {kill}", settings.events):
+                job = self._start(job_file, servers)
+                self._await_checkpoints(job, 3 if kill == 1 else 2)
+                time.sleep(rng.uniform(0, 0.8) * run.checkpoint_s())
+                if run.consumed(job):
+                    raise TerminalError(
+                        "all events were consumed before the kill", next="run the demo with more --events"
+                    )
+                run.killed()
+                job.kill()
+            steps.say(f"[yellow]SIGKILL[/] to driver {job.pid} after {run.read:,} rows")
+        with steps.step(f"Run the job, life {settings.kills + 1}, until all is consumed", settings.events):
+            job = self._start(job_file, servers)
+            self._await_checkpoints(job, 1)
+            self._await(job, lambda: run.consumed(job), "did not consume everything")
+        for seconds in run.recoveries_s():
+            steps.say(
+                f"recovered {seconds:.1f} s after the kill: new process, restored offsets, next checkpoint committed"
+            )
+        with steps.step("Stop the job cleanly (SIGTERM): every pending file is finished"):
+            job.terminate()
+            if code := job.wait(settings.patience_s):
+                raise _job_failed(job, f"ended with exit code {code} when asked to stop")
 
-def _consume(settings: DemoSettings, root: Path, tag: str, servers: str, steps: _Steps) -> DemoRun:
-    """Run the job until all is consumed, killing its driver on the way; return what was seen."""
-    source = Path(__file__).with_name("event_log.py")
-    job_file = Path(shutil.copy(source, root / "event_log.py"))
-    environment = {
-        "POUNDLOCK_STATE_DIR": str(root / "state"),
-        "EVENT_LOG_SERVERS": servers,
-        "EVENT_LOG_TOPIC": TOPIC,
-        "EVENT_LOG_OUT": str(root / "event_log"),
-        "EVENT_LOG_CHECKPOINTS": str(root / "checkpoints"),
-        "EVENT_LOG_DEAD_LETTERS": str(root / "dead_letters"),
-        "EVENT_LOG_INTERVAL": "0 s",
-        "EVENT_LOG_ROLL_EVERY": "5 s",
-        "EVENT_LOG_MAX_PER_CHECKPOINT": str(settings.events // settings.checkpoints + PARTITIONS),
-    }
-    rng = random.Random(settings.seed)
-    run = DemoRun(settings.events)
+    def _start(self, job_file: Path, servers: str) -> JobProcess:
+        root, settings = self.root, self.settings
+        environment = {
+            "POUNDLOCK_STATE_DIR": str(root / "state"),
+            "EVENT_LOG_SERVERS": servers,
+            "EVENT_LOG_TOPIC": TOPIC,
+            "EVENT_LOG_OUT": str(root / "event_log"),
+            "EVENT_LOG_CHECKPOINTS": str(root / "checkpoints"),
+            "EVENT_LOG_DEAD_LETTERS": str(root / "dead_letters"),
+            "EVENT_LOG_INTERVAL": "0 s",
+            "EVENT_LOG_ROLL_EVERY": "5 s",
+            "EVENT_LOG_MAX_PER_CHECKPOINT": str(settings.events // settings.checkpoints + PARTITIONS),
+        }
+        return self._run.add(JobProcess(job_file, environment=environment, tag=self.tag, log=root / "job.log"))
 
-    def start() -> JobProcess:
-        return run.add(JobProcess(job_file, environment=environment, tag=tag, log=root / "job.log"))
+    def _await_checkpoints(self, job: JobProcess, count: int) -> None:
+        """Wait until this life of the job has completed `count` checkpoints."""
+        self._await(job, lambda: self._run.checkpoints(job) >= count, f"did not complete {count} checkpoints")
 
-    for kill in range(1, settings.kills + 1):
-        with steps.step(f"Run the job, life {kill}", settings.events):
-            job = start()
-            _await_checkpoint(run, job, 3 if kill == 1 else 2, settings, steps)
-            time.sleep(rng.uniform(0, 0.8) * run.checkpoint_s())
-            if run.consumed(job):
-                raise TerminalError("all events were consumed before the kill", next="run the demo with more --events")
-            run.killed()
-            job.kill("driver")
-        steps.say(f"[yellow]SIGKILL[/] to driver {job.pid} after {run.read:,} rows")
-    with steps.step(f"Run the job, life {settings.kills + 1}, until all is consumed", settings.events):
-        job = start()
-        _await_checkpoint(run, job, 1, settings, steps)
-        _await_all(run, job, settings, steps)
-    for seconds in run.recoveries_s():
-        steps.say(f"recovered {seconds:.1f} s after the kill: new process, restored offsets, next checkpoint committed")
-    with steps.step("Stop the job cleanly (SIGTERM): every pending file is finished"):
-        job.terminate()
-        if code := job.wait(settings.patience_s):
-            raise _job_failed(job, f"ended with exit code {code} when asked to stop")
-    return run
-
-
-def _await_checkpoint(run: DemoRun, job: JobProcess, count: int, settings: DemoSettings, steps: _Steps) -> None:
-    """Wait until this life of the job has completed `count` checkpoints."""
-    _await(lambda: run.checkpoints(job) >= count, f"did not complete {count} checkpoints", run, job, settings, steps)
-
-
-def _await_all(run: DemoRun, job: JobProcess, settings: DemoSettings, steps: _Steps) -> None:
-    _await(lambda: run.consumed(job), "did not consume everything", run, job, settings, steps)
-
-
-def _await(
-    reached: Callable[[], bool], what: str, run: DemoRun, job: JobProcess, settings: DemoSettings, steps: _Steps
-) -> None:
-    deadline = time.monotonic() + settings.patience_s
-    while not reached():
-        if job.exit_code is not None:
-            raise _job_failed(job, f"ended by itself with exit code {job.exit_code}")
-        if time.monotonic() > deadline:
-            raise _job_failed(job, f"{what} within {settings.patience_s:.0f} s")
-        steps.update(run.read, run.note(job))
-        job.wait_line(lambda _: True, seconds=0.25, after=len(job.lines()))
+    def _await(self, job: JobProcess, reached: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + self.settings.patience_s
+        while not reached():
+            if job.exit_code is not None:
+                raise _job_failed(job, f"ended by itself with exit code {job.exit_code}")
+            if time.monotonic() > deadline:
+                raise _job_failed(job, f"{what} within {self.settings.patience_s:.0f} s")
+            self.steps.update(self._run.read, self._run.note(job))
+            job.wait_line(lambda _: True, seconds=0.25, after=len(job.lines()))
 
 
 def _job_failed(job: JobProcess, what: str) -> PoundlockError:
     lines = [line.removeprefix("error: ") for line in job.log_tail().splitlines() if line and line[0] not in "{N"]
     last = lines[-1] if lines else "it said nothing"
     return TerminalError(f"the job {what}: {last[:200]}", next=f"read {job.log}")
-
-
-def _report(
-    settings: DemoSettings, result: AuditResult, run: DemoRun, left: list[str], duration_s: float
-) -> DemoReport:
-    recoveries = [round(s, 2) for s in run.recoveries_s()]
-    return DemoReport(
-        produced=result.produced,
-        in_files=result.in_files,
-        dead_lettered=result.dead_lettered,
-        lost=result.lost,
-        duplicated=result.duplicated,
-        misplaced=result.misplaced,
-        hidden=result.hidden,
-        rows_per_s=run.rows_per_s(),
-        recovery_s=max(recoveries, default=0.0),
-        recoveries_s=recoveries,
-        kills=settings.kills,
-        checkpoints=run.all_checkpoints(),
-        files=result.files,
-        seed=settings.seed,
-        left_behind=left,
-        duration_s=round(duration_s, 1),
-    )
 
 
 def _next_commands(console: Console, directory: Path) -> None:

@@ -20,35 +20,28 @@ if TYPE_CHECKING:
     from poundlock.testing.harness import KeyedOperatorHarness as KeyedOperatorHarness
     from poundlock.testing.harness import Snapshot as Snapshot
     from poundlock.testing.harness import Timer as Timer
+    from poundlock.testing.harness import WindowHarness as WindowHarness
     from poundlock.testing.hdfs import EmbeddedHdfs as EmbeddedHdfs
     from poundlock.testing.minio import EmbeddedMinio as EmbeddedMinio
     from poundlock.testing.process_harness import ProcessHarness as ProcessHarness
     from poundlock.testing.watermarks import WatermarkHarness as WatermarkHarness
-    from poundlock.testing.window_harness import WindowHarness as WindowHarness
 
-_NAMES = {
-    "ConformanceError": "testing.conformance",
-    "Element": "testing.harness",
-    "EmbeddedHdfs": "testing.hdfs",
-    "EmbeddedMinio": "testing.minio",
-    "Emitted": "testing.harness",
-    "KeyedOperatorHarness": "testing.harness",
-    "ProcessHarness": "testing.process_harness",
-    "ReferenceEvents": "testing.events",
-    "Snapshot": "testing.harness",
-    "Timer": "testing.harness",
-    "WatermarkHarness": "testing.watermarks",
-    "WindowHarness": "testing.window_harness",
-    "audit_output": "testing.audit",
-    "sink_conformance": "testing.conformance",
-    "source_conformance": "testing.conformance",
-    "visible_rows": "testing.conformance",
+_MODULES = {
+    "audit": ("audit_output",),
+    "conformance": ("ConformanceError", "sink_conformance", "source_conformance", "visible_rows"),
+    "events": ("ReferenceEvents",),
+    "harness": ("Element", "Emitted", "KeyedOperatorHarness", "Snapshot", "Timer", "WindowHarness"),
+    "hdfs": ("EmbeddedHdfs",),
+    "minio": ("EmbeddedMinio",),
+    "process_harness": ("ProcessHarness",),
+    "watermarks": ("WatermarkHarness",),
 }
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = sorted(_NAMES)
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'poundlock.testing' has no attribute {name!r}")
-    return getattr(import_module(f"poundlock.{_NAMES[name]}"), name)
+    return getattr(import_module(f"poundlock.testing.{_MODULE_OF[name]}"), name)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from poundlock.testing.events import event_time_ms
@@ -69,10 +69,6 @@ def day_bucket(
     return bucket
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
-
-
 def finished_files(root: Path, *, leave_out: Path | None = None) -> tuple[list[Path], list[Path]]:
     """Return the finished and the hidden files below a folder, each sorted.
 
@@ -84,36 +80,31 @@ def finished_files(root: Path, *, leave_out: Path | None = None) -> tuple[list[P
         if not path.is_file() or (leave_out is not None and path.is_relative_to(leave_out)):
             continue
         below = path.relative_to(root)
-        if _is_hidden(below):
+        if any(part.startswith(".") for part in below.parts):
             hidden.append(path)
         elif not any(part.startswith("_") for part in below.parts):
             finished.append(path)
     return finished, hidden
 
 
-def _open(path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
-        return cast(IO[bytes], gzip.open(path, "rb"))
-    if path.suffix == ".bz2":
-        return cast(IO[bytes], bz2.open(path, "rb"))
+_OPEN: Mapping[str, Callable[[Path, str], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+
+
+def _lines(path: Path) -> list[bytes]:
     if path.suffix in (".zst", ".zstd"):
         import pyarrow as pa
 
-        return cast(IO[bytes], pa.input_stream(str(path), compression="zstd"))
-    return path.open("rb")
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    with _open(path) as handle:
+        opened = pa.input_stream(str(path), compression="zstd")
+    else:
+        opened = _OPEN.get(path.suffix, Path.open)(path, "rb")
+    with opened as handle:
         data = handle.read()
-    if not data:
-        return
     # split on "\n" alone: records may hold "\r" and the other characters that splitlines takes for line ends
-    yield from data.removesuffix(b"\n").split(b"\n")
+    return data.removesuffix(b"\n").split(b"\n") if data else []
 
 
 def _value(letter: Mapping[str, Any], path: Path) -> bytes:
-    missing = [name for name in ("reason",) if not letter.get(name)]
+    missing = [] if letter.get("reason") else ["reason"]
     if "value_base64" in letter:
         value = base64.b64decode(letter["value_base64"], validate=True)
     elif "value" in letter:

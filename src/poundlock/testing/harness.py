@@ -1,24 +1,44 @@
 """Drives a keyed operator in a test: elements, watermarks and the clock go in, output, timers and state can be read. No JVM.
 
-The operator is the very object that a task of Spark runs, and its state is the very runs, written at every snapshot.
+The operator is the very object that a task of Spark runs, and its state is the very runs, written at every snapshot. Windows are
+said as on a stream: assigner, trigger, evictor, lateness, function.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal, NamedTuple, Self
 
 from poundlock.errors import DefinitionError
+from poundlock.operators.factory import window_operator
 from poundlock.operators.keyed.group import MAX, MIN, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.operators.keyed.output import LATE, MAIN, GroupBatch, OutputChunk
+from poundlock.operators.keyed.output import CHUNK_ROWS, LATE, MAIN, GroupBatch, OutputChunk
+from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.base import as_window
+from poundlock.operators.windows.spec import WindowSpec
 from poundlock.state.hashing import groups_of, groups_of_task, hashes_of
 from poundlock.state.operator_state import OperatorState
 from poundlock.state.scratch import ScratchState
+from poundlock.stream.functions.base import AggregateFunction
+from poundlock.stream.windows.assigners import WindowAssigner
+from poundlock.stream.windows.evictors import Evictor
+from poundlock.stream.windows.triggers import Trigger
+from poundlock.stream.windows.window_functions import (
+    AggregateWindow,
+    ProcessWindow,
+    ProcessWindowFunction,
+    ReduceWindow,
+    WindowFunction,
+)
+from poundlock.values import duration, span_ms
 
 KeySelector = Callable[[Any], Hashable] | str | Sequence[str] | None
+WindowFunctions = (
+    WindowFunction | ProcessWindowFunction | AggregateFunction | Sequence[SqlAggregate] | Callable[[Any, Any], Any]
+)
 
 
 class Element(NamedTuple):
@@ -296,3 +316,61 @@ def selector(key: KeySelector) -> Callable[[Any], Any]:
         return key
     names = tuple(key)
     return lambda value: tuple(value[name] for name in names)
+
+
+class WindowHarness(KeyedOperatorHarness):
+    """Windows of a keyed stream.
+
+    Args:
+        assigner: which windows an element is in.
+        function: a ProcessWindowFunction, an AggregateFunction, a function that reduces two elements to one, ReduceWindow or
+            AggregateWindow for one of the latter with a process function, or a list of SqlAggregate.
+        key: of an element: a function, the name of a column, several for a tuple, or None for one key for all.
+        trigger: None for the assigner's own.
+        evictor: None for the assigner's own.
+        allowed_lateness: such as "1 min".
+        late: whether late elements go to the side output `late`; otherwise they are counted in `late_dropped`.
+        general: whether to run the general operator even where there is a quicker one for these windows.
+        key_groups: how many groups keys are spread over.
+        instances: how many instances share them.
+        chunk_rows: about how many rows come out of the operator at a time.
+
+    Raises:
+        DefinitionError: the trigger cannot be used with windows that merge.
+    """
+
+    def __init__(
+        self,
+        assigner: WindowAssigner,
+        function: WindowFunctions,
+        *,
+        key: KeySelector = None,
+        trigger: Trigger | None = None,
+        evictor: Evictor | None = None,
+        allowed_lateness: str | timedelta = timedelta(0),
+        late: bool = True,
+        general: bool = False,
+        key_groups: int = 8,
+        instances: int = 1,
+        chunk_rows: int = CHUNK_ROWS,
+    ) -> None:
+        lateness_ms = span_ms(duration(allowed_lateness))
+        spec = WindowSpec(
+            assigner=assigner, function=_function(function), trigger=trigger, evictor=evictor,
+            allowed_lateness_ms=lateness_ms, late_tag=LATE if late else None,
+        )  # fmt: skip
+
+        def make() -> KeyedOperator:
+            return window_operator(spec, chunk_rows=chunk_rows, general=general)
+
+        super().__init__(make, key=key, key_groups=key_groups, instances=instances)
+
+
+def _function(function: Any) -> WindowFunction | SqlAggregates:
+    if isinstance(function, (ReduceWindow, AggregateWindow, ProcessWindow)):
+        return function
+    if isinstance(function, ProcessWindowFunction):
+        return ProcessWindow(function)
+    if isinstance(function, AggregateFunction):
+        return AggregateWindow(function)
+    return SqlAggregates(function) if isinstance(function, Sequence) else ReduceWindow(function)

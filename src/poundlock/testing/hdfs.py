@@ -12,14 +12,14 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from poundlock.errors import TransientError
 from poundlock.spark.launch.jars import jar_set, pyspark_jars
 from poundlock.spark.launch.java import find_java
 from poundlock.storage import open_storage
 from poundlock.storage.copying import remove_tree
-from poundlock.testing.servers import ServerProcess, end, launch, port_to_use
+from poundlock.testing.servers import ServerProcess, end, launch
 
 _MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
 _NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
@@ -49,7 +49,7 @@ class EmbeddedHdfs(ServerProcess):
         progress: told a line at a time while the jar is fetched for the first time.
     """
 
-    title = "HDFS"
+    title, log_name, start_s = "HDFS", "hdfs.log", 600
 
     def __init__(
         self,
@@ -62,46 +62,24 @@ class EmbeddedHdfs(ServerProcess):
         java: str | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__(home, "poundlock-hdfs-")
+        super().__init__(home, "poundlock-hdfs-", port)
         self._heap, self._properties, self._java, self._progress = heap, dict(properties or {}), java, progress
-        self._port, self._apart = port, apart
+        self._apart = apart
         self._datanode: subprocess.Popen[bytes] | None = None
 
     @property
     def uri(self) -> str:
         """The root of its file system, without a slash at the end. Raises RuntimeError before the first start."""
-        if not self._port:
-            raise RuntimeError("HDFS was not started yet")
-        return f"hdfs://127.0.0.1:{self._port}"
+        return f"hdfs://127.0.0.1:{self.port}"
 
-    @property
-    def log_file(self) -> Path:
-        """Where they log."""
-        return self.home / "hdfs.log"
-
-    def start(self, timeout: float = 600) -> Self:
-        """Start namenode and datanode, on the port and data of an earlier start if there was one, and wait for both.
-
-        Args:
-            timeout: most seconds to wait.
-
-        Raises:
-            DefinitionError: no Java, no jar, or the port is taken.
-            TransientError: they did not come up; the text ends with what was said last.
-        """
-        if self.running:
-            return self
+    def _start(self, timeout: float) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
-        self._port = port_to_use(self._port)
         self._details.unlink(missing_ok=True)
         if self._apart and not (self.home / "name").exists():
-            subprocess.run([*self._namenode_command(), "-format", "-nonInteractive"], capture_output=True, check=True)
-        command = self._namenode_command() if self._apart else self._command()
-        self._process = launch(command, self.log_file, title=self.title)
-        self._wait(self._answers, time.monotonic() + timeout)
+            subprocess.run([*self._command(), "-format", "-nonInteractive"], capture_output=True, check=True)
+        super()._start(timeout)
         if self._apart and self._datanode is None:
             self.start_datanode(timeout)
-        return self
 
     def kill(self) -> None:
         """Kill namenode and datanode as a crash would. `start()` brings them back on the same port and data."""
@@ -160,6 +138,8 @@ class EmbeddedHdfs(ServerProcess):
         ]  # fmt: skip
 
     def _command(self) -> list[str]:
+        if self._apart:
+            return self._namenode_command()
         data = self.home / "dfs"
         return [
             *self._jvm(self._heap), _MAIN, "-nomr", *([] if data.exists() else ["-format"]),

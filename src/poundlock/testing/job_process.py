@@ -1,4 +1,4 @@
-"""A job as a child process: start it as a user would, watch its progress lines, kill any part of it, see that nothing stays.
+"""A job as a child process: start it as a user would, watch its progress lines, kill its driver, see that nothing stays.
 
 Every process that descends from a `JobProcess` carries a tag in its environment, so that what a killed driver leaves behind
 is found, and ended, without ever touching a process somebody else started.
@@ -9,24 +9,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import psutil
 
-from poundlock.spark.worker_daemon import MODULE as DAEMON
-
 TAG = "POUNDLOCK_PROCESS_TAG"
-
-Victim = Literal["driver", "jvm", "worker"]
 
 _PIPE_GRACE_S = 5.0  # a JVM that outlives its driver holds the other end of the pipe until it ends too
 
@@ -49,10 +44,11 @@ def tagged(tag: str) -> list[psutil.Process]:
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid != os.getpid() and process.environ().get(TAG) == tag:
                 processes.append(process)
-    return [p for p in processes if _alive(p)]
+    return [p for p in processes if alive(p)]
 
 
-def _alive(process: psutil.Process) -> bool:
+def alive(process: psutil.Process) -> bool:
+    """Return whether a process is there, and more than an entry that its parent has yet to read."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
@@ -70,7 +66,7 @@ def end_tagged(tag: str, *, patience_s: float = 20.0) -> list[str]:
             stayed.append(f"{process.pid} {' '.join(process.cmdline())[:200]}")
             process.kill()
     deadline = time.monotonic() + 5
-    while any(_alive(process) for process in left) and time.monotonic() < deadline:
+    while any(alive(process) for process in left) and time.monotonic() < deadline:
         time.sleep(0.05)  # not psutil.wait_procs: it would take a child's exit code from whoever started it
     return stayed
 
@@ -92,7 +88,6 @@ class JobProcess:
         environment: variables added to this process's own.
         tag: carried by the whole process tree; see `tagged`.
         log: file that everything else the process prints is appended to.
-        on_line: called with each progress line, in the reading thread.
     """
 
     def __init__(
@@ -103,11 +98,9 @@ class JobProcess:
         environment: Mapping[str, str] | None = None,
         tag: str,
         log: Path,
-        on_line: Callable[[Line], None] | None = None,
     ) -> None:
         self._lines: list[Line] = []
         self._changed = threading.Condition()
-        self._on_line = on_line
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         self.started = time.monotonic()
@@ -147,16 +140,11 @@ class JobProcess:
                 with contextlib.suppress(ValueError):
                     value = json.loads(raw)
                     if isinstance(value, dict):
-                        self._note(Line(time.monotonic(), value))
+                        with self._changed:
+                            self._lines.append(Line(time.monotonic(), value))
+                            self._changed.notify_all()
         with self._changed:
             self._changed.notify_all()
-
-    def _note(self, line: Line) -> None:
-        with self._changed:
-            self._lines.append(line)
-            self._changed.notify_all()
-        if self._on_line is not None:
-            self._on_line(line)
 
     def wait_line(self, wanted: Callable[[Mapping[str, Any]], bool], *, seconds: float, after: int = 0) -> Line | None:
         """Return the first progress line from place `after` on that is wanted; None if the job ended or the time is up first."""
@@ -179,32 +167,12 @@ class JobProcess:
                     return None
                 self._changed.wait(min(left, 0.5))
 
-    def tree(self) -> Iterator[tuple[Victim, psutil.Process]]:
-        """Yield the living processes of the job with their part: the driver, its JVM, the Python workers of that."""
-        with contextlib.suppress(psutil.Error):
-            driver = psutil.Process(self.pid)
-            if _alive(driver):
-                yield "driver", driver
-            for child in driver.children(recursive=True):
-                with contextlib.suppress(psutil.Error):
-                    part = _part(child)
-                    if part is not None and _alive(child):
-                        yield part, child
-
-    def kill(
-        self, victim: Victim = "driver", choose: Callable[[Sequence[psutil.Process]], psutil.Process] | None = None
-    ) -> bool:
-        """SIGKILL one process of this part; return False if there is none now. The driver is not waited for beyond its own end."""
-        candidates = [process for part, process in self.tree() if part == victim]
-        if not candidates:
+    def kill(self) -> bool:
+        """SIGKILL the driver and wait for its own end; return False if it has ended already."""
+        if self._process.poll() is not None:
             return False
-        chosen = choose(candidates) if choose else candidates[0]
-        try:
-            chosen.send_signal(signal.SIGKILL)
-        except psutil.NoSuchProcess:
-            return False
-        if victim == "driver":
-            self._process.wait(30)
+        self._process.kill()
+        self._process.wait(30)
         return True
 
     def terminate(self) -> None:
@@ -221,19 +189,3 @@ class JobProcess:
     def log_tail(self, characters: int = 3000) -> str:
         """Return the end of what the process printed besides progress."""
         return self.log.read_text(errors="replace")[-characters:] if self.log.exists() else ""
-
-
-def _part(process: psutil.Process) -> Victim | None:
-    command = process.cmdline()
-    if command and Path(command[0]).name == "java":
-        return "jvm"
-    # The daemon only forks; its children are the workers that hold a task's open files.
-    if _forks_workers(command):
-        parent = process.parent()
-        if parent is not None and _forks_workers(parent.cmdline()):
-            return "worker"
-    return None
-
-
-def _forks_workers(command: Sequence[str]) -> bool:
-    return any(word in ("pyspark.daemon", DAEMON) for word in command) and "pyspark.worker" in command

@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from poundlock.errors import TransientError
 from poundlock.spark.launch.jar_lock import JAR_SETS
@@ -52,7 +52,7 @@ class EmbeddedKafka(ServerProcess, Topics):
         progress: told a line at a time while jars are fetched for the first time.
     """
 
-    title = "the Kafka broker"
+    title, log_name = "the Kafka broker", "broker.log"
 
     def __init__(
         self,
@@ -65,97 +65,70 @@ class EmbeddedKafka(ServerProcess, Topics):
         java: str | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__(home, "poundlock-kafka-")
+        super().__init__(home, "poundlock-kafka-", port)
         self._client_settings = dict(client_settings or {})
-        self._heap, self._properties, self._java, self._progress = heap, dict(properties or {}), java, progress
-        self._port, self._controller_port = port, 0
+        self._heap, self._properties, self._progress = heap, dict(properties or {}), progress
+        self._java = java
+        self._controller_port = 0
         self._admin: Any = None
 
     @property
     def bootstrap_servers(self) -> str:
         """Host and port for clients. Raises RuntimeError before the first start."""
-        if not self._port or not self._controller_port:
-            raise RuntimeError("the broker was not started yet")
-        return f"127.0.0.1:{self._port}"
-
-    @property
-    def log_file(self) -> Path:
-        """Where the broker logs."""
-        return self.home / "broker.log"
+        if not self._controller_port:
+            raise RuntimeError(f"{self.title} was not started yet")
+        return f"127.0.0.1:{self.port}"
 
     @property
     def _output(self) -> Path:
         return self.home / "broker.out"
 
-    def start(self, timeout: float = 240) -> Self:
-        """Start the broker, on the ports and data of an earlier start if there was one, and wait until it answers.
-
-        Args:
-            timeout: most seconds to wait.
-
-        Raises:
-            DefinitionError: no Java, no jars, or a port is taken.
-            TransientError: it did not come up; the text ends with what it said last.
-        """
-        if self.running:
-            return self
-        self._choose_ports()
-        java = self._java or find_java().path
-        classpath = os.pathsep.join(jar_set("kafka-broker", progress=self._progress))
-        self._prepare_folder(java, classpath)
-        command = [*self._jvm(java, classpath), "kafka.Kafka", str(self.home / "server.properties")]
+    def _start(self, timeout: float) -> None:
+        self._controller_port = port_to_use(self._controller_port, {self.port})
+        command = self._command()
+        self._prepare_folder()
         self._process = launch(command, self._output, title=self.title)
         end = time.monotonic() + timeout
-        self._wait(self._listens, end)
+        self._wait(self._answers, end)
         self._wait_for_leaders(end)
-        return self
 
     def kill(self) -> None:
         """Kill the broker as a crash would. `start()` brings it back on the same ports and data."""
         self._admin = None
         super().kill()
 
-    def _choose_ports(self) -> None:
-        self._controller_port = port_to_use(self._controller_port, {self._port} if self._port else ())
-        self._port = port_to_use(self._port, {self._controller_port})
+    def _command(self) -> list[str]:
+        return [*self._jvm(), "kafka.Kafka", str(self.home / "server.properties")]
 
-    def _jvm(self, java: str, classpath: str) -> list[str]:
+    def _jvm(self) -> list[str]:
+        java = self._java or find_java().path
+        classpath = os.pathsep.join(jar_set("kafka-broker", progress=self._progress))
         return [
-            java, f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dbroker.log={self.log_file}",
-            f"-Dlog4j2.configurationFile={self.home / 'log4j2.properties'}", "-cp", classpath,
+            java, f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            f"-Dbroker.log={self.log_file}", f"-Dlog4j2.configurationFile={self.home / 'log4j2.properties'}",
+            "-cp", classpath,
         ]  # fmt: skip
 
-    def _prepare_folder(self, java: str, classpath: str) -> None:
+    def _prepare_folder(self) -> None:
         data = self.home / "data"
         data.mkdir(parents=True, exist_ok=True)
         (self.home / "log4j2.properties").write_text(_LOG)
-        settings = "".join(f"{k}={v}\n" for k, v in self._settings().items())
-        (self.home / "server.properties").write_text(settings)
+        (self.home / "server.properties").write_text(_lines(self._settings()))
         if (data / "meta.properties").exists():
             return
-        shutil.copyfile(self._formatted(java, classpath), data / "bootstrap.checkpoint")
+        shutil.copyfile(self._formatted(), data / "bootstrap.checkpoint")
         ids = {"version": 1, "cluster.id": _kafka_id(), "node.id": 1, "directory.id": _kafka_id()}
-        (data / "meta.properties").write_text("".join(f"{k}={v}\n" for k, v in ids.items()))
+        (data / "meta.properties").write_text(_lines(ids))
 
-    def _formatted(self, java: str, classpath: str) -> Path:
+    def _formatted(self) -> Path:
         """Return the first metadata snapshot of a formatted folder, kept as it is the same for a version."""
         kept = cache_dir() / "kafka" / f"bootstrap-{JAR_SETS['kafka-broker'].digest}.checkpoint"
         if kept.exists():
             return kept
         with tempfile.TemporaryDirectory(prefix="poundlock-format-") as folder:
             conf = Path(folder) / "server.properties"
-            conf.write_text(
-                "".join(f"{k}={v}\n" for k, v in {**self._settings(), "log.dirs": f"{folder}/data"}.items())
-            )
-            command = [
-                *self._jvm(java, classpath),
-                "kafka.tools.StorageTool",
-                "format",
-                "-t",
-                _kafka_id(),
-                "-c",
-                str(conf),
-            ]
+            conf.write_text(_lines({**self._settings(), "log.dirs": f"{folder}/data"}))
+            command = [*self._jvm(), "kafka.tools.StorageTool", "format", "-t", _kafka_id(), "-c", str(conf)]
             done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
             if done.returncode:
                 raise TransientError(
@@ -190,9 +163,9 @@ class EmbeddedKafka(ServerProcess, Topics):
             **self._properties,
         }  # fmt: skip
 
-    def _listens(self) -> bool:
+    def _answers(self) -> bool:
         # The bare connection first: librdkafka backs off for long when it is refused.
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 0.5):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 0.5):
             return True
         return False
 
@@ -209,6 +182,10 @@ class EmbeddedKafka(ServerProcess, Topics):
     def _last_output(self) -> str:
         output = self._output.read_text(errors="replace")[-1500:] if self._output.exists() else ""
         return output + super()._last_output()
+
+
+def _lines(properties: Mapping[str, Any]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 
 def _kafka_id() -> str:

@@ -36,12 +36,12 @@ class EmbeddedMinio(EmbeddedS3):
         super().__init__(port=port)
         self._progress = progress
 
-    def _command(self, port: int) -> list[str]:
+    def _command(self) -> list[str]:
         program = minio_program(progress=self._progress)
-        place = ["--address", f"127.0.0.1:{port}", "--certs-dir", str(self.home / "certs")]
+        place = ["--address", f"127.0.0.1:{self.port}", "--certs-dir", str(self.home / "certs")]
         return [str(program), "server", "--quiet", *place, str(self.home / "data")]
 
-    def _server_environment(self) -> Mapping[str, str]:
+    def _environment(self) -> Mapping[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MINIO_"))}
         own = {
             "MINIO_ROOT_USER": self.access_key,
@@ -55,10 +55,6 @@ class EmbeddedMinio(EmbeddedS3):
 
 def minio_program(*, progress: Progress | None = None, environment: Mapping[str, str] | None = None) -> Path:
     """Return MinIO's program: `minio` on PATH, else the one in the cache folder, which Go builds where it is not there yet.
-
-    Args:
-        progress: told a line before it is built.
-        environment: variables to go by; default: those of this process.
 
     Raises:
         DefinitionError: it is not there, and there is no Go, or Go could not build it.

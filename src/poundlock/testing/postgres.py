@@ -14,11 +14,11 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 from poundlock.errors import DefinitionError, TransientError
-from poundlock.testing.servers import ServerProcess, as_user, end_with_children, launch, port_to_use
+from poundlock.testing.servers import ServerProcess, as_user, end_with_children, launch
 
 # The server refuses to run as root. Under root it gets this user, which is on every machine and owns nothing.
 _NOBODY = "nobody"
@@ -62,8 +62,7 @@ class EmbeddedPostgres(ServerProcess):
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self._programs = _programs()
-        super().__init__(home, "poundlock-pg-")
-        self._port = port
+        super().__init__(home, "poundlock-pg-", port)
         self._passwords = dict(passwords or {})
         self.settings: dict[str, Any] = {
             "max_prepared_transactions": max_prepared_transactions,
@@ -76,13 +75,6 @@ class EmbeddedPostgres(ServerProcess):
         }
 
     @property
-    def port(self) -> int:
-        """TCP port on 127.0.0.1. Raises RuntimeError before the first start."""
-        if self._port is None:
-            raise RuntimeError("the server was not started yet")
-        return self._port
-
-    @property
     def dsn(self) -> str:
         """Connection URL of the superuser, over TCP."""
         return self.dsn_of("postgres")
@@ -90,17 +82,12 @@ class EmbeddedPostgres(ServerProcess):
     @property
     def socket_dsn(self) -> str:
         """Connection URL of the superuser, over the Unix socket."""
-        return f"postgresql://postgres@/postgres?host={quote(str(self._sockets), safe='')}&port={self.port}"
+        return f"postgresql://postgres@/postgres?host={quote(str(self.home), safe='')}&port={self.port}"
 
     @property
     def jdbc_url(self) -> str:
         """Connection URL for JDBC; user `postgres`, no password."""
         return f"jdbc:postgresql://127.0.0.1:{self.port}/postgres?user=postgres"
-
-    @property
-    def log_file(self) -> Path:
-        """Where the server logs."""
-        return self.home / "server.log"
 
     def dsn_of(self, user: str, password: str | None = None, database: str = "postgres") -> str:
         """Return the connection URL of a user, over TCP."""
@@ -122,25 +109,14 @@ class EmbeddedPostgres(ServerProcess):
                 rows = cursor.fetchall() if cursor.description else []
             return rows
 
-    def start(self, timeout: float = 240) -> Self:
-        """Start the server, on the port and data of an earlier start if there was one, and wait until it answers.
-
-        Args:
-            timeout: most seconds to wait.
-
-        Raises:
-            DefinitionError: the port is taken, or the server's user cannot get to the folder.
-            TransientError: it did not come up; the text ends with what it said last.
-        """
-        if self.running:
-            return self
+    def _start(self, timeout: float) -> None:
         end = time.monotonic() + timeout
-        self._port = port_to_use(self._port)
         fresh = not (self._data / "PG_VERSION").exists()
         if fresh:
             self._make()
         while True:
-            self._launch()
+            self.log_file.unlink(missing_ok=True)  # it tells why this start fails, not an earlier one
+            self._process = launch(self._command(), self.log_file, title=self.title, user=self._user, cwd="/")
             try:
                 self._wait(self._answers, end)
                 break
@@ -153,7 +129,6 @@ class EmbeddedPostgres(ServerProcess):
             for user, password in self._passwords.items():
                 secret = password.replace("'", "''")
                 self.execute(f"""CREATE ROLE "{user}" LOGIN PASSWORD '{secret}'""")
-        return self
 
     def kill(self) -> None:
         """Kill the server and all of its processes as a crash would. `start()` brings it back on the same port and data."""
@@ -165,10 +140,6 @@ class EmbeddedPostgres(ServerProcess):
         return self.home / "data"
 
     @property
-    def _sockets(self) -> Path:
-        return self.home
-
-    @property
     def _user(self) -> str:
         return _NOBODY if hasattr(os, "geteuid") and os.geteuid() == 0 else ""
 
@@ -178,13 +149,8 @@ class EmbeddedPostgres(ServerProcess):
         if self._user:
             self._hand_over()
         initdb = ["-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
-        done = subprocess.run(
-            as_user([str(self._programs / "initdb"), *initdb], self._user),
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            cwd="/",
-        )
+        command = as_user([str(self._programs / "initdb"), *initdb], self._user)
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd="/")
         if done.returncode:
             raise TransientError(f"the server's data could not be made: {(done.stdout + done.stderr)[-800:]}")
         (self._data / "pg_hba.conf").write_text(_ACCESS)
@@ -202,19 +168,12 @@ class EmbeddedPostgres(ServerProcess):
                     next=f"chmod o+x {blocked}, or leave home out and set TMPDIR to a folder everybody can reach",
                 )
 
-    def _launch(self) -> None:
+    def _command(self) -> list[str]:
         # A Unix socket's path has room for about 100 letters; where the folder's is longer, there is TCP only.
-        sockets = str(self._sockets) if len(str(self._sockets)) < 85 else ""
-        settings = {
-            "listen_addresses": "127.0.0.1",
-            "port": self.port,
-            "unix_socket_directories": sockets,
-            **self.settings,
-        }
-        command = [str(self._programs / "postgres"), "-D", str(self._data)]
-        command += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        self.log_file.unlink(missing_ok=True)  # it tells why this start fails, not an earlier one
-        self._process = launch(command, self.log_file, title=self.title, user=self._user, cwd="/")
+        sockets = str(self.home) if len(str(self.home)) < 85 else ""
+        own = {"listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": sockets}
+        settings = [word for name, value in {**own, **self.settings}.items() for word in ("-c", f"{name}={value}")]
+        return [str(self._programs / "postgres"), "-D", str(self._data), *settings]
 
     def _answers(self) -> bool:
         import psycopg

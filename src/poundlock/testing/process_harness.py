@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from poundlock.errors import DefinitionError
@@ -28,27 +29,6 @@ if TYPE_CHECKING:
 
 
 _COLUMN = re.compile(r"\w+", re.ASCII)
-
-
-@dataclass(frozen=True)
-class _Driven:
-    """What a harness drives.
-
-    Args:
-        make: makes the operator.
-        keyed: whether it has keys.
-        keys: of both inputs.
-        broadcasts: whether the second input goes everywhere.
-        declared: what a stream declares of its outputs: the DDL of their columns, by tag.
-        id: of the stream's operator.
-    """
-
-    make: Callable[[], KeyedOperator]
-    keyed: bool
-    keys: Sequence[KeySelector]
-    broadcasts: bool
-    declared: Mapping[str, str] = field(default_factory=dict)
-    id: str = ""
 
 
 class ProcessHarness(KeyedOperatorHarness):
@@ -82,18 +62,26 @@ class ProcessHarness(KeyedOperatorHarness):
         instances: int = 1,
         chunk_rows: int = CHUNK_ROWS,
     ) -> None:
+        keys: tuple[KeySelector, KeySelector] = (None, None)
+        self._id, self._broadcasts = "", bool(broadcast)
+        self._declared: Mapping[str, pa.Schema] = {}
+        make: Callable[[], KeyedOperator]
         if isinstance(what, DataStream):
-            driven = _of_stream(what, bounded, chunk_rows)
+            node = _keyed_node(what)
+            of_node = [_columns(expressions) for expressions in node.keys]
+            self._broadcasts = isinstance(node, ProcessNode) and bool(node.broadcast)
+            keys = of_node[0], of_node[0 if self._broadcasts else -1]
+            self._keyed, self._id, self._declared = any(node.keys), node.id, _declared(node)
+            make = partial(_operator_of, node, bounded=bounded, chunk_rows=chunk_rows)
         else:
-            driven = _of_function(what, broadcast, chunk_rows)
-        self._keyed, self._broadcasts = driven.keyed, driven.broadcasts
-        self._declared, self._id = _schemas(driven.declared), driven.id
-        selectors = [key or driven.keys[0], key2 or key or driven.keys[1]]
-        if driven.keyed and None in selectors:
+            self._keyed = is_keyed(what)
+            make = partial(_operator_with, what, broadcast=broadcast, chunk_rows=chunk_rows)
+        selectors = [key or keys[0], key2 or key or keys[1]]
+        if self._keyed and None in selectors:
             raise DefinitionError("the harness does not know the key of an element", next='give it, such as key="user"')
         self._turn = 0
-        groups = key_groups if driven.keyed else DEFAULT_MAX_PARALLELISM
-        super().__init__(driven.make, key=selectors[0], key_groups=groups, instances=instances)
+        groups = key_groups if self._keyed else DEFAULT_MAX_PARALLELISM
+        super().__init__(make, key=selectors[0], key_groups=groups, instances=instances)
         self._keys = [self._key, selector(selectors[1])]
 
     def process_element1(self, value: Any, timestamp: int | None = None) -> list[Emitted]:
@@ -134,45 +122,32 @@ class ProcessHarness(KeyedOperatorHarness):
         return [((self._turn - 1) % count, None, element)]
 
 
-def _of_function(function: Any, broadcast: Sequence[MapStateDescriptor], chunk_rows: int) -> _Driven:
-    def make() -> KeyedOperator:
-        return ProcessOperator(deepcopy(function), broadcast=broadcast, chunk_rows=chunk_rows)
-
-    return _Driven(make, is_keyed(function), (None, None), bool(broadcast))
+def _operator_with(function: Any, *, broadcast: Sequence[MapStateDescriptor], chunk_rows: int) -> KeyedOperator:
+    return ProcessOperator(deepcopy(function), broadcast=broadcast, chunk_rows=chunk_rows)
 
 
-def _of_stream(stream: DataStream, bounded: bool, chunk_rows: int) -> _Driven:
-    node: Any = stream.node
+def _keyed_node(stream: DataStream) -> KeyedNode:
+    node = stream.node
     if not isinstance(node, KeyedNode):
         raise DefinitionError(
             f"{node.id} is no process function, rolling aggregate or join",
             next="give the stream that one of them returned; WindowHarness is for windows",
         )
-
-    def make() -> KeyedOperator:
-        # The whole graph hangs on a node's inputs, and only the function may differ from instance to instance.
-        changes: dict[str, Any] = {"inputs": [], "function": deepcopy(getattr(node, "function", None))}
-        return process_operator(replace(node, **changes), bounded=bounded, chunk_rows=chunk_rows)
-
-    keys = [_columns(expressions) for expressions in node.keys]
-    broadcasts = isinstance(node, ProcessNode) and bool(node.broadcast)
-    declared = {MAIN: node.schema, **node.side_outputs}
-    return _Driven(
-        make,
-        any(node.keys),
-        (keys[0], keys[0] if broadcasts else keys[-1]),
-        broadcasts,
-        {tag: text for tag, text in declared.items() if text is not None},
-        node.id,
-    )
+    return node
 
 
-def _schemas(declared: Mapping[str, str]) -> dict[str, pa.Schema]:
-    if not declared:
-        return {}
+def _operator_of(node: Any, *, bounded: bool, chunk_rows: int) -> KeyedOperator:
+    # The whole graph hangs on a node's inputs, and only the function may differ from instance to instance.
+    changes: dict[str, Any] = {"inputs": [], "function": deepcopy(getattr(node, "function", None))}
+    return process_operator(replace(node, **changes), bounded=bounded, chunk_rows=chunk_rows)
+
+
+def _declared(node: KeyedNode) -> dict[str, pa.Schema]:
+    """Return the columns that a stream declares of its outputs, by tag."""
     from poundlock.formats import ddl
 
-    return {tag: ddl.parse(text) for tag, text in declared.items()}
+    texts = {MAIN: node.schema, **node.side_outputs}
+    return {tag: ddl.parse(text) for tag, text in texts.items() if text is not None}
 
 
 def _columns(keys: Sequence[str]) -> KeySelector:

@@ -8,16 +8,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Self
 
 from poundlock.errors import DefinitionError
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import S3Address, client
-from poundlock.testing.servers import ServerProcess, launch, port_to_use
+from poundlock.testing.servers import ServerProcess
 
 _MOTO = """
 import logging, sys
@@ -36,24 +34,16 @@ class EmbeddedS3(ServerProcess):
         port: of the loopback; None = any free one. It stays the same over `kill` and `start`.
     """
 
-    title = "the S3 server"
+    title, log_name, start_s = "the S3 server", "server.out", 120
     access_key, secret_key, region = "poundlock-test", "poundlock-test-secret", "us-east-1"
 
     def __init__(self, *, port: int | None = None) -> None:
-        super().__init__(None, "poundlock-s3-")
-        self._port = port
+        super().__init__(None, "poundlock-s3-", port)
 
     @property
     def endpoint(self) -> str:
         """URL for clients. Raises RuntimeError before the first start."""
-        if self._port is None:
-            raise RuntimeError("the server was not started yet")
-        return f"http://127.0.0.1:{self._port}"
-
-    @property
-    def log_file(self) -> Path:
-        """What it says."""
-        return self.home / "server.out"
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -70,35 +60,20 @@ class EmbeddedS3(ServerProcess):
     @contextmanager
     def in_environment(self) -> Iterator[Self]:
         """Let this process find the server for as long as the block lasts."""
-        before = {name: os.environ.get(name) for name in (*self.environment, "AWS_PROFILE", "AWS_SESSION_TOKEN")}
+        before = dict(os.environ)
         os.environ.update(self.environment)
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
             os.environ.pop(name, None)
         try:
             yield self
         finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+            for name in (*self.environment, "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+                os.environ.pop(name, None)
+                os.environ.update({name: before[name]} if name in before else {})
 
-    def start(self, timeout: float = 120) -> Self:
-        """Start the server and wait until it answers.
-
-        Raises:
-            DefinitionError: what it is made of is not installed.
-            TransientError: it did not come up.
-        """
-        if self.running:
-            return self
-        self._port = port_to_use(self._port)
-        self._process = launch(
-            self._command(self._port), self.log_file, title=self.title, environment=self._server_environment()
-        )
+    def _start(self, timeout: float) -> None:
         with self.in_environment():
-            self._wait(self._answers, time.monotonic() + timeout)
-        return self
+            super()._start(timeout)
 
     def bucket(self, name: str) -> str:
         """Make a bucket and return its URL."""
@@ -127,11 +102,11 @@ class EmbeddedS3(ServerProcess):
     def _last_output(self) -> str:
         return (super()._last_output().strip().splitlines() or ["it said nothing"])[-1]
 
-    def _command(self, port: int) -> list[str]:
+    def _command(self) -> list[str]:
         if importlib.util.find_spec("moto") is None:
             raise DefinitionError("the S3 server for tests needs moto", next='type: pip install "moto[server]"')
-        return [sys.executable, "-c", _MOTO, str(port)]
+        return [sys.executable, "-c", _MOTO, str(self.port)]
 
-    def _server_environment(self) -> Mapping[str, str]:
+    def _environment(self) -> Mapping[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         return {**kept, "MOTO_S3_DEFAULT_MAX_KEYS": "1000"}

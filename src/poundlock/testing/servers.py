@@ -19,7 +19,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import ClassVar, Self
 
 from poundlock.errors import DefinitionError, TransientError
@@ -68,18 +67,27 @@ class Servers(ABC):
             self.close()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
 class ServerProcess(Servers):
-    """A server that is one process, with what it says in one file. A subclass says how it is started, and when it answers."""
+    """A server that is one process, with what it logs in one file. A subclass says what is run, and when it answers.
+
+    Args:
+        home, prefix: see `Servers`.
+        port: TCP port on 127.0.0.1; None = any free one. It stays the same over `kill`, `stop` and `start`.
+    """
 
     title: ClassVar[str] = "the server"  # as errors call it
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
+    start_s: ClassVar[float] = 240
+    log_name: ClassVar[str] = "server.log"
     _process: subprocess.Popen[bytes] | None = None
+
+    def __init__(self, home: str | os.PathLike[str] | None, prefix: str, port: int | None = None) -> None:
+        super().__init__(home, prefix)
+        self._port = port
 
     @property
     def running(self) -> bool:
@@ -92,21 +100,48 @@ class ServerProcess(Servers):
         return self._process.pid if self._process is not None and self.running else None
 
     @property
-    @abstractmethod
+    def port(self) -> int:
+        """TCP port on 127.0.0.1. Raises RuntimeError before the first start."""
+        if self._port is None:
+            raise RuntimeError(f"{self.title} was not started yet")
+        return self._port
+
+    @property
     def log_file(self) -> Path:
         """Where it logs."""
+        return self.home / self.log_name
 
-    @abstractmethod
-    def start(self, timeout: float = 240) -> Self:
+    def start(self, timeout: float | None = None) -> Self:
         """Start it, on the port and data of an earlier start if there was one, and wait until it answers.
 
         Args:
-            timeout: most seconds to wait.
+            timeout: most seconds to wait; default: `start_s`.
 
         Raises:
             DefinitionError: something it needs is not installed, or its port is taken.
-            TransientError: it did not come up; the text ends with what it said last.
+            TransientError: it did not come up; the text ends with what it logged last.
         """
+        if not self.running:
+            self._port = port_to_use(self._port)
+            self._start(self.start_s if timeout is None else timeout)
+        return self
+
+    def _start(self, timeout: float) -> None:
+        # The time begins here: what the command needs may have to be fetched or built, which takes minutes.
+        self._process = launch(self._command(), self.log_file, title=self.title, environment=self._environment())
+        self._wait(self._answers, time.monotonic() + timeout)
+
+    @abstractmethod
+    def _command(self) -> Sequence[str]:
+        """Return the program, by its whole path, and its arguments."""
+
+    def _environment(self) -> Mapping[str, str] | None:
+        """Return its environment, None for this process's."""
+        return None
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Return whether it can be used by now."""
 
     def stop(self, timeout: float = 15) -> None:
         """Stop it in order; kill it where it takes longer than `timeout` seconds. The data stays."""
@@ -121,7 +156,7 @@ class ServerProcess(Servers):
         end(self._process)
         self._process = None
 
-    def restart(self, timeout: float = 240) -> Self:
+    def restart(self, timeout: float | None = None) -> Self:
         """Kill and start it again."""
         self.kill()
         return self.start(timeout)
@@ -162,10 +197,7 @@ def launch(
     Args:
         command: its program, by its whole path, and arguments.
         output: file to which all it says is appended.
-        title: as an error calls it.
-        environment: its environment; default: this process's.
         user: who it runs as; "" = the one who runs this.
-        cwd: folder it is started in; default: this process's.
 
     Raises:
         TransientError: it could not be started.
@@ -239,11 +271,7 @@ def is_free(port: int) -> bool:
 
 
 def free_port(taken: Collection[int] = ()) -> int:
-    """Return a free port, other than those given.
-
-    Raises:
-        DefinitionError: there is none.
-    """
+    """Return a free port, other than those given. Raises DefinitionError: there is none."""
     chance = random.SystemRandom()
     for _ in range(1000):
         port = chance.randrange(15000, 32000)

@@ -112,11 +112,8 @@ class Topics(ABC):
     def _wait_for_partitions(self, name: str, count: int) -> None:
         while True:
             topic = self.admin.list_topics(timeout=30).topics.get(name)
-            if (
-                topic is not None
-                and len(topic.partitions) >= count
-                and all(p.leader >= 0 for p in topic.partitions.values())
-            ):
+            there = topic.partitions.values() if topic is not None else ()
+            if len(there) >= count and all(partition.leader >= 0 for partition in there):
                 break
             time.sleep(0.02)
         self.end_offsets(name)
@@ -130,7 +127,6 @@ class Topics(ABC):
         """Produce records in order, wait until the broker has them all, and return how many there were.
 
         Args:
-            topic: the topic.
             records: values, or `Record`s where more than the value matters.
             settings: of the producer, with "_" for ".", such as compression_type="lz4".
 
@@ -149,23 +145,10 @@ class Topics(ABC):
         return count
 
     def read(self, topic: str, *, isolation: str = "read_committed", timeout: float = 30) -> list[Record]:
-        """Return all records that a reader sees now, by partition and offset.
-
-        Args:
-            topic: the topic.
-            isolation: "read_committed" or "read_uncommitted".
-            timeout: most seconds to wait.
-        """
+        """Return all records that a reader sees now, by partition and offset."""
         kafka = confluent()
-        consumer = kafka.Consumer(
-            {
-                **self._conf(),
-                "group.id": f"read-{uuid.uuid4()}",
-                "enable.auto.commit": False,
-                "isolation.level": isolation,
-                "enable.partition.eof": True,
-            }
-        )
+        own = {"group.id": f"read-{uuid.uuid4()}", "isolation.level": isolation}
+        consumer = kafka.Consumer({**self._conf(), **own, "enable.auto.commit": False, "enable.partition.eof": True})
         try:
             begin = self.begin_offsets(topic)
             consumer.assign([kafka.TopicPartition(topic, p, offset) for p, offset in begin.items()])

@@ -12,13 +12,10 @@ import msgspec
 import numpy as np
 
 from poundlock.formats.chunk import Records
-from poundlock.operators.combined_watermarks import StatusWatermarkValve
-from poundlock.operators.generators import IdlenessTimer, generator_of, kept_generator
 from poundlock.operators.stream_times import StreamTimes, StreamWatermark
 from poundlock.operators.time_graph import Held, TimeGraph, TimeNode, held_of_source
 from poundlock.operators.time_values import (
     MAX,
-    MIN,
     SourceInput,
     SourceTime,
     SplitTimes,
@@ -32,53 +29,8 @@ from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.tasks.event_time import SplitPlace, SplitTimesRecorder, TimedChunk
 from poundlock.values import ManualClock
 
-__all__ = [
-    "MAX",
-    "MIN",
-    "GeneratorHarness",
-    "IdlenessTimer",
-    "JobEventTime",
-    "StatusWatermarkValve",
-    "WatermarkHarness",
-]
-
-
 Row = tuple[int, dict[str, Any]]
 """An event time, ms, and the record that has it."""
-
-
-class GeneratorHarness:
-    """The generator of one partition; it is its own output.
-
-    Args:
-        strategy: whose generator.
-    """
-
-    def __init__(self, strategy: WatermarkStrategy) -> None:
-        self.watermark = MIN
-        """The greatest watermark it emitted."""
-        self.idle = False
-        """Whether it marked its partition idle."""
-        self.generator = generator_of(strategy) if strategy.per_record else kept_generator(strategy)
-
-    def events(self, timestamps: Iterable[int]) -> None:
-        """Hand over event times, ms, each as a checkpoint of one row."""
-        for timestamp in timestamps:
-            self.generator.on_event(timestamp, 1, self)
-
-    def emit(self, now_ms: int = 0) -> int:
-        """Let it emit; return the watermark."""
-        self.generator.on_periodic_emit(now_ms, self)
-        return self.watermark
-
-    def emit_watermark(self, timestamp: int) -> None:
-        self.idle, self.watermark = False, max(self.watermark, timestamp)
-
-    def mark_idle(self) -> None:
-        self.idle = True
-
-    def mark_active(self) -> None:
-        self.idle = False
 
 
 class WatermarkHarness:
@@ -154,12 +106,7 @@ class WatermarkHarness:
 
 
 class JobEventTime:
-    """The event time of a job under a test.
-
-    Args:
-        strategies: per source.
-        state: to go on from, as a start of the job does.
-    """
+    """The event time of a job under a test; `state` is what to go on from, as a start of the job does."""
 
     def __init__(self, strategies: Mapping[str, WatermarkStrategy], state: TimeState | None = None) -> None:
         sources = [TimeNode(name, ()) for name in strategies]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from poundlock import DefinitionError, WatermarkStrategy
 from poundlock.operators.time_graph import Held
-from poundlock.operators.time_values import StreamHolder
-from poundlock.testing.watermarks import MAX, MIN, WatermarkHarness
+from poundlock.operators.time_values import MAX, MIN, StreamHolder
+from poundlock.testing.watermarks import WatermarkHarness
 from poundlock.values import ManualClock
 
 DELAY, IDLE = 5, 20

@@ -6,17 +6,15 @@ import contextlib
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
 import psutil
 import pytest
 
 from poundlock.errors import DefinitionError, TransientError
-from poundlock.testing.fixtures import running_or_skipped
-from poundlock.testing.servers import ServerProcess, end_with_children, launch, port_to_use
+from poundlock.testing.servers import ServerProcess, end_with_children
+from support.fixtures import running_or_skipped
 
 # It says which signal stops it.
 LISTENS = """
@@ -35,24 +33,17 @@ FAILS = "print('no room'); raise SystemExit(3)"
 class Small(ServerProcess):
     title = "the small server"
 
+    start_s = 60
+
     def __init__(self, home: Path | None = None, *, port: int | None = None, program: str = LISTENS) -> None:
-        super().__init__(home, "poundlock-small-")
-        self.port, self._program = port, program
+        super().__init__(home, "poundlock-small-", port)
+        self._program = program
 
-    @property
-    def log_file(self) -> Path:
-        return self.home / "small.log"
-
-    def start(self, timeout: float = 60) -> Self:
-        if self.running:
-            return self
-        self.port = port_to_use(self.port)
-        self._process = launch([sys.executable, "-c", self._program, str(self.port)], self.log_file, title=self.title)
-        self._wait(self._answers, time.monotonic() + timeout)
-        return self
+    def _command(self) -> list[str]:
+        return [sys.executable, "-c", self._program, str(self.port)]
 
     def _answers(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port or 0), 1):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
             return True
         return False
 

@@ -5,19 +5,14 @@ Nothing here knows how a JVM is reached; the runtime says so before a job with s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from poundlock.errors import TerminalError
 
 
 class JdbcError(Exception):
-    """What a database answered instead of a result.
-
-    Args:
-        state: the five letters of the SQL standard; "" if there are none.
-        text: its words.
-    """
+    """What a database answered instead of a result: the five letters of the SQL standard, "" if there are none, and its words."""
 
     def __init__(self, state: str, text: str) -> None:
         super().__init__(text)
@@ -38,34 +33,25 @@ class Connection(Protocol):
 
     def run(self, statement: str, parameters: Sequence[str] = ()) -> int:
         """Run a statement, with a text for each of its question marks, and return how many rows it changed."""
-        ...
 
     def rows(self, query: str) -> Sequence[Sequence[Any]]:
         """Return the rows of a query, each value as text or None."""
-        ...
 
     def columns(self, query: str) -> Sequence[tuple[str, str]]:
         """Return names and types of a query's columns."""
-        ...
 
     def commit(self) -> None:
         """Commit what was done since the last end of a transaction."""
-        ...
 
     def rollback(self) -> None:
         """Undo it. Raises nothing."""
-        ...
 
     def close(self) -> None:
         """Close it. Raises nothing."""
-        ...
 
 
-class Connect(Protocol):
-    """Makes connections."""
-
-    def __call__(self, url: str, properties: dict[str, str], driver: str | None, jars: Sequence[str]) -> Connection: ...
-
+Connect = Callable[[str, dict[str, str], str | None, Sequence[str]], Connection]
+"""Makes a connection of a URL, properties, the class of a driver, and jars."""
 
 _connector: list[Connect] = []
 

@@ -15,7 +15,6 @@ from poundlock.checkpoint.sink_values import SinkValue
 from poundlock.connectors.jdbc.bridge import Connection, JdbcError
 from poundlock.connectors.jdbc.dialect import Dialect, dialect_of, prepared
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
-from poundlock.formats.convert import column_values
 from poundlock.redaction import redact_text
 
 if TYPE_CHECKING:
@@ -81,16 +80,10 @@ def check_columns(sink: JdbcSink, name: str, columns: Sequence[str]) -> None:
 
 
 class StagedRows(SinkValue, frozen=True):
-    """The rows of one task, on their way.
+    """The rows of one task, on their way."""
 
-    Args:
-        gid: the name of their transaction, and of its marker.
-        file: where they are, below the sink's folder.
-        rows, bytes: how much that is.
-    """
-
-    gid: str
-    file: str
+    gid: str  # the name of their transaction, and of its marker
+    file: str  # where they are, below the sink's folder
     rows: int
     bytes: int
 
@@ -172,6 +165,8 @@ def _write(sink: JdbcSink, connection: Connection, committable: StagedRows) -> N
 def _batches(sink: JdbcSink, committable: StagedRows, dialect: Dialect) -> Iterator[tuple[list[str], list[list[str]]]]:
     """Yield the staged rows as literals; of rows with one key, the last one."""
     import pyarrow as pa
+
+    from poundlock.formats.convert import column_values
 
     try:
         table = pa.ipc.open_stream(io.BytesIO(sink.folder().read(committable.file))).read_all()

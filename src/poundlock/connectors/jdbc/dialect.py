@@ -33,15 +33,11 @@ class Dialect:
     """What a database wants written in its own way.
 
     Args:
-        name: of the database's kind.
-        quote: what names are quoted with.
         style: "conflict", "duplicate", "merge", "dual" or "replace": how rows are written by key.
         backslash: how text with one is written: "plain" where it has no meaning, as a "parameter" where it may have, in
             "escapes" where text can be written with a meaning that is certain.
         times: how dates and times are written: in "jdbc"'s own way, as plain "text", or as a "cast" of one.
         wide: what stands before text that is not ASCII.
-        booleans: whether there are TRUE and FALSE.
-        binary: makes a literal of hex digits.
     """
 
     name: str
@@ -104,29 +100,21 @@ class Dialect:
         return f"{{{kind} '{text}'}}" if self.times == "jdbc" else f"'{text}'"
 
     def statements(self, table: str, columns: Sequence[str], key: Sequence[str], rows: Values) -> list[str]:
-        """Return what writes rows, no two of which have one key; see `prepared` for how one is run.
-
-        Args:
-            table: its name as SQL.
-            columns, key: names as SQL; no key = the rows are added.
-            rows: literals.
-        """
+        """Return what writes rows of literals, no two of which have one key, or adds them; see `prepared` for how one is run."""
         # A row with parameters has a statement of its own: not every database takes them among several rows.
-        together: list[Sequence[str]] = []
-        alone: list[list[Sequence[str]]] = []
-        for row in rows:
-            if any(_PARAMETER in value for value in row):
-                alone.append([row])
-            else:
-                together.append(row)
+        alone = [[row] for row in rows if any(_PARAMETER in value for value in row)]
+        together = [row for row in rows if not any(_PARAMETER in value for value in row)]
         cut = [together, *alone] if together else alone
         return [statement for some in cut for statement in self._statements(table, columns, key, some)]
 
     def _statements(self, table: str, columns: Sequence[str], key: Sequence[str], rows: Values) -> list[str]:
         names, others = ", ".join(columns), [c for c in columns if c not in key]
         insert = f"INSERT INTO {table} ({names}) VALUES {_listed(rows)}"
+        if not key and self.style == "dual":
+            given = " UNION ALL ".join(f"SELECT {', '.join(row)} FROM dual" for row in rows)
+            return [f"INSERT INTO {table} ({names}) {given}"]
         if not key:
-            return [insert] if self.style != "dual" else self._dual_insert(table, names, rows)
+            return [insert]
         if self.style == "conflict":
             sets = ", ".join(f"{c} = excluded.{c}" for c in others)
             return [f"{insert} ON CONFLICT ({', '.join(key)}) DO {f'UPDATE SET {sets}' if sets else 'NOTHING'}"]
@@ -163,11 +151,6 @@ class Dialect:
             f"MERGE INTO {table} {word} USING {using} ON ({same}){update}"
             f" WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({given}){end}"
         )
-
-    def _dual_insert(self, table: str, names: str, rows: Values) -> list[str]:
-        return [
-            f"INSERT INTO {table} ({names}) " + " UNION ALL ".join(f"SELECT {', '.join(r)} FROM dual" for r in rows)
-        ]
 
 
 def _listed(rows: Values) -> str:

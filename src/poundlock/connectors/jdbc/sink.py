@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from poundlock.checkpoint.capabilities import Bindable
 from poundlock.checkpoint.participant import (
@@ -26,14 +26,12 @@ from poundlock.checkpoint.participant import (
     unchecked,
 )
 from poundlock.connectors.column_checks import need_columns
+from poundlock.connectors.jdbc import committer
+from poundlock.connectors.jdbc.bridge import Connection, connector
 from poundlock.connectors.postgres.sink.transaction_ids import prefix_of
 from poundlock.connectors.secrets import secret
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.storage import Storage, open_storage
-
-if TYPE_CHECKING:
-    from poundlock.connectors.jdbc.bridge import Connection
-
 
 # As a property behind the URL or in it, before a host (MySQL), or behind the user (Oracle).
 _SECRET = re.compile(r"[?&;:,(](?:password|pwd)=|//[^/@:;?]*:[^/@;?]+@|^jdbc:oracle:\w+:[^/@]+/[^/@]+@", re.IGNORECASE)
@@ -122,9 +120,7 @@ class JdbcSink(Bindable, Participant):
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:
         """Raise DefinitionError unless rows with these columns have what is written."""
         need_columns(sink, (*(self.columns or ()), *(self.key or ())), columns)
-        from poundlock.connectors.jdbc.committer import check_columns
-
-        check_columns(self, sink, [*(self.columns or columns)])
+        committer.check_columns(self, sink, [*(self.columns or columns)])
 
     def bind(self, *, job_id: str, sink: str) -> JdbcSink:
         """Return this sink for one job: its files and markers then have names of its own."""
@@ -137,9 +133,7 @@ class JdbcSink(Bindable, Participant):
             DefinitionError: no driver, wrong credentials, no transactions, no such table, or the folder cannot be used.
             TransientError: nobody answers.
         """
-        from poundlock.connectors.jdbc.committer import preflight
-
-        preflight(self)
+        committer.preflight(self)
 
     # Participant
 
@@ -159,9 +153,7 @@ class JdbcSink(Bindable, Participant):
                 )
 
     def commit(self, committable: JSON) -> Committed | Aborted:
-        from poundlock.connectors.jdbc.committer import StagedRows, commit
-
-        return commit(self, StagedRows.of(committable))
+        return committer.commit(self, committer.StagedRows.of(committable))
 
     def abort(self, prepared: Prepared) -> None:
         self.folder().delete(prepared.payload["file"])
@@ -185,8 +177,6 @@ class JdbcSink(Bindable, Participant):
 
     def connect(self) -> Connection:
         """Return a new connection. Raises JdbcError."""
-        from poundlock.connectors.jdbc.bridge import connector
-
         properties = {str(k): secret(str(v), f"property {k}") for k, v in self.properties.items()}
         if self.user is not None:
             properties["user"] = self.user
@@ -196,9 +186,7 @@ class JdbcSink(Bindable, Participant):
 
     def close(self) -> None:
         """Close the driver's connection; it is made again when it is needed again."""
-        from poundlock.connectors.jdbc.committer import close
-
-        close(self)
+        committer.close(self)
 
     @property
     def login(self) -> str:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.checkpoint.participant import JSON, WriterContext
+from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.postgres.sink.transaction_ids import gid
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.failpoints import Failpoint, hit
@@ -33,12 +34,7 @@ _PLAIN = (str, bool, int, decimal.Decimal, bytes, datetime.date, datetime.dateti
 
 
 class JdbcWriter:
-    """Writes the rows of one task attempt.
-
-    Args:
-        context: the task.
-        sink: what to write where, bound to its job.
-    """
+    """Writes the rows of one task attempt; the sink is bound to its job."""
 
     def __init__(self, context: WriterContext, sink: JdbcSink) -> None:
         self._context, self._sink = context, sink
@@ -55,13 +51,11 @@ class JdbcWriter:
             return 0
         rows = to_batch(chunk)
         batch = self._picked(rows.batch)
-        good = self._good(batch)
-        for row, why in good.items():
+        bad = self._bad(batch)
+        for row, why in bad.items():
             self._context.reject(Reject(why, _raw(batch, row), origin_of(rows).at(row)))
-        if good:
-            keep = np.ones(batch.num_rows, np.bool_)
-            keep[list(good)] = False
-            batch = batch.filter(pa.array(keep))
+        if bad:
+            batch = batch.take(pa.array(np.delete(np.arange(batch.num_rows), sorted(bad))))
         if self._stream is None:
             self._handle = self._storage.write(self._file)
             self._stream = pa.ipc.new_stream(self._handle, batch.schema)
@@ -95,12 +89,9 @@ class JdbcWriter:
 
     def _picked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         names = list(self._sink.columns or batch.schema.names)
-        for name in (*names, *(self._sink.key or ())):
-            if name not in batch.schema.names:
-                raise DefinitionError(
-                    f"sink {self._context.sink!r} needs a column {name!r}, and the rows have {', '.join(batch.schema.names)}",
-                    next="name one of them",
-                )
+        needed = (*names, *(self._sink.key or ()))
+        need_columns(self._context.sink, needed, batch.schema.names)
+        for name in needed:
             if pa.types.is_nested(batch.schema.field(name).type):
                 raise DefinitionError(
                     f"sink {self._context.sink!r}: column {name!r} is {batch.schema.field(name).type}, which SQL has no word for",
@@ -108,7 +99,7 @@ class JdbcWriter:
                 )
         return batch.select(names)
 
-    def _good(self, batch: pa.RecordBatch) -> dict[int, str]:
+    def _bad(self, batch: pa.RecordBatch) -> dict[int, str]:
         """Return why rows cannot be written, by their number."""
         bad = not_utf8(batch)
         for name, column in zip(batch.schema.names, batch.columns, strict=True):

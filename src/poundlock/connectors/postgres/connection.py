@@ -127,12 +127,8 @@ class PostgresLogin:
             DefinitionError: the server refuses this user, or what is asked of it.
             TransientError: no server answers, or it went away.
         """
-        with self.errors(doing):
-            connection = self.open()
-            try:
-                yield connection
-            finally:
-                connection.close()
+        with self.errors(doing), contextlib.closing(self.open()) as connection:
+            yield connection
 
     def connect(self, *, lock_timeout_ms: int = 60_000) -> Any:
         """Return a connection to write with; each statement stands alone unless a transaction is begun.
@@ -151,23 +147,18 @@ class PostgresLogin:
 
     def open(self, **options: Any) -> Any:
         """Return a connection without time limits; whoever asks for it closes it. Raises psycopg's own errors."""
-        known = {"connect_timeout": _SECONDS, "application_name": "poundlock", **self.parameters()}
-        connection = load_psycopg().connect(**{**known, "autocommit": True, **options})
+        connection = self._connected(**options)
         connection.execute(_SESSION)
         connection.execute(NO_LIMITS)
         return connection
 
     def replication(self) -> Any:
-        """Return a connection of libpq that takes replication commands; whoever asks for it calls `finish`."""
-        psycopg = load_psycopg()
-        known = {"connect_timeout": str(_SECONDS), "application_name": "poundlock", **self.parameters()}
-        text = psycopg.conninfo.make_conninfo(**{**known, "replication": "database"})
-        connection = psycopg.pq.PGconn.connect(text.encode())
-        if connection.status != psycopg.pq.ConnStatus.OK:
-            message = connection.error_message.decode(errors="replace")
-            connection.finish()
-            raise psycopg.OperationalError(message)
-        return connection
+        """Return a connection whose `pgconn` takes replication commands; whoever asks for it closes it."""
+        return self._connected(replication="database")
+
+    def _connected(self, **options: Any) -> Any:
+        known = {"connect_timeout": _SECONDS, "application_name": "poundlock", **self.parameters()}
+        return load_psycopg().connect(**{**known, "autocommit": True, **options})
 
     def _secrets(self) -> list[str]:
         return sorted(set(secret_values(self.parameters())))
@@ -248,22 +239,18 @@ class PostgresServer:
 
 def server(login: PostgresLogin) -> PostgresServer:
     """Return this process's connection to a database."""
-    return _cached(os.getpid(), login)
+    return _kept(os.getpid(), login)[0]
 
 
 def server_pool(login: PostgresLogin) -> ConnectionPool[PostgresServer]:
     """Return this process's connections to end transactions by; the first of them is that of `server`."""
-    return _pool(os.getpid(), login)
+    return _kept(os.getpid(), login)[1]
 
 
 @cache
-def _cached(process: int, login: PostgresLogin) -> PostgresServer:
-    return PostgresServer(login)
-
-
-@cache
-def _pool(process: int, login: PostgresLogin) -> ConnectionPool[PostgresServer]:
-    return ConnectionPool(server(login), lambda: PostgresServer(login), _CONNECTIONS)
+def _kept(process: int, login: PostgresLogin) -> tuple[PostgresServer, ConnectionPool[PostgresServer]]:
+    first = PostgresServer(login)
+    return first, ConnectionPool(first, lambda: PostgresServer(login), _CONNECTIONS)
 
 
 def identifier(name: str) -> str:

@@ -54,10 +54,7 @@ def explained(where: str, doing: str, *, use: Use = "write", secrets: Sequence[s
     """Turn errors of psycopg into those of this package.
 
     Args:
-        where: host, port and database, for people.
-        doing: what is being done.
         use: whether rows are read or written, which decides what to type next.
-        secrets: what must not be shown.
 
     Raises:
         DefinitionError: the server refuses this user or what is asked of it.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import binascii
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,17 +34,11 @@ _LISTS: dict[int, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table or query.
-
-    Args:
-        name: its name.
-        oid: number of its type in the server.
-        modifier: what the type says in parentheses, -1 = nothing.
-    """
+    """One column of a table or query."""
 
     name: str
-    oid: int
-    modifier: int = -1
+    oid: int  # number of its type in the server
+    modifier: int = -1  # what the type says in parentheses, -1 = nothing
 
     @property
     def arrow(self) -> pa.DataType:
@@ -75,18 +70,8 @@ def column_of(description: Any) -> Column:
     return Column(str(description.name), int(description.type_code), int(description._fmod))
 
 
-def select_list(columns: Sequence[Column]) -> str:
-    """Return the columns for SELECT, as `from_csv` reads them."""
-    return ", ".join(column.selected for column in columns)
-
-
 def from_csv(data: bytes, columns: Sequence[Column], what: str) -> pa.RecordBatch:
     """Return rows of COPY … (FORMAT csv) as Arrow columns.
-
-    Args:
-        data: whole rows.
-        columns: what they are.
-        what: where they are from, for the error.
 
     Raises:
         TerminalError: a value has no place in its column's Arrow type, such as the date "infinity".
@@ -149,6 +134,10 @@ _ELEMENTS: dict[pa.DataType, Callable[[str], Any]] = {
 }  # fmt: skip
 
 
+# In quotes, where a backslash stands before a quote or backslash of the element, or as it is.
+_ELEMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}]+)', re.DOTALL)
+
+
 def array_elements(text: str) -> list[str | None]:
     """Return the elements of an array's text such as {1,NULL,"a b"}, which has one dimension.
 
@@ -156,32 +145,12 @@ def array_elements(text: str) -> list[str | None]:
         ValueError: it has more dimensions.
     """
     body = text.partition("=")[2] if text.startswith("[") else text  # [2:3]={…} where it does not begin at 1
-    if body == "{}":
-        return []
-    elements: list[str | None] = []
-    at, word, quoted = 1, "", False
-    while at < len(body):
-        letter = body[at]
-        if letter == '"':
-            quoted = True
-            at += 1
-            while body[at] != '"':
-                if body[at] == "\\":
-                    at += 1
-                word += body[at]
-                at += 1
-        elif letter in ",}":
-            elements.append(None if not quoted and word == "NULL" else word)
-            word, quoted = "", False
-        elif letter == "{":
-            raise ValueError("an array of several dimensions")
-        else:
-            if letter == "\\":
-                at += 1
-                letter = body[at]
-            word += letter
-        at += 1
-    return elements
+    if body.startswith("{{"):
+        raise ValueError("an array of several dimensions")
+    return [
+        None if plain == "NULL" else re.sub(r"\\(.)", r"\1", quoted or plain, flags=re.DOTALL)
+        for quoted, plain in _ELEMENT.findall(body)
+    ]
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -2,8 +2,7 @@
 
 from poundlock.testing.conformance.reading import visible_rows
 from poundlock.testing.conformance.report import ConformanceError, ConformanceReport
-from poundlock.testing.conformance.sink import SINK_CHECKS, sink_conformance
-from poundlock.testing.conformance.source import SOURCE_CHECKS, source_conformance
+from poundlock.testing.conformance.suites import SINK_CHECKS, SOURCE_CHECKS, sink_conformance, source_conformance
 
 __all__ = [
     "SINK_CHECKS",

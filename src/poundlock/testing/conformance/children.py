@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import faulthandler
 import gc
-import json
 import os
 import pickle
 import signal
@@ -18,8 +17,8 @@ import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from poundlock.errors import PoundlockError
@@ -77,56 +76,35 @@ class Child:
 
 
 class Children:
-    """Starts children; use it in a `with` block, at whose end those that are left are killed.
-
-    Args:
-        folder: for requests and answers.
-    """
+    """Starts children; use it in a `with` block, at whose end those that are left are killed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._server: subprocess.Popen[str] | None = None
         self._left: set[int] = set()
         self._count = 0
-
-    def __enter__(self) -> Children:
         environment = {**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         environment.pop("POUNDLOCK_FAILPOINTS", None)
-        with (self.folder / "log").open("ab") as log:
+        command = [sys.executable, "-c", "from poundlock.testing.conformance.children import serve; serve()"]
+        with (folder / "log").open("ab") as log:
             self._server = subprocess.Popen(
-                [sys.executable, "-c", "from poundlock.testing.conformance.children import serve; serve()"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=environment,
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment
             )
+
+    def __enter__(self) -> Children:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for pid in list(self._left):
             os.kill(pid, signal.SIGKILL)
             self.wait(pid)
-        if self._server is not None and self._server.stdin is not None and self._server.stdout is not None:
-            self._server.stdin.close()
-            self._server.wait(30)
-            self._server.stdout.close()
-            self._server = None
+        self._server.communicate(timeout=30)  # it ends with its input
 
     def start(self, function: Callable[..., Any], *arguments: Any, failpoints: str = "") -> Child:
-        """Start a function of this package, which is found by name, in a process of its own.
-
-        Args:
-            failpoints: POUNDLOCK_FAILPOINTS of that process.
-        """
+        """Start a function of this package, which is found by name, in a process with these POUNDLOCK_FAILPOINTS."""
         self._count += 1
-        request = self.folder / f"request-{self._count}"
         answer = self.folder / f"answer-{self._count}"
-        request.write_bytes(pickle.dumps((function, arguments, failpoints, str(answer))))
-        pid = int(self._ask({"start": str(request)}))
+        pid = int(self._ask("start", pickle.dumps((function, arguments, failpoints)), answer))
         self._left.add(pid)
         return Child(self, pid, answer)
 
@@ -136,9 +114,9 @@ class Children:
 
     def wait(self, pid: int) -> int:
         """Return how a child ended: its exit code, or minus the signal that killed it."""
-        if (code := self._ask({"wait": pid})) is None:
+        if (code := self._ask("wait", pid)) is None:
             os.kill(pid, signal.SIGABRT)  # its stack goes to the log
-            self._ask({"wait": pid})
+            self._ask("wait", pid)
             raise ChildFailed(f"a process did not end within {_PATIENCE_S} s; its log:\n{self.log_tail()}")
         self._left.discard(pid)
         return int(code)
@@ -146,64 +124,66 @@ class Children:
     def preload(self, modules: Sequence[str]) -> None:
         """Have modules loaded for all children to come."""
         if modules:
-            self._ask({"load": modules})
+            self._ask("load", modules)
 
     def log_tail(self) -> str:
         """Return the end of what children wrote to stdout and stderr."""
         return (self.folder / "log").read_text(errors="replace")[-3000:]
 
-    def _ask(self, question: dict[str, Any]) -> Any:
-        server = self._server
-        if server is None or server.stdin is None or server.stdout is None:
-            raise RuntimeError("the process that starts children is not running")
+    def _ask(self, *question: Any) -> Any:
+        asked, answers = self._server.stdin, self._server.stdout
+        assert asked is not None
+        assert answers is not None
         try:
-            print(json.dumps(question), file=server.stdin, flush=True)
-            answer = server.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
-        if not answer:
-            raise ChildFailed(f"the process that starts children has ended; its log:\n{self.log_tail()}")
-        return json.loads(answer)
+            pickle.dump(question, asked)
+            asked.flush()
+            return pickle.load(answers)
+        except (BrokenPipeError, EOFError):
+            raise ChildFailed(f"the process that starts children has ended; its log:\n{self.log_tail()}") from None
 
 
 def serve() -> None:
-    """Answer questions from stdin until it is closed: start a child, or say how one ended."""
-    from importlib import import_module
-
+    """Answer questions from stdin until it is closed: start a child, say how one ended, or load modules for those to come."""
     for name in _PRELOAD:
         import_module(name)
     gc.freeze()  # a child's collector leaves alone what all of them share
     ended: dict[int, int] = {}
     signal.signal(signal.SIGALRM, _too_long)
-    for line in sys.stdin:
-        question = json.loads(line)
-        if "load" in question:
-            for name in question["load"]:
-                import_module(name)
-            print("null", flush=True)
-            continue
-        if "start" in question:
+    with suppress(EOFError):
+        while True:
+            answer: int | None = None
+            match pickle.load(sys.stdin.buffer):
+                case "load", names:
+                    for name in names:
+                        import_module(name)
+                case "start", request, path:
+                    if not (child := os.fork()):
+                        _work(request, path)
+                    ended.pop(child, None)  # of an earlier child of that number
+                    answer = child
+                case "wait", pid:
+                    if pid not in ended and (code := _waited(pid)) is not None:
+                        ended[pid] = code
+                    answer = ended.get(pid)
+            pickle.dump(answer, sys.stdout.buffer)
             sys.stdout.flush()
-            pid = os.fork()
-            if not pid:
-                _work(question["start"])
-            ended.pop(pid, None)  # of an earlier child of that number
-            print(pid, flush=True)
-            continue
-        pid = question["wait"]
-        if pid not in ended:
-            signal.alarm(_PATIENCE_S)
-            with suppress(TimeoutError):
-                ended[pid] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            signal.alarm(0)
-        print(json.dumps(ended.get(pid)), flush=True)
+
+
+def _waited(pid: int) -> int | None:
+    signal.alarm(_PATIENCE_S)
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except TimeoutError:
+        return None
+    finally:
+        signal.alarm(0)
 
 
 def _too_long(number: int, frame: object) -> None:
     raise TimeoutError
 
 
-def _work(path: str) -> None:
+def _work(request: bytes, path: Path) -> None:
     """Do what a request says, in the child, and end it without running what the parent has at exit."""
     code = 1
     faulthandler.enable()
@@ -212,7 +192,7 @@ def _work(path: str) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.dup2(2, 1)
-        function, arguments, failpoints, answer = pickle.loads(Path(path).read_bytes())
+        function, arguments, failpoints = pickle.loads(request)
         if failpoints:
             os.environ["POUNDLOCK_FAILPOINTS"] = failpoints
         try:
@@ -222,9 +202,9 @@ def _work(path: str) -> None:
         except BaseException:
             result = (False, traceback.format_exc())
         loaded = sorted(name for name in set(sys.modules) - before if name.partition(".")[0] in _PACKAGES)
-        with tempfile.NamedTemporaryFile(dir=Path(answer).parent, delete=False) as file:
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(pickle.dumps((*result, loaded)))
-        os.replace(file.name, answer)
+        os.replace(file.name, path)
         code = 0
     except BaseException:
         traceback.print_exc()

@@ -52,10 +52,7 @@ class SinkJob:
 
     Args:
         sink: as Spark ships it.
-        folder: the checkpoint folder.
-        name: of the job.
         job_id: 32 hex digits.
-        sink_name: of the sink in the job.
     """
 
     sink: bytes
@@ -74,14 +71,10 @@ class Task:
     """One attempt of one task.
 
     Args:
-        checkpoint: what it writes.
-        subtask: its index.
         rows: what comes to it: the schema and the rows, in the order of its pieces.
         first: number of the first row in the task's partition.
-        form: of the chunks.
         die: kill the process after the last row, or once all is prepared.
         hold: a path: after the last row a file "<hold>.held" says so, and the task goes on when <hold> is there.
-        abandon: give everything up instead of preparing it.
     """
 
     checkpoint: int
@@ -288,12 +281,11 @@ def commit_steps(job: SinkJob, committables: Sequence[JSON], die_at: int = 0) ->
     return steps
 
 
-def abort(job: SinkJob, prepared: Sequence[tuple[int, JSON]], times: int = 1) -> None:
+def abort(job: SinkJob, prepared: Sequence[Prepared], times: int = 1) -> None:
     """Abort from this process."""
     participant = job.participant()
-    for _ in range(times):
-        for subtask, payload in prepared:
-            participant.abort(Prepared(job.sink_name, subtask, payload))
+    for one in [*prepared] * times:
+        participant.abort(one)
 
 
 class NewerDriver(Exception):

@@ -16,6 +16,8 @@ from poundlock.errors import DefinitionError
 
 PAGE = "docs/own-connector.md"
 Rig = TypeVar("Rig")
+Test = Callable[[Rig], None]
+State = Literal["passed", "failed", "skipped"]
 
 
 class Broken(AssertionError):
@@ -32,32 +34,36 @@ class ContractCheck(Generic[Rig]):
 
     Args:
         name: what it is called in reports, in `only` and in `skip`.
-        contract: the sentence of the contract, one line.
-        test: raises where it is not kept.
         kinds: of sinks it applies to; None = to all.
     """
 
     name: str
     contract: str
-    test: Callable[[Rig], None]
+    test: Test[Rig]
     kinds: frozenset[Kind] | None = None
+
+
+class Checks(list[ContractCheck[Rig]]):
+    """Checks in the order in which they run."""
+
+    def add(self, name: str, contract: str, kinds: frozenset[Kind] | None = None) -> Callable[[Test[Rig]], Test[Rig]]:
+        """Return what makes a function one of them; the arguments are those of `ContractCheck`."""
+
+        def register(test: Test[Rig]) -> Test[Rig]:
+            self.append(ContractCheck(name, contract, test, kinds))
+            return test
+
+        return register
 
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """What came of a check.
-
-    Args:
-        check: its name.
-        contract: what the contract says.
-        state: "passed", "failed" or "skipped".
-        detail: what was seen, or why it was skipped.
-    """
+    """What came of a check."""
 
     check: str
     contract: str
-    state: Literal["passed", "failed", "skipped"]
-    detail: str = ""
+    state: State
+    detail: str = ""  # what was seen, or why it was skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,6 @@ def run(
     checks: Sequence[ContractCheck[Rig]],
     make: Callable[[ContractCheck[Rig]], Rig],
     *,
-    close: Callable[[Rig], None] = lambda rig: None,
     kind: Kind | None = None,
     only: Iterable[str] | None = None,
     skip: Mapping[str, str] | None = None,
@@ -125,39 +130,33 @@ def run(
         raise DefinitionError(f"there is no check {name!r}", next=f"choose from {', '.join(sorted(names))}")
     outcomes = []
     for check in checks:
+        state: State
         if wanted is not None and check.name not in wanted:
             continue
         if check.name in left_out:
-            outcomes.append(CheckOutcome(check.name, check.contract, "skipped", left_out[check.name]))
+            state, detail = "skipped", left_out[check.name]
         elif check.kinds is not None and kind is not None and kind not in check.kinds:
-            outcomes.append(
-                CheckOutcome(check.name, check.contract, "skipped", f"a sink that is {kind.value} need not")
-            )
+            state, detail = "skipped", f"a sink that is {kind.value} need not"
         else:
-            outcomes.append(_one(check, make, close))
+            state, detail = _try(check, make)
+        outcomes.append(CheckOutcome(check.name, check.contract, state, detail))
     report = ConformanceReport(subject, tuple(outcomes))
     if report.failed:
         raise ConformanceError(report)
     return report
 
 
-def _one(
-    check: ContractCheck[Rig], make: Callable[[ContractCheck[Rig]], Rig], close: Callable[[Rig], None]
-) -> CheckOutcome:
+def _try(check: ContractCheck[Rig], make: Callable[[ContractCheck[Rig]], Rig]) -> tuple[State, str]:
     try:
-        rig = make(check)
-        try:
-            check.test(rig)
-        finally:
-            close(rig)
+        check.test(make(check))
     except Skipped as reason:
-        return CheckOutcome(check.name, check.contract, "skipped", str(reason))
+        return "skipped", str(reason)
     except Broken as broken:
-        return CheckOutcome(check.name, check.contract, "failed", str(broken))
+        return "failed", str(broken)
     except Exception as error:
         where = "".join(traceback.format_tb(error.__traceback__)[-3:])
-        return CheckOutcome(check.name, check.contract, "failed", f"{type(error).__name__}: {error}\n{where}".rstrip())
-    return CheckOutcome(check.name, check.contract, "passed")
+        return "failed", f"{type(error).__name__}: {error}\n{where}".rstrip()
+    return "passed", ""
 
 
 def freeze(value: Any) -> Any:

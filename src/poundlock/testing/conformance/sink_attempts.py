@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from poundlock.checkpoint.capabilities import CommitsMany
-from poundlock.checkpoint.participant import JSON, Committed, Kind
+from poundlock.checkpoint.participant import Committed, Kind
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.children import Killed
 from poundlock.testing.conformance.lives import SinkDriver, SinkJob, TaskOutput
-from poundlock.testing.conformance.report import Broken, ContractCheck, Skipped
+from poundlock.testing.conformance.report import Broken, Checks, Skipped
 from poundlock.testing.conformance.sink_rig import ANSWERING, HIDING, ONCE, SinkRig
 
+CHECKS = Checks[SinkRig]()
 
+
+@CHECKS.add("abandon", "abandon() does not raise, and nothing of what was written is ever visible", ONCE)
 def abandons(rig: SinkRig) -> None:
     with rig.driver() as driver:
         rig.write(driver.directive(0), rig.task(0, 0, abandon=True))
@@ -24,6 +26,7 @@ def abandons(rig: SinkRig) -> None:
     rig.expect(rig.rows(0), "after a task gave up and was run again")
 
 
+@CHECKS.add("task-killed", "a task that dies leaves nothing visible, and its next attempt is not disturbed", ANSWERING)
 def task_killed(rig: SinkRig) -> None:
     with rig.driver() as driver:
         for n, die in enumerate(("writing", "prepared")):
@@ -35,6 +38,7 @@ def task_killed(rig: SinkRig) -> None:
     rig.expect(rig.rows(0, 1), "after tasks were killed and run again")
 
 
+@CHECKS.add("zombie", "an older attempt of a task that goes on when a newer one is decided changes nothing", ONCE)
 def zombie(rig: SinkRig) -> None:
     gate = rig.folder / "gate"
     with rig.driver() as driver:
@@ -51,6 +55,7 @@ def zombie(rig: SinkRig) -> None:
     rig.expect(rig.rows(), "after the next start")
 
 
+@CHECKS.add("zombie-of-older-driver", "a task of a driver that is gone can do no harm to a newer one's", ONCE)
 def zombie_of_an_older_driver(rig: SinkRig) -> None:
     gate = rig.folder / "gate"
     with rig.driver() as driver:
@@ -67,26 +72,28 @@ def zombie_of_an_older_driver(rig: SinkRig) -> None:
     rig.expect(rig.rows(), "after the next start")
 
 
+@CHECKS.add("abort-twice", "abort() may be called any number of times, from any process, and for what is gone", HIDING)
 def abort_twice(rig: SinkRig) -> None:
     with rig.driver() as driver:
         gone = rig.write(driver.directive(0), *rig.tasks(0))
-        pairs = _pairs(gone)
-        for one in rig.prepared(gone):
+        prepared = rig.prepared(gone)
+        for one in prepared:
             driver.participant.abort(one)
-        rig.children.call(lives.abort, rig.job, pairs, 2)
+        rig.children.call(lives.abort, rig.job, prepared, 2)
         rig.expect_within([], "after an abort")
         driver.decide(0, rig.write(driver.directive(0), *rig.tasks(0)))
-        rig.children.call(lives.abort, rig.job, pairs)
+        rig.children.call(lives.abort, rig.job, prepared)
         driver.end()
     rig.expect(rig.rows(0), "after three aborts of an attempt and the commit of another")
 
 
+@CHECKS.add("abort-of-another", "attempts have output of their own: aborting one leaves the other as it is", HIDING)
 def abort_of_another(rig: SinkRig) -> None:
     with rig.driver() as driver:
         directive = driver.directive(0)
         one, two = rig.write(directive, rig.task(0, 0), rig.task(0, 1))
         (again,) = _newer(rig, driver, one)
-        rig.children.call(lives.abort, rig.job, _pairs([one]))
+        rig.children.call(lives.abort, rig.job, rig.prepared([one]))
         driver.decide(0, [again, two])
         driver.end()
     rig.expect(rig.rows(0), "after one attempt of a task was aborted and another one committed")
@@ -99,6 +106,7 @@ def _newer(rig: SinkRig, driver: SinkDriver, one: TaskOutput) -> list[TaskOutput
     return outputs
 
 
+@CHECKS.add("commit-twice", "commit() does nothing where it was done before, from any process", ONCE)
 def commit_twice(rig: SinkRig) -> None:
     with rig.driver() as driver:
         committables = list(driver.decide(0, rig.write(driver.directive(0), *rig.tasks(0))))
@@ -115,6 +123,11 @@ def commit_twice(rig: SinkRig) -> None:
     rig.expect(rig.rows(), "after the next start")
 
 
+@CHECKS.add(
+    "commit-many",
+    "commit_many() gives an outcome for each committable, in their order, and does nothing where it was done before",
+    ONCE,
+)
 def commit_many(rig: SinkRig) -> None:
     with rig.driver() as driver:
         sink = driver.participant
@@ -134,6 +147,7 @@ def commit_many(rig: SinkRig) -> None:
     rig.expect(rig.rows(0), "after three commits of the same")
 
 
+@CHECKS.add("replay-decided", "a decided checkpoint that is delivered again changes nothing", ANSWERING)
 def replay_decided(rig: SinkRig) -> None:
     with rig.driver() as driver:
         driver.decide(0, rig.write(driver.directive(0), *rig.tasks(0)))
@@ -152,6 +166,9 @@ def replay_decided(rig: SinkRig) -> None:
     rig.expect(rig.rows(0, 1), "after a decided checkpoint was delivered again")
 
 
+@CHECKS.add(
+    "sweep-orphans", "sweep() finds what dead attempts of this job prepared, asks `check`, and removes it", HIDING
+)
 def sweep_orphans(rig: SinkRig) -> None:
     with rig.driver() as driver:
         driver.decide(0, rig.write(driver.directive(0), *rig.tasks(0)))
@@ -179,6 +196,7 @@ def sweep_orphans(rig: SinkRig) -> None:
     rig.expect(rig.rows(), "after a sweep, and the checkpoint taken again")
 
 
+@CHECKS.add("sweep-keeps", "sweep() leaves what is finished and what the state names")
 def sweep_keeps(rig: SinkRig) -> None:
     with rig.driver() as driver:
         for n in range(2):
@@ -189,13 +207,15 @@ def sweep_keeps(rig: SinkRig) -> None:
     rig.expect(rig.rows(0, 1), "after sweeps behind decisions")
 
 
+@CHECKS.add("other-job", "another job in the same place is left alone", ANSWERING)
 def other_job(rig: SinkRig) -> None:
-    other = rig.new_job("other", rig.subject.second(rig.sink))
+    other = rig.new_job("other", rig.subject.beside(rig.sink))
     _beside(rig, other, "another job")
 
 
+@CHECKS.add("other-sink", "another sink of the same job in the same place is left alone", ANSWERING)
 def other_sink(rig: SinkRig) -> None:
-    other = rig.new_job("other", rig.subject.second(rig.sink), job_id=rig.job.job_id, sink_name="out2")
+    other = rig.new_job("other", rig.subject.beside(rig.sink), job_id=rig.job.job_id, sink_name="out2")
     _beside(rig, other, "another sink of the job")
 
 
@@ -215,10 +235,6 @@ def _beside(rig: SinkRig, other: SinkJob, who: str) -> None:
     rig.expect(rows, f"after a run beside {who} in the same place")
 
 
-def _pairs(outputs: Sequence[TaskOutput]) -> list[tuple[int, JSON]]:
-    return [(one.subtask, payload) for one in outputs for payload in one.payloads]
-
-
 def _expect_killed(rig: SinkRig, directive: Any, task: lives.Task) -> None:
     try:
         rig.write(directive, task)
@@ -233,58 +249,3 @@ def _let_end(child: Any) -> None:
         child.result()
     except Exception:
         return
-
-
-CHECKS: Sequence[ContractCheck[SinkRig]] = [
-    ContractCheck(
-        "abandon", "abandon() does not raise, and nothing of what was written is ever visible", abandons, ONCE
-    ),
-    ContractCheck(
-        "task-killed",
-        "a task that dies leaves nothing visible, and its next attempt is not disturbed",
-        task_killed,
-        ANSWERING,
-    ),
-    ContractCheck(
-        "zombie", "an older attempt of a task that goes on when a newer one is decided changes nothing", zombie, ONCE
-    ),
-    ContractCheck(
-        "zombie-of-older-driver",
-        "a task of a driver that is gone can do no harm to a newer one's",
-        zombie_of_an_older_driver,
-        ONCE,
-    ),
-    ContractCheck(
-        "abort-twice",
-        "abort() may be called any number of times, from any process, and for what is gone",
-        abort_twice,
-        HIDING,
-    ),
-    ContractCheck(
-        "abort-of-another",
-        "attempts have output of their own: aborting one leaves the other as it is",
-        abort_of_another,
-        HIDING,
-    ),
-    ContractCheck(
-        "commit-twice", "commit() does nothing where it was done before, from any process", commit_twice, ONCE
-    ),
-    ContractCheck(
-        "commit-many",
-        "commit_many() gives an outcome for each committable, in their order, and does nothing where it was done before",
-        commit_many,
-        ONCE,
-    ),
-    ContractCheck(
-        "replay-decided", "a decided checkpoint that is delivered again changes nothing", replay_decided, ANSWERING
-    ),
-    ContractCheck(
-        "sweep-orphans",
-        "sweep() finds what dead attempts of this job prepared, asks `check`, and removes it",
-        sweep_orphans,
-        HIDING,
-    ),
-    ContractCheck("sweep-keeps", "sweep() leaves what is finished and what the state names", sweep_keeps),
-    ContractCheck("other-job", "another job in the same place is left alone", other_job, ANSWERING),
-    ContractCheck("other-sink", "another sink of the same job in the same place is left alone", other_sink, ANSWERING),
-]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Sequence
 from typing import Any
 
 from poundlock.checkpoint.capabilities import Inspectable, takes_columns
@@ -13,10 +12,12 @@ from poundlock.checkpoint.validation import holds_pending
 from poundlock.spark.pickled_functions import shipped
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.lives import SinkDriver, SinkJob
-from poundlock.testing.conformance.report import Broken, ContractCheck, Skipped
+from poundlock.testing.conformance.report import Broken, Checks, Skipped
 from poundlock.testing.conformance.sink_rig import CHECKPOINTS, HIDING, SinkRig, same_json
 
 _DIRECTIVE_BYTES = 32 * 1024
+
+CHECKS = Checks[SinkRig]()
 
 
 def _rounds(rig: SinkRig, driver: SinkDriver) -> None:
@@ -26,6 +27,7 @@ def _rounds(rig: SinkRig, driver: SinkDriver) -> None:
     driver.end()
 
 
+@CHECKS.add("pickling", "a sink travels to the tasks pickled, before and after it was used; describe_json is JSON")
 def travels(rig: SinkRig) -> None:
     again = pickle.loads(rig.job.sink)
     if type(again).__qualname__ != type(rig.sink).__qualname__:
@@ -47,6 +49,7 @@ def travels(rig: SinkRig) -> None:
     rig.expect(rig.rows(0, 1), "after it was pickled twice and two checkpoints")
 
 
+@CHECKS.add("commits", "everything that decisions name becomes visible, once, at the latest at the end of input")
 def commits(rig: SinkRig) -> None:
     with rig.driver() as driver:
         _rounds(rig, driver)
@@ -55,6 +58,7 @@ def commits(rig: SinkRig) -> None:
     rig.expect(rig.rows(), f"after {CHECKPOINTS} checkpoints and the end of input")
 
 
+@CHECKS.add("hidden", "nothing is visible before a decision names it, not even when it is verified and staged", HIDING)
 def hidden(rig: SinkRig) -> None:
     with rig.driver() as driver:
         outputs = rig.write(driver.directive(0), *rig.tasks(0))
@@ -67,6 +71,9 @@ def hidden(rig: SinkRig) -> None:
     rig.expect(rig.rows(0), "after the decision and the end of input")
 
 
+@CHECKS.add(
+    "plain-values", 'payloads, committables and state are JSON objects with "v"; a directive is JSON below 32 KB'
+)
 def plain(rig: SinkRig) -> None:
     with rig.driver() as driver:
         for n in range(2):
@@ -92,6 +99,7 @@ def plain(rig: SinkRig) -> None:
         same_json(driver.state, "the state")
 
 
+@CHECKS.add("stage-pure", "stage() is a function of its arguments, touches nothing and changes none of them")
 def stage_pure(rig: SinkRig) -> None:
     with rig.driver() as driver:
         for n in range(2):
@@ -110,6 +118,7 @@ def stage_pure(rig: SinkRig) -> None:
     rig.expect(rig.rows(0, 1), "after two checkpoints that were staged twice")
 
 
+@CHECKS.add("rolls", "next_roll_ms() names a time at which a roll does something; None when nothing waits")
 def rolls(rig: SinkRig) -> None:
     with rig.driver() as driver:
         driver.decide(0, rig.write(driver.directive(0), *rig.tasks(0)))
@@ -124,6 +133,7 @@ def rolls(rig: SinkRig) -> None:
     rig.expect(rig.rows(0), "after the end of input")
 
 
+@CHECKS.add("empty", "a checkpoint without rows, and a writer that gets none, make nothing visible and harm nothing")
 def empty(rig: SinkRig) -> None:
     with rig.driver() as driver:
         driver.decide(0, [])
@@ -138,6 +148,7 @@ def empty(rig: SinkRig) -> None:
     rig.expect([row for rows in rig.task(2, 0).rows for row in rows], "after empty checkpoints and one with rows")
 
 
+@CHECKS.add("chunk-forms", "a writer takes rows as Arrow columns, as dicts unless `bulk`, and as lines")
 def forms(rig: SinkRig) -> None:
     bulk = takes_columns(rig.job.participant())
     raw = rig.subject.schema.names == ["value"] and all(isinstance(row["value"], bytes) for row in rig.subject.rows)
@@ -149,6 +160,9 @@ def forms(rig: SinkRig) -> None:
     rig.expect(rig.rows(*range(len(wanted))), f"rows that came as {', '.join(wanted)}")
 
 
+@CHECKS.add(
+    "rejects", "a row that cannot be written goes to context.reject, is not counted as written, and keeps no other back"
+)
 def rejects(rig: SinkRig) -> None:
     bad, good = rig.subject.bad_rows, rig.task(0, 0)
     if not bad:
@@ -166,39 +180,3 @@ def rejects(rig: SinkRig) -> None:
         driver.decide(0, [output])
         driver.end()
     rig.expect([row for rows in good.rows for row in rows], "after a checkpoint with bad rows")
-
-
-CHECKS: Sequence[ContractCheck[SinkRig]] = [
-    ContractCheck(
-        "pickling", "a sink travels to the tasks pickled, before and after it was used; describe_json is JSON", travels
-    ),
-    ContractCheck(
-        "commits", "everything that decisions name becomes visible, once, at the latest at the end of input", commits
-    ),
-    ContractCheck(
-        "hidden",
-        "nothing is visible before a decision names it, not even when it is verified and staged",
-        hidden,
-        HIDING,
-    ),
-    ContractCheck(
-        "plain-values",
-        'payloads, committables and state are JSON objects with "v"; a directive is JSON below 32 KB',
-        plain,
-    ),
-    ContractCheck(
-        "stage-pure", "stage() is a function of its arguments, touches nothing and changes none of them", stage_pure
-    ),
-    ContractCheck(
-        "rolls", "next_roll_ms() names a time at which a roll does something; None when nothing waits", rolls
-    ),
-    ContractCheck(
-        "empty", "a checkpoint without rows, and a writer that gets none, make nothing visible and harm nothing", empty
-    ),
-    ContractCheck("chunk-forms", "a writer takes rows as Arrow columns, as dicts unless `bulk`, and as lines", forms),
-    ContractCheck(
-        "rejects",
-        "a row that cannot be written goes to context.reject, is not counted as written, and keeps no other back",
-        rejects,
-    ),
-]

@@ -11,11 +11,14 @@ from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.children import Killed
-from poundlock.testing.conformance.report import Broken, ContractCheck, Skipped
+from poundlock.testing.conformance.report import Broken, Checks, Skipped
 from poundlock.testing.conformance.sink_rig import ANSWERING, SinkRig
 
 _COMMITTING = (Failpoint.SINK_COMMITTING, Failpoint.SINK_COMMITTED)
 _WITHIN = 5
+
+
+CHECKS = Checks[SinkRig]()
 
 
 def _killed_at(point: Failpoint) -> Callable[[SinkRig], None]:
@@ -40,11 +43,25 @@ def _killed_at(point: Failpoint) -> Callable[[SinkRig], None]:
     return test
 
 
+for _point in Failpoint:
+    if _point is not Failpoint.STATE_WRITING:  # a sink has no keyed state
+        CHECKS.add(
+            f"crash.{_point.value}",
+            f"killed at {_point.value}, a job goes on from a fresh process with nothing lost and nothing twice",
+            ANSWERING,
+        )(_killed_at(_point))
+
+
 def _decided(rig: SinkRig) -> int:
     newest = Ledger(LocalStorage(rig.job.folder)).newest()
     return -1 if newest is None else newest.checkpoint
 
 
+@CHECKS.add(
+    "crash-within-commit",
+    "a process that dies anywhere within commit() leaves what another commit() can finish",
+    ANSWERING,
+)
 def within_commit(rig: SinkRig) -> None:
     steps = int(rig.children.call(lives.commit_steps, rig.job, _decided_not_committed(rig)))
     rig.expect(rig.rows(0), "after a commit from a process that did not decide")
@@ -69,23 +86,3 @@ def _decided_not_committed(rig: SinkRig) -> Sequence[JSON]:
         assert newest is not None
         return newest.sinks["out"].committables
     raise Skipped("the sink has nothing to commit")
-
-
-CHECKS: Sequence[ContractCheck[SinkRig]] = [
-    *(
-        ContractCheck(
-            f"crash.{point.value}",
-            f"killed at {point.value}, a job goes on from a fresh process with nothing lost and nothing twice",
-            _killed_at(point),
-            ANSWERING,
-        )
-        for point in Failpoint
-        if point is not Failpoint.STATE_WRITING  # a sink has no keyed state
-    ),
-    ContractCheck(
-        "crash-within-commit",
-        "a process that dies anywhere within commit() leaves what another commit() can finish",
-        within_commit,
-        ANSWERING,
-    ),
-]

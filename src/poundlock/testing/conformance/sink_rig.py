@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,42 +34,37 @@ class Subject:
 
     make: Callable[[Path], Any]
     read: Callable[[Any], Sequence[Any]]
-    rows: Sequence[Row]
-    schema: pa.Schema
+    given: Sequence[Row] | pa.RecordBatch | pa.Table
     bad_rows: Sequence[Row]
-    second: Callable[[Any], Any]
+    second: Callable[[Any], Any] | None
     finds_orphans: bool
+    rows: Sequence[Row] = field(init=False)
+    schema: pa.Schema = field(init=False)
 
-    @classmethod
-    def of(
-        cls,
-        make: Any,
-        read: Any,
-        rows: Sequence[Row] | pa.RecordBatch | pa.Table,
-        bad_rows: Sequence[Row],
-        second: Any,
-        finds_orphans: bool,
-    ) -> Subject:
-        """Return it checked.
-
-        Raises:
-            DefinitionError: what was given cannot be worked with.
-        """
-        if not callable(make):
+    def __post_init__(self) -> None:
+        """Raise DefinitionError for what cannot be worked with."""
+        if not callable(self.make):
             raise DefinitionError(
-                f"{type(make).__name__} is no function that makes a sink",
+                f"{type(self.make).__name__} is no function that makes a sink",
                 next="give one: lambda folder: MySink(…); each check needs an empty place, folder is one and folder.name a name for one",
             )
+        rows = self.given
         if isinstance(rows, pa.RecordBatch | pa.Table):
             schema, rows = rows.schema, rows.to_pylist()
         else:
-            schema = pa.Table.from_pylist([dict(row) for row in [*rows, *bad_rows]]).schema if rows else pa.schema([])
+            every = [dict(row) for row in [*rows, *self.bad_rows]]
+            schema = pa.Table.from_pylist(every).schema if rows else pa.schema([])
         least = CHECKPOINTS * TASKS * 2
         if len(rows) < least:
             raise DefinitionError(f"{len(rows)} rows are too few", next=f"give {least} or more, all of them unlike")
         if repeated := difference(rows, {repr(row): row for row in rows}.values()):
             raise DefinitionError(f"the rows are not unlike: {repeated}", next="give each a number, for example")
-        return cls(make, read, rows, schema, list(bad_rows), second or (lambda sink: sink), finds_orphans)
+        object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "schema", schema)
+
+    def beside(self, sink: Any) -> Any:
+        """Return the sink of another job in the same place."""
+        return sink if self.second is None else self.second(sink)
 
 
 class SinkRig:
@@ -120,11 +114,9 @@ class SinkRig:
 
     # At work
 
-    @contextmanager
-    def driver(self, job: SinkJob | None = None) -> Iterator[SinkDriver]:
+    def driver(self, job: SinkJob | None = None) -> SinkDriver:
         """A life of the driver in this process; the tasks run in others."""
-        with SinkDriver(job or self.job) as driver:
-            yield driver
+        return SinkDriver(job or self.job)
 
     def life(self, *, failpoints: str = "", end: bool = True, only: Sequence[int] | None = None) -> Mapping[str, Any]:
         """Live a life in a process of its own: all checkpoints, or some, and the end. Raises Killed where it was killed."""

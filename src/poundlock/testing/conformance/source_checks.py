@@ -14,10 +14,13 @@ from poundlock.connectors.base import Split, SplitSource
 from poundlock.connectors.replay_promise import replay_of
 from poundlock.errors import PoundlockError
 from poundlock.spark.pickled_functions import shipped
-from poundlock.testing.conformance.report import Broken, ContractCheck, Skipped
+from poundlock.testing.conformance.report import Broken, Checks, Skipped
 from poundlock.testing.conformance.source_rig import Read, SourceRig, Way, plan
 
+CHECKS = Checks[SourceRig]()
 
+
+@CHECKS.add("pickling", "a source travels to the tasks pickled; its rows have the columns of schema()")
 def travels(rig: SourceRig) -> None:
     if not isinstance(rig.source, SplitSource):
         raise Broken(f"{type(rig.source).__name__} lacks something of poundlock.connectors.base.SplitSource")
@@ -25,23 +28,22 @@ def travels(rig: SourceRig) -> None:
     schema = again.schema()
     if not isinstance(schema, pa.Schema) or schema != rig.source.schema():
         raise Broken(f"its schema came back as {schema!r}")
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator, more=False)
+    with rig.walked(more=False) as (_, way):
         shipped(rig.source)
     for row in way.rows:
         if list(row) != list(schema.names):
             raise Broken(f"a row has the columns {list(row)} and the schema {schema.names}")
 
 
+@CHECKS.add("reads-all", "from the initial position to the latest, checkpoint by checkpoint, every row comes once")
 def reads_all(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    way = rig.way()
     rig.expect(way.rows, rig.expected, f"over {len(way.reads)} checkpoints")
 
 
+@CHECKS.add("positions", "positions are JSON, no two of a way are alike, and describe() makes a line of each")
 def positions(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    with rig.walked() as (_, way):
         texts = [json.dumps(position, sort_keys=True) for position in way.positions]
         if len(set(texts)) != len(texts):
             raise Broken(f"a position came twice: {texts}")
@@ -51,9 +53,9 @@ def positions(rig: SourceRig) -> None:
                 raise Broken(f"describe({position!r}) is not a line of text: {text!r}")
 
 
+@CHECKS.add("monotone", "latest() never goes back; it is `start` only where nothing is new, and then there is no work")
 def monotone(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    with rig.walked() as (enumerator, way):
         last = way.positions[-1]
         if (end := rig.step(enumerator, last, wait=False)) != last:
             raise Broken(f"nothing is new behind {last!r}, and latest() says {end!r}")
@@ -67,9 +69,9 @@ def monotone(rig: SourceRig) -> None:
             raise Broken(f"splits() gives work between {last!r} and itself")
 
 
+@CHECKS.add("ends", "finished() is true of a bounded source at its end, also after a restart, and nowhere else")
 def ends(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator, more=not rig.source.bounded)
+    with rig.walked(more=not rig.source.bounded) as (enumerator, way):
         first, last = enumerator.finished(way.positions[0]), enumerator.finished(way.positions[-1])
     if rig.source.bounded:
         if first:
@@ -82,9 +84,11 @@ def ends(rig: SourceRig) -> None:
         raise Broken("it is not bounded, and finished() says that nothing can come any more")
 
 
+@CHECKS.add(
+    "splits-pure", "splits() is a function of two positions and the workspace; ids are unique, payloads are JSON"
+)
 def splits_pure(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    with rig.walked() as (enumerator, way):
         plans = [_checked(enumerator.splits(a, b)) for a, b in _steps(way)]
         if [_checked(enumerator.splits(a, b)) for a, b in _steps(way)] != plans:
             raise Broken("splits() gave other splits when it was asked again")
@@ -97,9 +101,9 @@ def splits_pure(rig: SourceRig) -> None:
             raise Broken(f"splits({a!r}, {b!r}) gave other splits in another process")
 
 
+@CHECKS.add("replay", "the same split gives the same rows in the same order, and the same rejects")
 def replays(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    with rig.walked() as (enumerator, way):
         for (a, b), kept in zip(_steps(way), way.reads, strict=True):
             again = rig.read(enumerator.splits(a, b))
             if again.rows != kept.rows:
@@ -112,14 +116,18 @@ def replays(rig: SourceRig) -> None:
                 )
 
 
+@CHECKS.add(
+    "replay-promise",
+    "what `replay` declares is so: a range read twice by one reader, and by another behind a restart, gives the same rows; "
+    'one that is "exact" gives them, or an error, even when somebody changed them',
+)
 def keeps_promise(rig: SourceRig) -> None:
     promise = replay_of(rig.source)
     if promise.kind in ("unknown", "received-once"):
         raise Skipped(f"it promises nothing of a second reading: {promise.reason}")
     if not promise.reason or "\n" in promise.reason:
         raise Broken(f"its promise needs a reason of one line, and has {promise.reason!r}")
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    way = rig.way()
     for (a, b), kept in zip(_steps(way), way.reads, strict=True):
         with rig.enumerator() as enumerator:
             enumerator.initial()
@@ -156,9 +164,9 @@ def _reads_once(rig: SourceRig) -> bool:
     return replay_of(rig.source).kind == "received-once"
 
 
+@CHECKS.add("restart", "from any position a new enumerator gives just the rest")
 def restarts(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    way = rig.way()
     if len(way.reads) < 2:
         raise Broken(
             "all rows came in one checkpoint, so a restart between two cannot be tried: "
@@ -171,15 +179,19 @@ def restarts(rig: SourceRig) -> None:
         rig.expect(rest.rows, way.after(i), f"after a restart from {position!r}")
 
 
+@CHECKS.add("ranges", "a range gives the rows of the smaller ranges it is made of")
 def ranges(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    with rig.walked() as (enumerator, way):
         for i in range(len(way.positions) - 1):
             a, b = way.positions[i], way.positions[-1]
             rows_read = rig.read(enumerator.splits(a, b))
             rig.expect(rows_read.all, way.after(i), f"read at once from {a!r} to {b!r}")
 
 
+@CHECKS.add(
+    "committed",
+    "committed() may get the same position again, also after a restart, and takes nothing away that is still to be read",
+)
 def commits_repeated(rig: SourceRig) -> None:
     with rig.enumerator() as enumerator:
         at = json.loads(json.dumps(enumerator.initial()))
@@ -197,9 +209,9 @@ def commits_repeated(rig: SourceRig) -> None:
         rig.expect(way.rows, rig.expected, "while it was told of each checkpoint three times")
 
 
+@CHECKS.add("rejects", "a record that cannot be decoded goes to context.reject with a reason, its bytes and its place")
 def rejects(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    way = rig.way()
     rejected = [reject for one in way.reads for reject in one.rejects]
     if len(rejected) != rig.subject.bad:
         reasons = "; ".join(reject.reason for reject in rejected[:3])
@@ -213,9 +225,9 @@ def rejects(rig: SourceRig) -> None:
         raise Skipped("no bad records were given")
 
 
+@CHECKS.add("forms", "a reader may be asked for columns or for records, and gives the same rows")
 def forms(rig: SourceRig) -> None:
-    with rig.enumerator() as enumerator:
-        way = rig.walk(enumerator)
+    with rig.walked() as (enumerator, way):
         for a, b in _steps(way):
             one, two = (rig.read(enumerator.splits(a, b), want) for want in ("batch", "records"))
             rig.expect(two.all, one.all, "asked for records instead of columns")
@@ -238,49 +250,3 @@ def _checked(splits: Sequence[Split]) -> list[tuple[str, str, int]]:
         ]
     except (TypeError, ValueError) as error:
         raise Broken(f"the payload of a split is not JSON: {error}") from None
-
-
-CHECKS: Sequence[ContractCheck[SourceRig]] = [
-    ContractCheck("pickling", "a source travels to the tasks pickled; its rows have the columns of schema()", travels),
-    ContractCheck(
-        "reads-all",
-        "from the initial position to the latest, checkpoint by checkpoint, every row comes once",
-        reads_all,
-    ),
-    ContractCheck(
-        "positions", "positions are JSON, no two of a way are alike, and describe() makes a line of each", positions
-    ),
-    ContractCheck(
-        "monotone",
-        "latest() never goes back; it is `start` only where nothing is new, and then there is no work",
-        monotone,
-    ),
-    ContractCheck(
-        "ends", "finished() is true of a bounded source at its end, also after a restart, and nowhere else", ends
-    ),
-    ContractCheck(
-        "splits-pure",
-        "splits() is a function of two positions and the workspace; ids are unique, payloads are JSON",
-        splits_pure,
-    ),
-    ContractCheck("replay", "the same split gives the same rows in the same order, and the same rejects", replays),
-    ContractCheck(
-        "replay-promise",
-        "what `replay` declares is so: a range read twice by one reader, and by another behind a restart, gives the same rows; "
-        'one that is "exact" gives them, or an error, even when somebody changed them',
-        keeps_promise,
-    ),
-    ContractCheck("restart", "from any position a new enumerator gives just the rest", restarts),
-    ContractCheck("ranges", "a range gives the rows of the smaller ranges it is made of", ranges),
-    ContractCheck(
-        "committed",
-        "committed() may get the same position again, also after a restart, and takes nothing away that is still to be read",
-        commits_repeated,
-    ),
-    ContractCheck(
-        "rejects",
-        "a record that cannot be decoded goes to context.reject with a reason, its bytes and its place",
-        rejects,
-    ),
-    ContractCheck("forms", "a reader may be asked for columns or for records, and gives the same rows", forms),
-]

@@ -7,13 +7,13 @@ import pickle
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from poundlock.checkpoint.participant import JSON
-from poundlock.connectors.base import ClosableEnumerator, Enumerator, ReaderContext, Split
+from poundlock.connectors.base import ClosableEnumerator, Enumerator, Reader, ReaderContext, Split
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.formats.convert import to_records
 from poundlock.formats.reject import Reject
@@ -38,13 +38,16 @@ class Read:
         return [row for rows in self.rows for row in rows]
 
 
+def _read(reader: Reader, splits: Sequence[Split], rejects: list[Reject]) -> Read:
+    rejects.clear()
+    rows = [[dict(row) for chunk in reader.read(split) for row in to_records(chunk).rows] for split in splits]
+    return Read(rows, list(rejects))
+
+
 def read(source: bytes, splits: Sequence[Split], want: Literal["batch", "records"] = "batch") -> Read:
     """Be a task that reads splits."""
     rejects: list[Reject] = []
-    reader = pickle.loads(source).reader(ReaderContext(reject=rejects.append, want=want))
-    return Read(
-        [[dict(r) for chunk in reader.read(split) for r in to_records(chunk).rows] for split in splits], rejects
-    )
+    return _read(pickle.loads(source).reader(ReaderContext(reject=rejects.append, want=want)), splits, rejects)
 
 
 def read_twice(source: bytes, splits: Sequence[Split]) -> tuple[Read, Read] | str:
@@ -52,24 +55,26 @@ def read_twice(source: bytes, splits: Sequence[Split]) -> tuple[Read, Read] | st
     rejects: list[Reject] = []
     try:
         reader = pickle.loads(source).reader(ReaderContext(reject=rejects.append))
-        reads = []
-        for _ in range(2):
-            rows = [[dict(r) for chunk in reader.read(split) for r in to_records(chunk).rows] for split in splits]
-            reads.append(Read(rows, list(rejects)))
-            rejects.clear()
-        return reads[0], reads[1]
+        return _read(reader, splits, rejects), _read(reader, splits, rejects)
     except PoundlockError as error:
         return str(error)
 
 
+@contextmanager
+def enumerator_of(source: bytes, workspace: str) -> Iterator[Enumerator]:
+    """The driver's half, made anew as after a restart."""
+    made: Enumerator = pickle.loads(source).enumerator(LocalStorage(workspace))
+    try:
+        yield made
+    finally:
+        if isinstance(made, ClosableEnumerator):
+            made.close()
+
+
 def plan(source: bytes, workspace: str, start: JSON, end: JSON) -> Sequence[Split]:
     """Be the driver of another life that plans a range."""
-    enumerator = pickle.loads(source).enumerator(LocalStorage(workspace))
-    try:
+    with enumerator_of(source, workspace) as enumerator:
         return list(enumerator.splits(start, end))
-    finally:
-        if isinstance(enumerator, ClosableEnumerator):
-            enumerator.close()
 
 
 @dataclass(frozen=True)
@@ -77,28 +82,21 @@ class SourceSubject:
     """What the author gave: see `source_conformance`."""
 
     make: Callable[[Path], Any]
-    rows: Callable[[Any], Sequence[Row]]
+    rows: Sequence[Row] | Callable[[Any], Sequence[Row]]
     more: Callable[[Any], Sequence[Row]] | None
     bad: int
     patience_s: float
     change: Callable[[Any], None] | None = None
 
-    @classmethod
-    def of(cls, make: Any, rows: Any, more: Any, bad: int, patience_s: float, change: Any = None) -> SourceSubject:
-        """Return it checked.
-
-        Raises:
-            DefinitionError: what was given cannot be worked with.
-        """
-        if not callable(make):
+    def __post_init__(self) -> None:
+        """Raise DefinitionError for what cannot be worked with."""
+        if not callable(self.make):
             raise DefinitionError(
-                f"{type(make).__name__} is no function that makes a source", next="give one: lambda folder: MySource(…)"
+                f"{type(self.make).__name__} is no function that makes a source",
+                next="give one: lambda folder: MySource(…)",
             )
-        if callable(rows):
-            return cls(make, rows, more, bad, patience_s, change)
-        if len(rows) < 2:
-            raise DefinitionError(f"{len(rows)} rows are too few", next="let the source have at least two")
-        return cls(make, lambda source: rows, more, bad, patience_s, change)
+        if not callable(self.rows) and len(self.rows) < 2:
+            raise DefinitionError(f"{len(self.rows)} rows are too few", next="let the source have at least two")
 
 
 @dataclass
@@ -129,18 +127,12 @@ class SourceRig:
         self.workspace = str(self.folder / "workspace")
         self.source = subject.make(place)
         self.shipped = shipped(self.source)
-        self.expected = list(subject.rows(self.source))
+        self.expected = list(subject.rows(self.source) if callable(subject.rows) else subject.rows)
         self.source.preflight()
 
-    @contextmanager
-    def enumerator(self) -> Iterator[Enumerator]:
+    def enumerator(self) -> AbstractContextManager[Enumerator]:
         """The driver's half, made anew on the same workspace as after a restart."""
-        made: Enumerator = pickle.loads(self.shipped).enumerator(LocalStorage(self.workspace))
-        try:
-            yield made
-        finally:
-            if isinstance(made, ClosableEnumerator):
-                made.close()
+        return enumerator_of(self.shipped, self.workspace)
 
     def step(self, enumerator: Enumerator, at: JSON, *, wait: bool) -> JSON:
         """Return how far the next checkpoint reads, as the ledger would give it back; `at` if nothing is new."""
@@ -159,14 +151,12 @@ class SourceRig:
 
     def read(self, splits: Sequence[Split], want: Literal["batch", "records"] = "batch") -> Read:
         """Read splits in a process of their own, sent as a directive sends them."""
-        sent = [Split(s.id, json.loads(json.dumps(s.payload)), s.weight) for s in splits]
-        result: Read = self.children.call(read, self.shipped, sent, want)
+        result: Read = self.children.call(read, self.shipped, _sent(splits), want)
         return result
 
     def read_twice(self, splits: Sequence[Split]) -> tuple[Read, Read] | str:
         """Read splits twice in a process of their own; return the text of the error if the source refuses to."""
-        sent = [Split(s.id, json.loads(json.dumps(s.payload)), s.weight) for s in splits]
-        result: tuple[Read, Read] | str = self.children.call(read_twice, self.shipped, sent)
+        result: tuple[Read, Read] | str = self.children.call(read_twice, self.shipped, _sent(splits))
         return result
 
     def walk(self, enumerator: Enumerator, start: JSON | None = None, *, more: bool = True) -> Way:
@@ -188,7 +178,22 @@ class SourceRig:
             way.positions.append(end)
             at = end
 
+    @contextmanager
+    def walked(self, *, more: bool = True) -> Iterator[tuple[Enumerator, Way]]:
+        """A driver's half, and its way from the beginning to where the source stands; see `walk`."""
+        with self.enumerator() as enumerator:
+            yield enumerator, self.walk(enumerator, more=more)
+
+    def way(self) -> Way:
+        """Return the way from the beginning to where the source stands; the driver's half is closed behind it."""
+        with self.walked() as (_, way):
+            return way
+
     def expect(self, rows: Sequence[Row], wanted: Sequence[Row], when: str) -> None:
         """Raise Broken unless the rows are these."""
         if problem := difference(rows, wanted):
             raise Broken(f"{when}: {problem.replace('are visible', 'were read')}")
+
+
+def _sent(splits: Sequence[Split]) -> list[Split]:
+    return [Split(split.id, json.loads(json.dumps(split.payload)), split.weight) for split in splits]

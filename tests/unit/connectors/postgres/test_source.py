@@ -16,7 +16,7 @@ from poundlock.connectors.base import SplitSource
 from poundlock.connectors.postgres.connection import identifier, literal
 from poundlock.connectors.postgres.errors import Use, explain
 from poundlock.connectors.postgres.source.incremental import Seen, settled
-from poundlock.connectors.postgres.source.ranges import by_place, conditions_between
+from poundlock.connectors.postgres.source.relation import by_place, conditions_between
 from poundlock.connectors.postgres.types import Column, array_elements, from_csv, from_texts
 from poundlock.errors import TerminalError, TransientError
 

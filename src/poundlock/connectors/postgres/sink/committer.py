@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from poundlock.checkpoint.participant import Aborted, Committed, Finding, Orphan, Prepared
+from poundlock.checkpoint.participant import JSON, Aborted, Committed, Finding, Orphan, Prepared
+from poundlock.checkpoint.portable import Newer
 from poundlock.checkpoint.sink_values import SinkValue
 from poundlock.connectors.postgres.connection import PostgresServer
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, epoch_of, prepared
@@ -25,21 +26,19 @@ _cleaned: dict[str, float] = {}  # prefix to when old markers were removed; for 
 
 
 class PreparedTransaction(SinkValue, frozen=True):
-    """A transaction that a task prepared.
-
-    Args:
-        rows, bytes, digest: of what was written.
-        gid: its name.
-        origin: which marker table it wrote its marker to.
-        at_ms: when, by the server's clock.
-    """
+    """A transaction that a task prepared."""
 
     rows: int
     bytes: int
     digest: str
     gid: str
-    origin: str
-    at_ms: int
+    origin: str  # of the marker table it wrote its marker to
+    at_ms: int  # by the server's clock
+
+    @property
+    def detail(self) -> Mapping[str, Any]:
+        """What a commit reports of it."""
+        return {"transaction": self.gid, "rows": self.rows, "bytes": self.bytes}
 
 
 def verify(asked: PostgresServer, prefix: str, named: Sequence[Prepared]) -> None:
@@ -57,7 +56,7 @@ def verify(asked: PostgresServer, prefix: str, named: Sequence[Prepared]) -> Non
     epoch = max((epoch_of(prefix, gid) for gid in wanted), default=0)
     for gid in there:
         if gid not in wanted and epoch_of(prefix, gid) <= epoch:
-            _roll_back(asked, gid)
+            roll_back(asked, gid)
     if lost := sorted(wanted - there.keys()):
         raise TransientError(
             f"prepared transaction {lost[0]} is not there any more in PostgreSQL at {asked.login.name}",
@@ -75,7 +74,7 @@ def commit(asked: PostgresServer, markers: Markers, committable: PreparedTransac
     gid = committable.gid
     refusal = asked.end(f"COMMIT PREPARED '{gid}'", f"committing {gid}")
     if not refusal:
-        return Committed(_detail(committable))
+        return Committed(committable.detail)
     if refusal != _UNDEFINED:
         raise TerminalError(
             f"PostgreSQL at {asked.login.name} does not commit {gid}: error {refusal}",
@@ -86,19 +85,18 @@ def commit(asked: PostgresServer, markers: Markers, committable: PreparedTransac
 
 def _outcome(asked: PostgresServer, markers: Markers, committable: PreparedTransaction) -> Committed | Aborted:
     gid, where = committable.gid, asked.login.name
-
-    def look(connection: Any) -> tuple[bool, tuple[str | None, int]]:
-        return markers.has(connection, gid), markers.state(connection)
-
     try:
-        there, (origin, now_ms) = asked.ask(look, f"looking for the marker of {gid}")
+        there, (origin, now_ms) = asked.ask(
+            lambda connection: (markers.has(connection, gid), markers.state(connection)),
+            f"looking for the marker of {gid}",
+        )
     except TransientError as error:
         raise CommitUnknown(error.what, next=error.next) from error
     except (TerminalError, DefinitionError) as error:
         raise _not_known(committable, f"its marker cannot be looked for: {error.what}") from error
     if there:
-        return Committed(_detail(committable))
-    if origin is None or origin != committable.origin:
+        return Committed(committable.detail)
+    if origin != committable.origin:
         raise _not_known(committable, f"table {markers.table} at {where} was made anew")
     if now_ms - committable.at_ms > RETENTION_S * 500:
         raise _not_known(committable, f"its marker may be gone from {markers.table} at {where} by its age")
@@ -112,16 +110,8 @@ def _not_known(committable: PreparedTransaction, why: str) -> TerminalError:
     )
 
 
-def _detail(committable: PreparedTransaction) -> Mapping[str, Any]:
-    return {"transaction": committable.gid, "rows": committable.rows, "bytes": committable.bytes}
-
-
-def abort(asked: PostgresServer, payload: PreparedTransaction) -> None:
+def roll_back(asked: PostgresServer, gid: str) -> None:
     """Roll back a transaction that no decision names. One that is gone already is no error."""
-    _roll_back(asked, payload.gid)
-
-
-def _roll_back(asked: PostgresServer, gid: str) -> None:
     refusal = asked.end(f"ROLLBACK PREPARED '{gid}'", f"rolling back {gid}")
     if refusal and refusal != _UNDEFINED:
         raise TransientError(
@@ -138,7 +128,7 @@ def sweep(
     if remove and left:
         check()
         for gid in left:
-            _roll_back(asked, gid)
+            roll_back(asked, gid)
     if remove:
         clean(asked, markers, prefix)
     return [Orphan(f"prepared transaction {gid}", 0, at) for gid, at in left.items()]
@@ -159,15 +149,40 @@ def clean(asked: PostgresServer, markers: Markers, prefix: str) -> None:
 def inspect(asked: PostgresServer, markers: Markers, committable: PreparedTransaction) -> Sequence[Finding]:
     """Say whether a decided transaction waits or was rolled back; an old one cannot be looked at any more."""
     gid = committable.gid
-
-    def look(connection: Any) -> tuple[bool, bool, tuple[str | None, int]]:
-        return gid in prepared(connection, gid), markers.has(connection, gid), markers.state(connection)
-
-    waits, there, (origin, now_ms) = asked.ask(look, f"looking for {gid}")
+    waits = asked.ask(lambda connection: gid in prepared(connection, gid), f"looking for {gid}")
+    there, (origin, now_ms) = asked.ask(lambda c: (markers.has(c, gid), markers.state(c)), f"looking for {gid}")
+    known = origin == committable.origin and now_ms - committable.at_ms <= RETENTION_S * 500
     place = f"prepared transaction {gid}"
     if waits:
         return [Finding("pending", place, expected_bytes=committable.bytes)]
-    known = origin is not None and origin == committable.origin and now_ms - committable.at_ms <= RETENTION_S * 500
-    if not there and known:
-        return [Finding("missing", place, expected_bytes=committable.bytes)]
-    return []
+    return [Finding("missing", place, expected_bytes=committable.bytes)] if known and not there else []
+
+
+def note(asked: PostgresServer, markers: Markers, prefix: str, table: str) -> JSON:
+    """Return the server's time, and what the markers of this sink begin with; see `Portable.note`."""
+    try:
+        origin, now_ms = asked.ask(markers.state, "noting the time")
+    except PoundlockError as error:
+        return {"v": 1, "table": table, "unknown": error.what}
+    return {"v": 1, "table": table, "origin": origin, "at_ms": now_ms, "prefix": prefix}
+
+
+def newer(asked: PostgresServer, markers: Markers, table: str, recorded: JSON) -> Newer:
+    """Look for markers that are younger than the savepoint, by the server's clock; see `Portable.newer`.
+
+    A transaction that was decided before the cut was begun before it. Raises TransientError where no server answers.
+    """
+    if "at_ms" not in recorded:
+        return Newer(
+            unknown=str(recorded.get("unknown") or "the savepoint does not say when it was taken by the server's clock")
+        )
+    if recorded["table"] != table:
+        return Newer()  # the job writes elsewhere now, where nothing of the savepoint is
+    origin, _ = asked.ask(markers.state, "looking for newer rows")
+    if origin != recorded["origin"]:
+        return Newer(unknown=f"table {markers.table} is another one than at the savepoint")
+    count = asked.ask(lambda c: markers.younger(c, recorded["prefix"], recorded["at_ms"]), "looking for newer rows")
+    if not count:
+        return Newer()
+    what = "1 transaction" if count == 1 else f"{count:,} transactions"
+    return Newer(what=f"has {what} in table {table} that this job committed after the savepoint", retractable=False)

@@ -5,6 +5,7 @@ The digest depends neither on the order of the rows nor on how they are cut into
 
 from __future__ import annotations
 
+import binascii
 import io
 import json
 from collections.abc import Sequence
@@ -19,7 +20,6 @@ from poundlock.connectors.postgres.sink.table import TableColumn
 from poundlock.formats.convert import row_values
 
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False, batch_size=1 << 20)
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def prepared_columns(batch: pa.RecordBatch, columns: Sequence[TableColumn]) -> pa.RecordBatch:
@@ -108,14 +108,8 @@ def _prepared(array: pa.Array, column: TableColumn) -> pa.Array:
 def _hex(array: pa.Array) -> pa.Array:
     r"""Return binary values as the text \x…, without a loop over the rows."""
     offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
-    first, data = (int(offsets[0]) if len(offsets) else 0), array.buffers()[2]
-    raw = (
-        np.frombuffer(data, np.uint8)[first : int(offsets[-1])]
-        if data is not None and len(array)
-        else np.empty(0, np.uint8)
-    )
-    digits = np.empty(2 * len(raw), np.uint8)
-    digits[0::2], digits[1::2] = _HEX[raw >> 4], _HEX[raw & 15]
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(array) else (0, 0)
+    digits = binascii.hexlify(memoryview(array.buffers()[2])[first:last]) if last > first else b""
     ends = pa.py_buffer(np.ascontiguousarray((offsets - first) * 2)) if len(array) else pa.py_buffer(bytes(8))
     text = pa.Array.from_buffers(pa.large_string(), len(array), [None, ends, pa.py_buffer(digits)])
     text = pc.binary_join_element_wise(pa.scalar("\\x", pa.large_string()), text, pa.scalar("", pa.large_string()))

@@ -30,7 +30,7 @@ from poundlock.checkpoint.portable import Newer, Portable
 from poundlock.connectors import reconcile as matching
 from poundlock.connectors.commit_threads import ConnectionPool, commit_each
 from poundlock.connectors.postgres.connection import PostgresLogin, PostgresServer, server, server_pool
-from poundlock.connectors.postgres.sink import checks, committer, output_since
+from poundlock.connectors.postgres.sink import checks, committer
 from poundlock.connectors.postgres.sink.committer import PreparedTransaction
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, prefix_of
 from poundlock.errors import DefinitionError
@@ -38,8 +38,6 @@ from poundlock.values import duration
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from poundlock.checkpoint.portable import Newer
 
 
 Guarantee = Literal["exactly-once", "effectively-once", "at-least-once"]
@@ -139,15 +137,11 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
             DefinitionError: it does not, or the table is missing.
             TransientError: no server answers.
         """
-        from poundlock.connectors.postgres.sink.preflight import preflight
-
-        self._asked().tables[self.table] = preflight(self)
+        self._asked().tables[self.table] = checks.preflight(self)
 
     def check_tasks(self, tasks: int, sinks: int) -> None:
         """Raise DefinitionError unless the server takes so many tasks' transactions at once, of so many sinks."""
-        from poundlock.connectors.postgres.sink.preflight import check_tasks
-
-        check_tasks(self, tasks, sinks)
+        checks.check_tasks(self, tasks, sinks)
 
     # Participant, task side
 
@@ -164,9 +158,8 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
         at_once = {} if self.mode == "prepare" else {"at_once": True}
-        return Staged(
-            {"v": 1, "pending": [], **at_once}, [dict(item.payload) for item in prepared if "gid" in item.payload]
-        )
+        named = [dict(item.payload) for item in prepared if "gid" in item.payload]
+        return Staged({"v": 1, "pending": [], **at_once}, named)
 
     def commit(self, committable: JSON) -> Committed | Aborted:
         with self._pool().lent() as asked:
@@ -185,7 +178,7 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
 
     def abort(self, prepared: Prepared) -> None:
         if "gid" in prepared.payload:
-            committer.abort(self._asked(), PreparedTransaction.of(prepared.payload))
+            committer.roll_back(self._asked(), PreparedTransaction.of(prepared.payload).gid)
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
         if self.mode != "prepare" or not self.prefix:
@@ -228,14 +221,12 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
     # Portable: a transaction is prepared within a checkpoint only, so nothing is carried
 
     def note(self) -> JSON:
-        return (
-            output_since.note(self._asked(), self._markers, self.prefix, self.table) if self.mode == "prepare" else {}
-        )
+        return committer.note(self._asked(), self._markers, self.prefix, self.table) if self.mode == "prepare" else {}
 
     def newer(self, state: JSON, note: JSON) -> Newer:
         if self.mode != "prepare":
             return Newer(unknown="rows have no mark of who wrote them when")
-        return output_since.newer(self._asked(), self._markers, self.table, note)
+        return committer.newer(self._asked(), self._markers, self.table, note)
 
     # Parts
 

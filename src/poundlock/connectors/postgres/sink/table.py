@@ -8,11 +8,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
+from poundlock.connectors.postgres.errors import load_psycopg
 from poundlock.errors import DefinitionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 _TABLE = """
 SELECT c.oid::bigint, format('%%I.%%I', n.nspname, c.relname), c.relkind::text, c.relpersistence::text
@@ -32,52 +35,33 @@ _TIMES = frozenset(("timestamp", "timestamptz"))
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of the table.
-
-    Args:
-        name: its name.
-        quoted: its name as SQL.
-        type: its type, for people.
-        base: the name of its type; of a domain, that of the type below.
-        category: PostgreSQL's letter for what kind of type it is.
-        required: whether it must not be null.
-        filled: whether the server has a value for it where a row has none.
-        generated: whether the server alone writes it.
-    """
+    """A column of the table."""
 
     name: str
-    quoted: str
-    type: str
-    base: str
-    category: str
-    required: bool
-    filled: bool
-    generated: bool
+    quoted: str  # as SQL
+    type: str  # for people
+    base: str  # the name of its type; of a domain, that of the type below
+    category: str  # PostgreSQL's letter for what kind of type it is
+    required: bool  # must not be null
+    filled: bool  # the server has a value for it where a row has none
+    generated: bool  # the server alone writes it
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as the server describes it.
-
-    Args:
-        oid: its number.
-        name: its name as SQL, with the schema.
-        columns: its columns.
-        unlogged: whether the server empties it after a crash.
-    """
+    """A table as the server describes it."""
 
     oid: int
-    name: str
+    name: str  # as SQL, with the schema
     columns: Sequence[TableColumn]
-    unlogged: bool
+    unlogged: bool  # the server empties it after a crash
 
 
 def look_up(connection: Any, name: str, where: str) -> Table:
     """Return a table. Raises DefinitionError if there is none of that name that rows can be written to."""
-    psycopg_error = __import__("psycopg").Error
     try:
         entry = connection.execute(_TABLE, (name,)).fetchone()
-    except psycopg_error as error:
+    except load_psycopg().Error as error:
         raise DefinitionError(
             f"table={name!r} is not the name of a table: {error.diag.message_primary}",
             next='write table="events" or table="schema.events"',
@@ -131,16 +115,19 @@ def check_types(table: Table, sink: str, columns: Sequence[TableColumn], schema:
     """Raise DefinitionError unless each column of the rows can be written to its column of the table."""
     for column, field in zip(columns, schema, strict=True):
         if not fits(field.type, column):
+            spark = _SPARK.get(column.base, "string")
             raise DefinitionError(
                 f"sink {sink!r}: column {field.name!r} of the rows is {field.type}, and in table {table.name} it is {column.type}",
-                next=f'cast it before the sink, such as .select("cast({field.name} as {_spark(column)}) as {field.name}", …)',
+                next=f'cast it before the sink, such as .select("cast({field.name} as {spark}) as {field.name}", …)',
                 participant=sink,
             )
 
 
 def fits(kind: pa.DataType, column: TableColumn) -> bool:
     """Return whether values of an Arrow type can be written to a column. Their size is another matter."""
-    base, category, t = column.base, column.category, pa.types
+    import pyarrow.types as t
+
+    base, category = column.base, column.category
     if t.is_dictionary(kind):
         return fits(kind.value_type, column)
     if t.is_null(kind):
@@ -164,14 +151,7 @@ def fits(kind: pa.DataType, column: TableColumn) -> bool:
     return base in _JSON and t.is_nested(kind)
 
 
-def _spark(column: TableColumn) -> str:
-    kinds = {
-        "int2": "smallint",
-        "int4": "int",
-        "int8": "bigint",
-        "float4": "float",
-        "float8": "double",
-        "bool": "boolean",
-    }
-    kinds |= {"numeric": "decimal(38, 9)", "timestamptz": "timestamp", "bytea": "binary", "date": "date"}
-    return kinds.get(column.base, "timestamp" if column.base == "timestamp" else "string")
+_SPARK = {
+    "int2": "smallint", "int4": "int", "int8": "bigint", "float4": "float", "float8": "double", "bool": "boolean",
+    "numeric": "decimal(38, 9)", "timestamptz": "timestamp", "timestamp": "timestamp", "bytea": "binary", "date": "date",
+}  # fmt: skip

@@ -38,11 +38,7 @@ def prepared(connection: Any, prefix: str) -> dict[str, int]:
 
 
 class Markers:
-    """The table of markers.
-
-    Args:
-        table: its name, with a schema or without.
-    """
+    """The table of markers; its name may have a schema."""
 
     def __init__(self, table: str) -> None:
         self.table = ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))

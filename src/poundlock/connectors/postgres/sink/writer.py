@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.checkpoint.participant import JSON, WriterContext
+from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.postgres.errors import BY_A_ROW, explained, load_psycopg
 from poundlock.connectors.postgres.sink.rows import RowDigest, copy_text, prepared_columns, raw_row
 from poundlock.connectors.postgres.sink.table import Table, TableColumn, check_types, look_up, matched
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, gid
-from poundlock.connectors.postgres.sink.upsert import Upsert
-from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
+from poundlock.errors import PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk, origin_of
 from poundlock.formats.convert import not_utf8, to_batch
@@ -30,15 +30,11 @@ if TYPE_CHECKING:
 
 
 _Index = Any
+_STAGE = "pg_temp.poundlock_stage"
 
 
 class PostgresWriter:
-    """Writes the rows of one task attempt.
-
-    Args:
-        context: the task.
-        sink: what to write where, bound to its job.
-    """
+    """Writes the rows of one task attempt; the sink is bound to its job."""
 
     def __init__(self, context: WriterContext, sink: PostgresSink) -> None:
         self._context, self._sink = context, sink
@@ -47,7 +43,7 @@ class PostgresWriter:
         self._connection: Any = None
         self._table: Table | None = None
         self._upsert: Upsert | None = None
-        self._columns: dict[tuple[str, ...], list[TableColumn]] = {}
+        self._columns: list[TableColumn] = []
         self._schema: Any = None
         self._name = gid(sink.prefix, context.epoch, context.checkpoint, context.subtask, context.attempt)
         self._taken = 0
@@ -143,20 +139,14 @@ class PostgresWriter:
         sink, table = self._sink, self._table
         assert table is not None
         names = [n for n in (sink.columns or batch.schema.names) if n != sink.delete_when]
-        if missing := [
-            n for n in [*names, *([sink.delete_when] if sink.delete_when else [])] if n not in batch.schema.names
-        ]:
-            raise DefinitionError(
-                f"sink {self._context.sink!r} needs a column {missing[0]!r}, and the rows have {', '.join(batch.schema.names)}",
-                next="name one of them",
-            )
-        columns = self._columns.get(tuple(names))
+        needed = [*names, sink.delete_when] if sink.delete_when else names
+        need_columns(self._context.sink, needed, batch.schema.names)
         picked = batch.select(names)
-        if columns is None:
-            columns = self._columns[tuple(names)] = matched(table, self._context.sink, names)
         if picked.schema != self._schema:
-            check_types(table, self._context.sink, columns, picked.schema)
+            self._columns = matched(table, self._context.sink, names)
+            check_types(table, self._context.sink, self._columns, picked.schema)
             self._schema = picked.schema
+        columns = self._columns
         if sink.mode == "upsert":
             if self._upsert is None:
                 self._upsert = Upsert(table, columns, sink.key or (), deletes=sink.delete_when is not None)
@@ -182,20 +172,10 @@ class PostgresWriter:
                 bad.setdefault(row, f"column {column.name!r} is null, and must not be")
         for row in sorted(bad):
             self._reject(rows, row, bad[row])
-        if not bad:
-            return np.arange(batch.num_rows)
-        keep = np.ones(batch.num_rows, np.bool_)
-        keep[list(bad)] = False
-        return np.flatnonzero(keep)
+        return np.delete(np.arange(batch.num_rows), sorted(bad))
 
     def _copy(self, rows: Batch, batch: pa.RecordBatch, index: _Index) -> None:
-        """Copy rows; where the server refuses some, find them by halves and reject them.
-
-        Args:
-            rows: as they came, for dead letters.
-            batch: as COPY takes them.
-            index: which of `rows` each is.
-        """
+        """Copy rows; where the server refuses some, find them by halves and reject them. `index` is where in `rows` each stands."""
         psycopg = load_psycopg()
         text = copy_text(batch)
         self._connection.execute("SAVEPOINT poundlock")
@@ -228,6 +208,53 @@ class PostgresWriter:
 
     def _reject(self, rows: Batch, row: int, reason: str) -> None:
         self._context.reject(Reject(reason, raw_row(rows.batch, row), origin_of(rows).at(row)))
+
+
+class Upsert:
+    """A temporary table that a task fills by COPY, and the one statement that carries it into the table.
+
+    Of several rows with one key the last one counts, and keys are written in order, so that two tasks cannot lock each other out.
+
+    Args:
+        deletes: whether the rows have one more column, which says that the row of this key is to be deleted.
+    """
+
+    def __init__(self, table: Table, columns: Sequence[TableColumn], key: Sequence[str], *, deletes: bool) -> None:
+        self.table, self.columns, self.deletes = table, columns, deletes
+        self._all = ", ".join(column.quoted for column in columns)
+        self._key = ", ".join(column.quoted for column in columns if column.name in key)
+        self._keys = [column.quoted for column in columns if column.name in key]
+        self._others = [column.quoted for column in columns if column.name not in key]
+
+    @property
+    def copy(self) -> str:
+        """The statement that takes the rows."""
+        flag = ", poundlock_delete" if self.deletes else ""
+        return f"COPY {_STAGE} ({self._all}{flag}) FROM STDIN (FORMAT csv)"
+
+    def make(self, connection: Any) -> None:
+        """Make the temporary table, in a transaction that was begun."""
+        connection.execute(
+            f"CREATE TEMP TABLE poundlock_stage ON COMMIT DROP AS SELECT {self._all} FROM {self.table.name} WITH NO DATA"
+        )
+        flag = ", ADD COLUMN poundlock_delete boolean" if self.deletes else ""
+        connection.execute(f"ALTER TABLE {_STAGE} ADD COLUMN poundlock_seq bigserial{flag}")
+
+    def merge(self, connection: Any) -> None:
+        """Carry the rows into the table."""
+        newest = f"SELECT DISTINCT ON ({self._key}) * FROM {_STAGE} ORDER BY {self._key}, poundlock_seq DESC"
+        if self.deletes:
+            same = " AND ".join(f"t.{name} = s.{name}" for name in self._keys)
+            connection.execute(
+                f"DELETE FROM {self.table.name} t USING ({newest}) s WHERE s.poundlock_delete AND {same}"
+            )
+        kept = " WHERE poundlock_delete IS NOT TRUE" if self.deletes else ""
+        changes = ", ".join(f"{name} = excluded.{name}" for name in self._others)
+        then = f"UPDATE SET {changes}" if changes else "NOTHING"
+        connection.execute(
+            f"INSERT INTO {self.table.name} ({self._all}) OVERRIDING SYSTEM VALUE SELECT {self._all} FROM ({newest}) s{kept}"
+            f" ORDER BY {self._key} ON CONFLICT ({self._key}) DO {then}"
+        )
 
 
 DELETE = TableColumn("poundlock_delete", "poundlock_delete", "boolean", "bool", "B", False, True, False)

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 from poundlock.connectors.base import Split
 from poundlock.connectors.postgres.source import slots
 from poundlock.connectors.postgres.source.cdc_messages import lsn_of, lsn_text
-from poundlock.connectors.postgres.source.publications import published, refuse_gap
-from poundlock.connectors.postgres.source.ranges import cut
-from poundlock.connectors.postgres.source.relation import Relation, look_up
+from poundlock.connectors.postgres.source.relation import Relation, cut, look_up
 from poundlock.connectors.postgres.source.snapshot import Plans, one_state
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import DefinitionError, SourceGoneError, TransientError
 from poundlock.storage import Storage
+from poundlock.values import size
 
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.source.source import PostgresSource
@@ -34,12 +33,7 @@ _LOOK_AT_BYTES = 1 << 20
 
 
 class CdcEnumerator:
-    """Makes the slot, says what is new, and moves the slot on behind decided checkpoints.
-
-    Args:
-        source: what is read.
-        workspace: remembers that the slot is this job's.
-    """
+    """Makes the slot, says what is new, and moves the slot on behind decided checkpoints. The workspace knows that it is ours."""
 
     def __init__(self, source: PostgresSource, workspace: Storage) -> None:
         self._source = source
@@ -60,7 +54,7 @@ class CdcEnumerator:
         now = self._source.clock.now_ms()
         if self._looked_ms is not None and now - self._looked_ms < self._source.poll_ms:
             return start
-        with self._source.login.errors(f"looking for changes of {self._source.selection.shown}"):
+        with self._source.login.errors(f"looking for changes of {self._source.shown}"):
             connection, relation = self._connect()
             if start["lsn"] is None:
                 self._begun = self._begun or self._begin(connection, relation)
@@ -68,10 +62,10 @@ class CdcEnumerator:
             self._check(connection, start, relation)
             end = self._reach(connection, start)
             # Looked at behind the end: what was left out before it is noticed now, before anything of it is decided.
-            has = published(connection, str(self._source.publication), relation.oid)
+            has = slots.published(connection, str(self._source.publication), relation.oid)
             if "published" in start:
-                what = self._source.selection.shown
-                refuse_gap(start["published"], has, publication=str(self._source.publication), what=what)
+                what = self._source.shown
+                slots.refuse_gap(start["published"], has, publication=str(self._source.publication), what=what)
             if end != start:
                 end["published"] = has
         self._looked_ms = now if end == start else None
@@ -80,7 +74,7 @@ class CdcEnumerator:
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
         if start["lsn"] is None:
             return self._read_first(end) if "plan" in end else []
-        with self._source.login.errors(f"planning the changes of {self._source.selection.shown}"):
+        with self._source.login.errors(f"planning the changes of {self._source.shown}"):
             connection, relation = self._connect()
             self._check(connection, start, relation)
             changes = changes_of(connection, self._source, relation, lsn_of(start["lsn"]), lsn_of(end["lsn"]))
@@ -115,8 +109,8 @@ class CdcEnumerator:
     def _connect(self) -> tuple[Any, Relation]:
         if self._connection is None or self._connection.closed or self._relation is None:
             self._connection = self._source.login.open()
-            current = look_up(self._connection, self._source.selection)
-            _, columns = declared_columns(self._connection, current, chosen=self._source.selection.columns is not None)
+            current = look_up(self._connection, self._source)
+            _, columns = declared_columns(self._connection, current, chosen=self._source.columns is not None)
             self._relation = replace(current, columns=tuple(Column(*fields) for fields in columns))
         return self._connection, self._relation
 
@@ -124,7 +118,7 @@ class CdcEnumerator:
         """Make the slot, or take the one that is there, and return the position from which changes are read."""
         name = str(self._source.slot)
         slot = slots.find(connection, name)
-        has = published(connection, str(self._source.publication), relation.oid)  # before the slot is made
+        has = slots.published(connection, str(self._source.publication), relation.oid)  # before the slot is made
         ours = self._workspace.stat(_MARK) is not None
         if slot is None:
             # Written before the slot is made: a slot that is there without it is somebody else's.
@@ -143,7 +137,7 @@ class CdcEnumerator:
         self._exported = exported = slots.export(self._source.login, name)
         connection.execute("; ".join(one_state(exported.snapshot)))
         try:
-            conditions = cut(connection, relation, key=self._source.key, split_bytes=self._source.split_bytes)
+            conditions = cut(connection, relation, key=self._source.key, split_bytes=size(self._source.split_size))
         finally:
             connection.execute("ROLLBACK")
         plan = f"{exported.snapshot}-{self._source.clock.now_ms()}"
@@ -161,7 +155,7 @@ class CdcEnumerator:
     def _read_first(self, end: dict[str, Any]) -> Sequence[Split]:
         if self._exported is None or self._exported.snapshot != end["snapshot"]:
             raise SourceGoneError(
-                f"the first rows of {self._source.selection.shown} were decided and must be read once more, and the"
+                f"the first rows of {self._source.shown} were decided and must be read once more, and the"
                 " snapshot they were read from is gone",
                 next="start the job anew into an empty target, with another slot",
             )
@@ -176,14 +170,14 @@ class CdcEnumerator:
             )
         if relation.oid != start["oid"]:
             raise SourceGoneError(
-                f"{self._source.selection.shown} is another table than the one this job reads: it was dropped and made anew",
+                f"{self._source.shown} is another table than the one this job reads: it was dropped and made anew",
                 next="start the job anew, with a new checkpoint and another slot",
             )
 
     def _reach(self, connection: Any, start: dict[str, Any]) -> dict[str, Any]:
         at = lsn_of(start["lsn"])
         flushed = lsn_of(connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()[0])
-        end = min(flushed, at + self._source.max_wal)
+        end = min(flushed, at + size(self._source.max_wal_per_checkpoint))
         if end <= max(at, self._empty_to):
             return start
         if end - at < _LOOK_AT_BYTES and not self._changes_between(connection, at, end):
@@ -199,12 +193,12 @@ class CdcEnumerator:
 
 def changes_of(connection: Any, source: PostgresSource, relation: Relation, start: int, end: int) -> dict[str, Any]:
     """Return what a reader needs to read the changes of a range of the log."""
-    declared, columns = declared_columns(connection, relation, chosen=source.selection.columns is not None)
+    declared, columns = declared_columns(connection, relation, chosen=source.columns is not None)
     return {
         "changes": slots.as_function(str(source.slot), str(source.publication), end),
         "columns": columns,
         "declared": declared,
-        "whole": source.selection.columns is None,
+        "whole": source.columns is None,
         "full": source.before == "full",
         "oid": relation.oid,
         "start": start,

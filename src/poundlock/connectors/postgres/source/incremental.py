@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import Split
 from poundlock.connectors.postgres.connection import identifier, literal
-from poundlock.connectors.postgres.source.ranges import conditions_between
-from poundlock.connectors.postgres.source.relation import Relation, as_planned, look_up
+from poundlock.connectors.postgres.source.relation import Relation, as_planned, conditions_between, look_up
 from poundlock.connectors.postgres.source.snapshot import copy_payload
 from poundlock.errors import DefinitionError, TerminalError
 
@@ -30,9 +29,7 @@ class Seen:
     """The greatest value at one look.
 
     Args:
-        value: it, as text.
         next_transaction: every transaction that may still bring smaller values has a lower number than this.
-        at_ms: when that was.
     """
 
     value: str
@@ -41,24 +38,13 @@ class Seen:
 
 
 def settled(looks: Sequence[Seen], oldest_running: int, now_ms: int, settle_ms: int) -> Seen | None:
-    """Return the newest look below whose value nothing can appear any more; None if there is none yet.
-
-    Args:
-        looks: in the order they were made.
-        oldest_running: number of the oldest transaction that has not ended.
-        now_ms: the time.
-        settle_ms: least age of a look.
-    """
+    """Return the newest look below whose value nothing can appear any more; None if there is none yet."""
     usable = [s for s in looks if s.next_transaction <= oldest_running and now_ms - s.at_ms >= settle_ms]
     return usable[-1] if usable else None
 
 
 class IncrementalEnumerator:
-    """Looks how far the column has grown, and cuts what is new.
-
-    Args:
-        source: what is read.
-    """
+    """Looks how far the column has grown, and cuts what is new."""
 
     def __init__(self, source: PostgresSource) -> None:
         self._source = source
@@ -76,7 +62,7 @@ class IncrementalEnumerator:
         now = source.clock.now_ms()
         if self.finished(start) or (self._looked_ms is not None and now - self._looked_ms < source.poll_ms):
             return start
-        with source.login.errors(f"looking for new rows of {source.selection.shown}"):
+        with source.login.errors(f"looking for new rows of {source.shown}"):
             reach = self._reach(now)
             end = start if reach is None else self._end(start, reach.value)
         # A backlog is read checkpoint after checkpoint; only when there is nothing new the table is left alone for a while.
@@ -84,7 +70,7 @@ class IncrementalEnumerator:
         return end
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
-        with self._source.login.errors(f"planning the rows of {self._source.selection.shown}"):
+        with self._source.login.errors(f"planning the rows of {self._source.shown}"):
             self._connect()
         relation = self._relation
         assert relation is not None
@@ -115,8 +101,8 @@ class IncrementalEnumerator:
         if self._connection is not None and not self._connection.closed:
             return
         self._connection = self._source.login.open()
-        current = look_up(self._connection, self._source.selection)
-        self._relation = as_planned(current, self._source.schema(), self._source.selection.shown)
+        current = look_up(self._connection, self._source)
+        self._relation = as_planned(current, self._source.schema(), self._source.shown)
         self._kind = column_kind(self._connection, self._relation, str(self._source.column))
 
     def _reach(self, now_ms: int) -> Seen | None:
@@ -132,7 +118,7 @@ class IncrementalEnumerator:
             return None
         if value in _ENDLESS:
             raise TerminalError(
-                f"column {self._source.column!r} of {self._source.selection.shown} has the value {value}, behind which nothing"
+                f"column {self._source.column!r} of {self._source.shown} has the value {value}, behind which nothing"
                 " new can come",
                 next="mend that row, or read by another column",
             )

@@ -23,14 +23,7 @@ _SLOT_WAIT_S = 60.0
 
 
 class PostgresReader:
-    """Reads the splits of one task, each over a connection of its own.
-
-    Args:
-        login: where the server is.
-        what: what is read, for errors.
-        context: what the next step wants.
-        sleep: waits so many seconds.
-    """
+    """Reads the splits of one task, each over a connection of its own."""
 
     def __init__(
         self, login: PostgresLogin, what: str, context: ReaderContext, sleep: Callable[[float], None] = time.sleep
@@ -68,16 +61,8 @@ class PostgresReader:
         return as_changes(batch, columns, payload["lsn"]) if "lsn" in payload else batch
 
     def _changes(self, payload: Mapping[str, Any], columns: list[Column]) -> Iterator[pa.RecordBatch]:
-        rows = ChangeRows(
-            payload["oid"],
-            columns,
-            payload["declared"],
-            whole=payload["whole"],
-            full=bool(payload.get("full")),
-            start=payload["start"],
-            end=payload["end"],
-            what=self._what,
-        )
+        own = {name: payload[name] for name in ("oid", "declared", "whole", "start", "end")}
+        rows = ChangeRows(columns=columns, full=bool(payload.get("full")), what=self._what, **own)
         with self._login.reading(f"reading changes of {self._what}") as connection:
             yield from rows.batches(parse(bytes(data)) for data in self._messages(connection, payload["changes"]))
 

@@ -1,71 +1,44 @@
-"""What is read: a table or a query, looked up in the server's catalog when the job starts."""
+"""What is read: a table or a query, looked up in the server's catalog when the job starts, and cut into ranges.
+
+Each row is in exactly one of the ranges, which tasks read side by side. By physical place, where there is one snapshot of the
+table: that needs no key and no statistics. By key otherwise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from poundlock.connectors.postgres.connection import identifier
-from poundlock.connectors.postgres.types import Column, column_of, select_list
+from poundlock.connectors.postgres.connection import identifier, literal
+from poundlock.connectors.postgres.types import Column, column_of
 from poundlock.errors import DefinitionError, TerminalError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from poundlock.connectors.postgres.source.source import PostgresSource
+
 # Tables, partitioned tables and materialized views: their rows have a physical place that ranges can be made of.
 _WITH_PLACES = ("r", "p", "m")
-
-
-@dataclass(frozen=True, slots=True)
-class TableSelection:
-    """What a user wants to read. Exactly one of `table` and `query` is given.
-
-    Args:
-        table: name of a table, with its schema or not.
-        query: a SELECT.
-        columns: the columns wanted; None = all.
-        where: a condition on them.
-    """
-
-    table: str | None = None
-    query: str | None = None
-    columns: tuple[str, ...] | None = None
-    where: str | None = None
-
-    @property
-    def shown(self) -> str:
-        """What people know it by."""
-        return self.table if self.table is not None else "a query"
+_MOST_RANGES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table or query as it was found.
+    """A table or query as it was found."""
 
-    Args:
-        source: SQL that stands behind FROM.
-        columns: the columns that are read.
-        where: a condition, None = all rows.
-        oid: number of the table, 0 for a query.
-        kind: the catalog's letter for what it is, "q" for a query.
-        pages: how many pages its greatest part has.
-        page_size: bytes in a page.
-        size: bytes it takes up.
-        key: its primary key, where that is one column.
-        full_identity: whether changes are logged with the whole row as it was before.
-    """
-
-    source: str
+    source: str  # SQL that stands behind FROM
     columns: tuple[Column, ...]
     where: str | None = None
-    oid: int = 0
-    kind: str = "q"
-    pages: int = 0
-    page_size: int = 8192
-    size: int = 0
-    key: str | None = None
-    full_identity: bool = False
+    oid: int = 0  # 0 for a query
+    kind: str = "q"  # the catalog's letter for what it is, "q" for a query
+    pages: int = 0  # of its greatest part
+    page_size: int = 8192  # bytes
+    size: int = 0  # bytes
+    key: str | None = None  # its primary key, where that is one column
+    full_identity: bool = False  # changes are logged with the whole row as it was before
 
     @property
     def has_places(self) -> bool:
@@ -74,7 +47,7 @@ class Relation:
 
     def select(self, *conditions: str) -> str:
         """Return the SELECT of the rows that meet further conditions, as `from_csv` reads them."""
-        return f"SELECT {select_list(self.columns)} FROM {self.source}{self.matching(*conditions)}"
+        return f"SELECT {', '.join(column.selected for column in self.columns)} FROM {self.source}{self.matching(*conditions)}"
 
     def matching(self, *conditions: str) -> str:
         """Return WHERE with the user's condition and further ones; nothing if there are none."""
@@ -82,12 +55,8 @@ class Relation:
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
 
-def look_up(connection: Any, wanted: TableSelection) -> Relation:
-    """Return what is to be read as the server knows it.
-
-    Raises:
-        DefinitionError: there is no such table or column.
-    """
+def look_up(connection: Any, wanted: PostgresSource) -> Relation:
+    """Return what is to be read as the server knows it. Raises DefinitionError: there is no such table or column."""
     if wanted.table is None:
         source = f"({wanted.query}) AS q"
         columns = _columns(connection, source, wanted)
@@ -147,7 +116,7 @@ WHERE i.indrelid = %s AND i.indisprimary HAVING count(*) > 0
 """
 
 
-def _columns(connection: Any, source: str, wanted: TableSelection) -> tuple[Column, ...]:
+def _columns(connection: Any, source: str, wanted: PostgresSource) -> tuple[Column, ...]:
     description: Sequence[Any] = connection.execute(f"SELECT * FROM {source} LIMIT 0").description or ()
     every = [column_of(each) for each in description]
     if not every or (wanted.columns is not None and not wanted.columns):
@@ -169,3 +138,57 @@ def _columns(connection: Any, source: str, wanted: TableSelection) -> tuple[Colu
             f"{wanted.shown} has no column {missing[0]!r}; it has {', '.join(names)}", next="mend columns=…"
         )
     return tuple(by_name[name] for name in wanted.columns)
+
+
+def cut(connection: Any, relation: Relation, *, key: str | None, split_bytes: int) -> list[str]:
+    """Return a condition for each range; "" for the only one. Without a key it is cut by physical place, where there is one."""
+    if key is not None:
+        return by_key(connection, relation, key, split_bytes)
+    return by_place(relation.pages, max(1, split_bytes // relation.page_size)) if relation.has_places else [""]
+
+
+def by_place(pages: int, step: int) -> list[str]:
+    """Return ranges of pages; the last one has no end, so that nothing lies behind it."""
+    step = max(step, -(-pages // _MOST_RANGES))
+    borders = list(range(step, pages, step))
+    if not borders:
+        return [""]
+    places = [f"'({page},0)'::tid" for page in borders]
+    middle = [f"ctid >= {a} AND ctid < {b}" for a, b in pairwise(places)]
+    return [f"ctid < {places[0]}", *middle, f"ctid >= {places[-1]}"]
+
+
+def by_key(connection: Any, relation: Relation, key: str, split_bytes: int) -> list[str]:
+    """Return ranges of a column's values with about as many rows each; rows without a value are in the first one."""
+    size = relation.size
+    if not relation.oid or not size:  # of a query or a view nobody knows how large it is
+        rows = connection.execute(f"SELECT count(*) FROM {relation.source}{relation.matching()}").fetchone()[0]
+        size = int(rows) * 100
+    parts = min(_MOST_RANGES, -(-size // split_bytes))
+    if parts < 2:
+        return [""]
+    name = identifier(key)
+    fractions = ", ".join(repr(i / parts) for i in range(1, parts))
+    # Without parameters: a percent sign in the user's condition is not a placeholder.
+    row = connection.execute(
+        f"SELECT (percentile_disc(ARRAY[{fractions}]::float8[]) WITHIN GROUP (ORDER BY {name}))::text[], min(pg_typeof({name})::text)"
+        f" FROM {relation.source}{relation.matching()}"
+    ).fetchone()
+    borders = list(dict.fromkeys(value for value in row[0] or () if value is not None))
+    if not borders:
+        return [""]
+    values = [f"{literal(value)}::{row[1]}" for value in borders]
+    middle = [f"{name} >= {a} AND {name} < {b}" for a, b in pairwise(values)]
+    # Of a row type, IS NULL is also true where every field is null; such a value has its place in the order, at the end.
+    return [f"{name} < {values[0]} OR {name} IS NOT DISTINCT FROM NULL", *middle, f"{name} >= {values[-1]}"]
+
+
+def conditions_between(column: str, kind: str, borders: Sequence[str | None]) -> list[str]:
+    """Return a condition for each pair of neighbours: greater than the one, at most the other; None = no border."""
+    name = identifier(column)
+    conditions = []
+    for low, high in pairwise(borders):
+        parts = [f"{name} > {literal(low)}::{kind}"] if low is not None else []
+        parts += [f"{name} <= {literal(high)}::{kind}"] if high is not None else []
+        conditions.append(" AND ".join(parts))
+    return conditions

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import Split
-from poundlock.connectors.postgres.source.ranges import cut
-from poundlock.connectors.postgres.source.relation import Relation, as_planned, look_up
+from poundlock.connectors.postgres.source.relation import Relation, as_planned, cut, look_up
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import DefinitionError, SourceGoneError, TerminalError
 from poundlock.storage import Storage
+from poundlock.values import size
 
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.source.source import PostgresSource
@@ -71,12 +71,7 @@ def _fields(columns: Sequence[Column]) -> list[list[Any]]:
 
 
 class SnapshotEnumerator:
-    """Plans the ranges, and holds the snapshot while they are read.
-
-    Args:
-        source: what is read.
-        workspace: where plans are kept.
-    """
+    """Plans the ranges, and holds the snapshot while they are read."""
 
     def __init__(self, source: PostgresSource, workspace: Storage) -> None:
         self._source = source
@@ -91,7 +86,7 @@ class SnapshotEnumerator:
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
         if self.finished(start):
             return start
-        with self._source.login.errors(f"reading {self._source.selection.shown}"):
+        with self._source.login.errors(f"reading {self._source.shown}"):
             self._hold(start)
             if start["plan"] is not None:
                 name, count = str(start["plan"]), int(start["of"])
@@ -105,7 +100,7 @@ class SnapshotEnumerator:
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
         if self._connection is None or end["snapshot"] != self._snapshot:
             raise SourceGoneError(
-                f"ranges of {self._source.selection.shown} that were decided must be read once more, and the snapshot"
+                f"ranges of {self._source.shown} that were decided must be read once more, and the snapshot"
                 " they were read from is gone",
                 next="start the job anew into an empty target; for jobs that may need such rows again, read with "
                 'mode="incremental" or "cdc"',
@@ -135,7 +130,7 @@ class SnapshotEnumerator:
             return
         if start["plan"] is not None and self._source.lost_snapshot == "stop":
             raise SourceGoneError(
-                f"{start['next']} of {start['of']} ranges of {self._source.selection.shown} were read from a snapshot"
+                f"{start['next']} of {start['of']} ranges of {self._source.shown} were read from a snapshot"
                 " that is gone, as the driver that held it is",
                 next='start the job anew into an empty target, or say lost_snapshot="newer" to read the rest as it is now',
             )
@@ -149,15 +144,15 @@ class SnapshotEnumerator:
         if splits and [(c.name, c.arrow) for c in columns] != [(f.name, f.type) for f in self._source.schema()]:
             names = ", ".join(repr(column.name) for column in columns)
             raise TerminalError(
-                f"{self._source.selection.shown} has other columns now than when its ranges were planned",
+                f"{self._source.shown} has other columns now than when its ranges were planned",
                 next=f"read those of then, columns=[{names}], or start the job anew into an empty target",
             )
 
     def _make_plan(self) -> tuple[str, int]:
-        current = look_up(self._connection, self._source.selection)
-        relation = as_planned(current, self._source.schema(), self._source.selection.shown)
+        current = look_up(self._connection, self._source)
+        relation = as_planned(current, self._source.schema(), self._source.shown)
         key = key_of(self._source, relation)
-        conditions = cut(self._connection, relation, key=key, split_bytes=self._source.split_bytes)
+        conditions = cut(self._connection, relation, key=key, split_bytes=size(self._source.split_size))
         name = f"{self._snapshot}-{self._source.clock.now_ms()}"
         self._plans.keep(name, relation, conditions)
         return name, len(conditions)
@@ -173,7 +168,7 @@ def key_of(source: PostgresSource, relation: Relation) -> str | None:
         return source.key
     if relation.key is None:
         raise DefinitionError(
-            f'lost_snapshot="newer" needs ranges of a key, and {source.selection.shown} has no primary key of one column',
+            f'lost_snapshot="newer" needs ranges of a key, and {source.shown} has no primary key of one column',
             next="name a column that does not change in key=…",
         )
     return relation.key

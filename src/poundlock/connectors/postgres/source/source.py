@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -20,14 +20,14 @@ from poundlock.connectors.postgres.source.cdc import CdcEnumerator, declared_col
 from poundlock.connectors.postgres.source.cdc_rows import change_schema
 from poundlock.connectors.postgres.source.incremental import IncrementalEnumerator, column_kind
 from poundlock.connectors.postgres.source.reader import PostgresReader
-from poundlock.connectors.postgres.source.relation import Relation, TableSelection, look_up
+from poundlock.connectors.postgres.source.relation import Relation, look_up
 from poundlock.connectors.postgres.source.slots import check_ready
 from poundlock.connectors.postgres.source.snapshot import SnapshotEnumerator, key_of
 from poundlock.connectors.postgres.types import Column
 from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage
-from poundlock.values import Clock, SystemClock, duration, size
+from poundlock.values import Clock, SystemClock, duration, size, span_ms
 
 Mode = Literal["snapshot", "incremental", "cdc"]
 _SLOT = re.compile(r"[a-z0-9_]{1,63}")
@@ -38,18 +38,18 @@ _OWN = {
 }
 # Argument to (the modes that look at it, its field, its default).
 _TUNING: dict[str, tuple[tuple[Mode, ...], str, object]] = {
-    "split_size": (("snapshot", "cdc"), "split_bytes", size("64 MB")),
+    "split_size": (("snapshot", "cdc"), "split_size", size("64 MB")),
     "settle": (("incremental",), "settle_ms", 1_000),
     "rows_per_split": (("incremental",), "rows_per_split", 250_000),
     "max_rows_per_checkpoint": (("incremental",), "max_rows_per_checkpoint", 1_000_000),
     "initial": (("cdc",), "initial", "snapshot"),
     "before": (("cdc",), "before", "full"),
-    "max_wal_per_checkpoint": (("cdc",), "max_wal", size("64 MB")),
+    "max_wal_per_checkpoint": (("cdc",), "max_wal_per_checkpoint", size("64 MB")),
     "poll_every": (("incremental", "cdc"), "poll_ms", 1_000),
 }
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class PostgresSource:
     """Read a table or a query of PostgreSQL: once, as it grows, or as it changes.
 
@@ -94,90 +94,67 @@ class PostgresSource:
         DefinitionError: the settings contradict each other.
     """
 
-    login: PostgresLogin
-    selection: TableSelection
-    mode: Mode
-    key: str | None
-    split_bytes: int
-    ranges_per_checkpoint: int | None
-    lost_snapshot: Literal["stop", "newer"]
-    column: str | None
-    append_only: bool
-    start: str | None
-    until: str | None
-    settle_ms: int
-    rows_per_split: int
-    max_rows_per_checkpoint: int
-    slot: str | None
-    publication: str | None
-    initial: Literal["snapshot", "none"]
-    before: Literal["full", "key"]
-    max_wal: int
-    poll_ms: int
-    clock: Clock = field(compare=False)
-    _schema: list[pa.Schema] = field(repr=False, compare=False)  # once asked for, so that tasks need not ask
+    dsn: str = field(repr=False)
+    _: KW_ONLY
+    table: str | None = None
+    query: str | None = None
+    mode: Mode = "snapshot"
+    password: str | None = field(default=None, repr=False)
+    columns: Sequence[str] | None = None
+    where: str | None = None
+    key: str | None = None
+    split_size: str | int = "64 MB"
+    ranges_per_checkpoint: int | None = None
+    lost_snapshot: Literal["stop", "newer"] = "stop"
+    column: str | None = None
+    append_only: bool = False
+    start: Any = None
+    until: Any = None
+    settle: str | timedelta = "1 s"
+    rows_per_split: int = 250_000
+    max_rows_per_checkpoint: int = 1_000_000
+    slot: str | None = None
+    publication: str | None = None
+    initial: Literal["snapshot", "none"] = "snapshot"
+    before: Literal["full", "key"] = "full"
+    max_wal_per_checkpoint: str | int = "64 MB"
+    poll_every: str | timedelta = "1 s"
+    clock: Clock = field(default_factory=SystemClock, compare=False)
+    login: PostgresLogin = field(init=False, compare=False)
+    # Once asked for, so that tasks need not ask.
+    _schema: list[pa.Schema] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    def __init__(
-        self,
-        dsn: str,
-        *,
-        table: str | None = None,
-        query: str | None = None,
-        mode: Mode = "snapshot",
-        password: str | None = None,
-        columns: Sequence[str] | None = None,
-        where: str | None = None,
-        key: str | None = None,
-        split_size: str | int = "64 MB",
-        ranges_per_checkpoint: int | None = None,
-        lost_snapshot: Literal["stop", "newer"] = "stop",
-        column: str | None = None,
-        append_only: bool = False,
-        start: Any = None,
-        until: Any = None,
-        settle: str | timedelta = "1 s",
-        rows_per_split: int = 250_000,
-        max_rows_per_checkpoint: int = 1_000_000,
-        slot: str | None = None,
-        publication: str | None = None,
-        initial: Literal["snapshot", "none"] = "snapshot",
-        before: Literal["full", "key"] = "full",
-        max_wal_per_checkpoint: str | int = "64 MB",
-        poll_every: str | timedelta = "1 s",
-        clock: Clock | None = None,
-    ) -> None:
-        query = query.strip().rstrip(";") if query is not None else None
-        names = (columns,) if isinstance(columns, str) else None if columns is None else tuple(columns)
-        values = {
-            "login": PostgresLogin(dsn, password),
-            "selection": TableSelection(table, query, names, where),
-            "mode": mode,
-            "key": key,
-            "split_bytes": size(split_size),
-            "ranges_per_checkpoint": ranges_per_checkpoint,
-            "lost_snapshot": lost_snapshot,
-            "column": column,
-            "append_only": append_only,
-            "start": None if start is None else str(start),
-            "until": None if until is None else str(until),
-            "settle_ms": duration(settle) // timedelta(milliseconds=1),
-            "rows_per_split": rows_per_split,
-            "max_rows_per_checkpoint": max_rows_per_checkpoint,
-            "slot": slot,
-            "publication": publication,
-            "initial": initial,
-            "before": before,
-            "max_wal": size(max_wal_per_checkpoint),
-            "poll_ms": duration(poll_every) // timedelta(milliseconds=1),
-            "clock": clock or SystemClock(),
-            "_schema": [],
-        }
-        for name, value in values.items():
+    def __post_init__(self) -> None:
+        query = self.query.strip().rstrip(";") if self.query is not None else None
+        given = (self.columns,) if isinstance(self.columns, str) else self.columns
+        columns = None if given is None else tuple(given)
+        for name, value in (
+            ("query", query),
+            ("columns", columns),
+            ("login", PostgresLogin(self.dsn, self.password)),
+            ("start", None if self.start is None else str(self.start)),
+            ("until", None if self.until is None else str(self.until)),
+            ("split_size", size(self.split_size)),
+            ("max_wal_per_checkpoint", size(self.max_wal_per_checkpoint)),
+            ("settle", duration(self.settle)),
+            ("poll_every", duration(self.poll_every)),
+            ("clock", self.clock or SystemClock()),
+        ):
             object.__setattr__(self, name, value)
         self._check()
 
+    @property
+    def settle_ms(self) -> int:
+        """How old a value must be, ms."""
+        return span_ms(self.settle)
+
+    @property
+    def poll_ms(self) -> int:
+        """How long to wait between two looks, ms."""
+        return span_ms(self.poll_every)
+
     def _check(self) -> None:
-        if (self.selection.table is None) == (self.selection.query is None):
+        if (self.table is None) == (self.query is None):
             raise DefinitionError(
                 "PostgresSource needs exactly one of table and query", next='write table="public.events"'
             )
@@ -195,7 +172,7 @@ class PostgresSource:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise DefinitionError(f"{name}={value!r} is not a positive number", next=f"write {name}=1000")
-        if min(self.split_bytes, self.max_wal) < 1:
+        if 0 in (self.split_size, self.max_wal_per_checkpoint):
             raise DefinitionError("a limit of PostgresSource is zero", next='give sizes such as "64 MB"')
         given = {name for names in _OWN.values() for name in names if getattr(self, name) not in (None, False, "stop")}
         if foreign := sorted(given - set(_OWN[self.mode])):
@@ -203,7 +180,12 @@ class PostgresSource:
             raise DefinitionError(
                 f'{foreign[0]} means nothing in mode "{self.mode}"', next=f'leave it out, or say mode="{fits}"'
             )
-        self._refuse_of_other_modes()
+        unused = {name: pair for name, pair in _TUNING.items() if self.mode not in pair[0]}
+        refuse_without_effect(
+            "PostgresSource",
+            {name: (getattr(self, field), default) for name, (_, field, default) in unused.items()},
+            because=f"mode is {self.mode!r}",
+        )
         if self.lost_snapshot == "newer" and self.ranges_per_checkpoint is None:
             raise DefinitionError(
                 'lost_snapshot="newer" is for a snapshot that is read in several checkpoints',
@@ -214,17 +196,8 @@ class PostgresSource:
         if self.mode == "cdc":
             self._check_cdc()
 
-    def _refuse_of_other_modes(self) -> None:
-        """Refuse limits and choices that this mode does not look at."""
-        unused = {name: pair for name, pair in _TUNING.items() if self.mode not in pair[0]}
-        refuse_without_effect(
-            "PostgresSource",
-            {name: (getattr(self, field), default) for name, (_, field, default) in unused.items()},
-            because=f"mode is {self.mode!r}",
-        )
-
     def _check_cdc(self) -> None:
-        if self.selection.table is None or self.selection.where is not None:
+        if self.table is None or self.where is not None:
             raise DefinitionError(
                 'mode "cdc" reads a table, whole', next="name it in table=…, and filter the rows in the job"
             )
@@ -239,9 +212,14 @@ class PostgresSource:
             )
 
     @property
+    def shown(self) -> str:
+        """What people know it by."""
+        return self.table if self.table is not None else "a query"
+
+    @property
     def path(self) -> str:
         """What is read and where, for people."""
-        return f"{self.selection.shown} of {self.login.shown} ({self.mode})"
+        return f"{self.shown} of {self.login.shown} ({self.mode})"
 
     @property
     def bounded(self) -> bool:
@@ -282,13 +260,13 @@ class PostgresSource:
             TransientError: no server answers.
         """
         if not self._schema:
-            with self.login.reading(f"looking up {self.selection.shown}") as connection:
-                self._schema.append(self._columns(connection, look_up(connection, self.selection)))
+            with self.login.reading(f"looking up {self.shown}") as connection:
+                self._schema.append(self._columns(connection, look_up(connection, self)))
         return self._schema[0]
 
     def _columns(self, connection: Any, relation: Relation) -> pa.Schema:
         if self.mode == "cdc":
-            _, columns = declared_columns(connection, relation, chosen=self.selection.columns is not None)
+            _, columns = declared_columns(connection, relation, chosen=self.columns is not None)
             return change_schema([Column(*fields) for fields in columns])
         return pa.schema([(column.name, column.arrow) for column in relation.columns])
 
@@ -308,8 +286,8 @@ class PostgresSource:
             TransientError: no server answers within 5 s.
         """
         self.login.check()
-        with self.login.reading(f"looking up {self.selection.shown}") as connection:
-            relation = look_up(connection, self.selection)
+        with self.login.reading(f"looking up {self.shown}") as connection:
+            relation = look_up(connection, self)
             # Refused by name here, and not in the tasks: this user may see the table and not read it.
             connection.execute(relation.select("false"))
             if self.key is not None or self.lost_snapshot == "newer":
@@ -317,14 +295,14 @@ class PostgresSource:
             if self.mode == "incremental":
                 self._check_growing(connection, relation)
             if self.mode == "cdc":
-                _, columns = declared_columns(connection, relation, chosen=self.selection.columns is not None)
+                _, columns = declared_columns(connection, relation, chosen=self.columns is not None)
                 check_ready(
                     connection,
                     relation,
                     publication=str(self.publication),
                     columns=[str(name) for name, *_ in columns],
                     needs_old=self.before == "full",
-                    what=self.selection.shown,
+                    what=self.shown,
                 )
 
     def _check_key(self, connection: Any, relation: Relation) -> None:
@@ -332,7 +310,7 @@ class PostgresSource:
         columns = connection.execute(f"SELECT * FROM {relation.source} LIMIT 0").description or ()
         if key not in {each.name for each in columns}:
             raise DefinitionError(
-                f"{self.selection.shown} has no column {key!r} to cut it by", next="mend key=…, or leave it out"
+                f"{self.shown} has no column {key!r} to cut it by", next="mend key=…, or leave it out"
             )
 
     def _check_growing(self, connection: Any, relation: Relation) -> None:
@@ -349,11 +327,11 @@ class PostgresSource:
 
     def reader(self, context: ReaderContext) -> PostgresReader:
         """Return the task's half."""
-        return PostgresReader(self.login, self.selection.shown, context)
+        return PostgresReader(self.login, self.shown, context)
 
     def describe(self, position: dict[str, Any]) -> str:
         """Return a position for the log."""
-        what = self.selection.shown
+        what = self.shown
         if self.mode == "snapshot":
             return f"{what}: {position['next']} of {position.get('of', '?')} ranges read"
         if self.mode == "incremental":

@@ -1,4 +1,4 @@
-"""pytest fixtures, for a conftest.py to load with `pytest_plugins = ["poundlock.testing.fixtures"]`.
+"""pytest fixtures, for a conftest.py to load with `pytest_plugins = ["support.fixtures"]`.
 
 One broker serves a whole test session, so a test makes topics of its own and never kills the shared broker.
 """
