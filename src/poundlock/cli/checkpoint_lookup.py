@@ -5,7 +5,7 @@ A user's file is run only where it is what was given; a folder or a name needs n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from poundlock.cli.options import Call
 from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -29,39 +30,28 @@ CheckpointArgument = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCheckpoint:
-    """The checkpoint of a job that has run.
-
-    Args:
-        storage: its folder.
-        identity: whose it is.
-        job: the job, where its file was given.
-    """
+    """The checkpoint folder of a job that has run, and the job where its file was given."""
 
     storage: Storage
     identity: Identity
     job: Job | None
 
 
-def find_checkpoint(path: str, define: Sequence[str] = (), config: Path | None = None) -> FoundCheckpoint:
+def find_checkpoint(path: str, call: Call) -> FoundCheckpoint:
     """Return the checkpoint that a path or name means.
 
-    Args:
-        path: a checkpoint folder, `job.py[:name]`, or the name of a job: of a folder below the state directory's
-            checkpoints, else of a job that was run with this state directory.
-        define: settings as typed, KEY=VALUE.
-        config: the settings file; None = the usual one.
+    That is a checkpoint folder, `job.py[:name]`, or the name of a job: of a folder below the state directory's checkpoints, else
+    of a job that was run with this state directory.
 
     Raises:
         DefinitionError: no job has run there, or the job's file or the settings are wrong.
         TerminalError: the checkpoint's identity is damaged.
     """
-    if path.endswith(".py") or ".py:" in path:
-        return _of_file(path, define, config)
+    if _is_file(path):
+        return _of_file(path, call)
     checkpoint = _open(path)
     if checkpoint is None and "/" not in path:
-        from poundlock.config import load_settings
-
-        state_dir = load_settings(define, config=config).state_dir
+        state_dir = call.settings().state_dir
         folder = state_dir / "checkpoints"
         checkpoint = _open(str(folder / path)) or _registered(path, state_dir)
         if checkpoint is None:
@@ -73,7 +63,7 @@ def find_checkpoint(path: str, define: Sequence[str] = (), config: Path | None =
     return checkpoint
 
 
-def find_of_job(job: str, define: Sequence[str] = (), config: Path | None = None) -> FoundCheckpoint:
+def find_of_job(job: str, call: Call) -> FoundCheckpoint:
     """Return the checkpoint of a job that is meant as `info` takes it, by id or name, or by what `find_checkpoint` takes.
 
     Raises:
@@ -82,16 +72,20 @@ def find_of_job(job: str, define: Sequence[str] = (), config: Path | None = None
     """
     from poundlock.cli.job_lookup import find_job, names_folder
 
-    if names_folder(job) or job.endswith(".py") or ".py:" in job:
-        return find_checkpoint(job, define, config)
+    if names_folder(job) or _is_file(job):
+        return find_checkpoint(job, call)
     try:
-        entry = find_job(job, define, config).entry
+        entry = find_job(job, call).entry
     except DefinitionError as unknown:
         try:
-            return find_checkpoint(job, define, config)
+            return find_checkpoint(job, call)
         except DefinitionError:
             raise unknown from None
-    return find_checkpoint(entry.checkpoint_dir)
+    return find_checkpoint(entry.checkpoint_dir, call)
+
+
+def _is_file(path: str) -> bool:
+    return path.endswith(".py") or ".py:" in path
 
 
 def rebuilder(checkpoint: FoundCheckpoint) -> Callable[[str, JSON], Participant | None]:
@@ -114,12 +108,11 @@ def rebuilt_sinks(checkpoint: FoundCheckpoint) -> Mapping[str, Participant | Non
     return rebuilt(checkpoint.storage, checkpoint.identity, Ledger(checkpoint.storage).newest(), rebuilder(checkpoint))
 
 
-def _of_file(path: str, define: Sequence[str], config: Path | None) -> FoundCheckpoint:
+def _of_file(path: str, call: Call) -> FoundCheckpoint:
     from poundlock.cli.job_loader import load_job
-    from poundlock.config import load_settings
     from poundlock.driver.driver import checkpoint_dir, with_settings
 
-    settings = load_settings(define, config=config)
+    settings = call.settings()
     job = with_settings(load_job(path), settings)
     folder = checkpoint_dir(job, settings)
     checkpoint = _open(folder, job)

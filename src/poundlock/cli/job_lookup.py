@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poundlock.cli.output import Output, Text
+from poundlock.cli.options import Call
+from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 
 if TYPE_CHECKING:
@@ -71,15 +72,14 @@ def names_folder(wanted: str) -> bool:
     return "/" in wanted or Path(wanted, "job.json").is_file()
 
 
-def find_job(wanted: str, define: Sequence[str] | None, config: Path | None) -> KnownJob:
+def find_job(wanted: str, call: Call) -> KnownJob:
     """Return the job that is meant, running or not, by its id, its name or its checkpoint folder. Raises DefinitionError."""
     from poundlock.cli.checkpoint_lookup import find_checkpoint
-    from poundlock.config import load_settings
     from poundlock.control.registry import Registry
 
-    registry = Registry(load_settings(define or (), config=config).state_dir)
+    registry = Registry(call.settings().state_dir)
     if names_folder(wanted):
-        return _in_folder(find_checkpoint(wanted, define or (), config).storage)
+        return _in_folder(find_checkpoint(wanted, call).storage)
     entry = registry.resolve(wanted)
     return KnownJob(entry, lambda: registry.reread(entry))
 
@@ -115,9 +115,9 @@ def _in_folder(storage: Storage) -> KnownJob:
     return KnownJob(entry, lambda: in_folder(storage))
 
 
-def find_running(wanted: str, define: Sequence[str] | None, config: Path | None) -> KnownJob:
+def find_running(wanted: str, call: Call) -> KnownJob:
     """Return the job that is meant. Raises DefinitionError if it does not run."""
-    job = find_job(wanted, define, config)
+    job = find_job(wanted, call)
     entry = job.entry
     if entry.ended:
         raise DefinitionError(
@@ -208,12 +208,7 @@ def savepoint_folder(directory: str) -> str:
 
 
 def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on", drain: bool = False) -> str:
-    """Ask a job for a savepoint, wait for it and for the end it brings, and return its path.
-
-    Args:
-        job: which.
-        directory: as it was typed.
-        then, drain: see `Trigger`.
+    """Ask a job for a savepoint, wait for it and for the end it brings, and return its path; see `Trigger`.
 
     Raises:
         PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
@@ -241,9 +236,7 @@ def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on"
     return path
 
 
-def saved(entry: JobEntry, path: str) -> Text:
-    """Return what to show when a savepoint was taken."""
-    return Text(
-        text=f"Savepoint completed. Path: {path}\nYou can resume your program from this savepoint with the run command.",
-        data={"job_id": entry.job_id, "savepoint": path},
-    )
+def show_saved(entry: JobEntry, path: str, output: Output) -> None:
+    """Show that a savepoint was taken."""
+    text = f"{SAVED}{path}\nYou can resume your program from this savepoint with the run command."
+    output.show(text, {"job_id": entry.job_id, "savepoint": path})

@@ -26,13 +26,15 @@ from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.storage.storage_errors import unreadable
 
+# Module below `cli`, and behind a colon the function in it; without one its `command`, or its `app` of several.
 _COMMANDS: Mapping[str, str] = {
-    "run": "jobs.run", "list": "jobs.list_jobs", "info": "jobs.info", "logs": "jobs.logs", "stop": "jobs.stop",
-    "cancel": "jobs.cancel", "rest": "jobs.rest", "checkpoint": "jobs.checkpoint", "checkpoints": "data.list_checkpoints",
-    "savepoint": "jobs.savepoint", "explain": "setup.explain", "new": "setup.new", "demo": "setup.demo",
-    "kafka": "setup.kafka", "deploy": "setup.deploy", "doctor": "setup.doctor", "connectors": "setup.connectors",
-    "fsck": "data.fsck", "state": "data.state", "ledger": "data.ledger", "audit": "data.audit", "replay": "data.replay",
-    "files": "data.files", "warm": "setup.warm", "version": "setup.version",
+    "run": "jobs.run", "list": "jobs.info:list_jobs", "info": "jobs.info", "logs": "jobs.logs", "stop": "jobs.ask:stop",
+    "cancel": "jobs.ask:cancel", "rest": "jobs.rest", "checkpoint": "jobs.ask:checkpoint",
+    "checkpoints": "data.list_checkpoints", "savepoint": "jobs.savepoint", "explain": "setup.explain", "new": "setup.new",
+    "demo": "setup.trials:demo", "kafka": "setup.trials", "deploy": "setup.deploy", "doctor": "setup.doctor",
+    "connectors": "setup.installed:connectors", "fsck": "data.fsck", "state": "data.state", "ledger": "data.ledger",
+    "audit": "data.audit", "replay": "data.replay", "files": "data.files", "warm": "setup.installed:warm",
+    "version": "setup.installed:version",
 }  # fmt: skip
 
 
@@ -47,11 +49,12 @@ def app(names: Iterable[str] = _COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in names:
-        module = import_module(f"poundlock.cli.{_COMMANDS[name]}")
-        if hasattr(module, "app"):
+        path, _, function = _COMMANDS[name].partition(":")
+        module = import_module(f"poundlock.cli.{path}")
+        if not function and hasattr(module, "app"):
             made.add_typer(module.app, name=name)
         else:
-            made.command(name)(module.command)
+            made.command(name)(getattr(module, function or "command"))
     made.callback(invoke_without_command=True)(_options)
     return made
 
@@ -61,9 +64,9 @@ def _options(
     show_version: bool = typer.Option(False, "--version", help="Show the version and exit.", is_eager=True),
 ) -> None:
     if show_version:
-        from poundlock.cli.setup.version import versions
+        from poundlock.cli.setup.installed import version
 
-        Output().show(versions())
+        version()
         raise typer.Exit()
     if context.invoked_subcommand is None:
         Output().line(context.get_help())

@@ -9,11 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from poundlock.cli.output import Output
+from poundlock.cli.output import Output, watermark_text
 
 if TYPE_CHECKING:
     from poundlock.driver.progress import Progress
@@ -67,22 +66,12 @@ def status_line(progress: Progress) -> str:
             parts.append(f"{count:,} {name}")
     if progress.watermark is not None or progress.held_by is not None:
         held = "" if progress.held_by is None else f" held by {progress.held_by}"
-        parts.append(f"watermark {time_text(progress.watermark)}{held}")
+        parts.append(f"watermark {watermark_text(progress.watermark)}{held}")
     if progress.last_ms is not None:
         parts.append(f"last {progress.last_ms / 1000:.1f} s")
     if progress.restarts:
         parts.append(f"{progress.restarts} restarts")
     return "  ".join(parts)
-
-
-def time_text(watermark: int | None) -> str:
-    """Return a watermark for people, in UTC: `2018-12-19 01:50:26.432`; `-` before any, `at the end` behind all input."""
-    if watermark is None:
-        return "-"
-    try:
-        return datetime.fromtimestamp(watermark / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    except (OverflowError, ValueError, OSError):
-        return "at the end" if watermark > 0 else "-"
 
 
 class _JsonWatcher:

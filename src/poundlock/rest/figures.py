@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from poundlock.checkpoint.decision import Decision
@@ -47,6 +47,25 @@ class CheckpointFigures:
     late: int
     dead_lettered: int
     sources: Mapping[str, tuple[object, object, int | None, int | None]]
+
+    @classmethod
+    def of(cls, decision: Decision) -> CheckpointFigures:
+        """Return what a checkpoint's own decision tells."""
+        sizes = [sink.wrote.bytes for sink in decision.sinks.values() if sink.wrote is not None]
+        rows = [span.rows for span in decision.sources.values()]
+        took = sum(decision.durations_ms.get(part, 0) for part in ("run", "verify"))
+        return cls(
+            number=decision.checkpoint,
+            started_ms=decision.started_ms if decision.started_ms is not None else decision.time_ms - took,
+            decided_ms=decision.time_ms,
+            duration_ms=took,
+            size=None if None in sizes else sum(size for size in sizes if size is not None),
+            rows_read=None if None in rows else sum(count for count in rows if count is not None),
+            rows_written=sum(sink.counts.written for sink in decision.sinks.values()),
+            late=sum(sink.counts.late for sink in decision.sinks.values()),
+            dead_lettered=sum(sink.counts.dead_lettered for sink in decision.sinks.values()),
+            sources={name: (span.start, span.end, span.rows, span.bytes) for name, span in decision.sources.items()},
+        )
 
 
 @dataclass(slots=True)
@@ -209,13 +228,13 @@ class Figures:
             number = self._first(newest.number, lambda decision: decision.checkpoint >= checkpoint)
             record = self._ledger.read(number)
             if record.checkpoint == checkpoint and record.occasion == "checkpoint":
-                return _figures(record)
+                return CheckpointFigures.of(record)
         return None
 
     def _add(self, decision: Decision) -> None:
         self._totals.add(decision)
         if decision.occasion == "checkpoint" and not decision.redo:
-            figures = self._timed(_figures(decision))
+            figures = self._timed(CheckpointFigures.of(decision))
             self._history.append(figures)
             self._totals.seconds.add(figures.duration_ms / 1000)
             if figures.size is not None:
@@ -223,25 +242,4 @@ class Figures:
 
     def _timed(self, figures: CheckpointFigures) -> CheckpointFigures:
         took = self._took.get(figures.number)
-        if took is None:
-            return figures
-        values = {name: getattr(figures, name) for name in figures.__slots__}
-        return CheckpointFigures(**{**values, "duration_ms": took})
-
-
-def _figures(decision: Decision) -> CheckpointFigures:
-    sizes = [sink.wrote.bytes for sink in decision.sinks.values() if sink.wrote is not None]
-    rows = [span.rows for span in decision.sources.values()]
-    took = sum(decision.durations_ms.get(part, 0) for part in ("run", "verify"))
-    return CheckpointFigures(
-        number=decision.checkpoint,
-        started_ms=decision.started_ms if decision.started_ms is not None else decision.time_ms - took,
-        decided_ms=decision.time_ms,
-        duration_ms=took,
-        size=None if None in sizes else sum(size for size in sizes if size is not None),
-        rows_read=None if None in rows else sum(count for count in rows if count is not None),
-        rows_written=sum(sink.counts.written for sink in decision.sinks.values()),
-        late=sum(sink.counts.late for sink in decision.sinks.values()),
-        dead_lettered=sum(sink.counts.dead_lettered for sink in decision.sinks.values()),
-        sources={name: (span.start, span.end, span.rows, span.bytes) for name, span in decision.sources.items()},
-    )
+        return figures if took is None else replace(figures, duration_ms=took)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from poundlock.cli.checkpoint_lookup import CheckpointArgument, find_checkpoint, rebuilt_sinks
-from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
-from poundlock.cli.output import Output
+from poundlock.cli.options import Call, with_shared_options
 
 if TYPE_CHECKING:
     from poundlock.audit.audit import AuditReport, SinkAudit
@@ -20,13 +18,13 @@ if TYPE_CHECKING:
 _EVERY_S = 3.0
 
 
+@with_shared_options
 def command(
     path: CheckpointArgument,
     first: Annotated[int | None, typer.Option("--from", min=0, help="First checkpoint to look at.")] = None,
     last: Annotated[int | None, typer.Option("--to", min=0, help="Last checkpoint to look at.")] = None,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
+    *,
+    call: Call,
 ) -> int:
     """Prove a job's ledger against its sinks.
 
@@ -35,20 +33,15 @@ def command(
     from poundlock.audit.audit import audit
     from poundlock.checkpoint.ledger.ledger import Ledger
 
-    checkpoint = find_checkpoint(path, define or (), config)
-    output = Output(json)
-    sinks, progress = rebuilt_sinks(checkpoint), _Seldom(output.note)
+    checkpoint = find_checkpoint(path, call)
+    sinks, progress = rebuilt_sinks(checkpoint), _Seldom(call.output.note)
     report = audit(Ledger(checkpoint.storage), sinks, first=first, last=last, progress=progress)
-    output.show(_Shown(report))
+    call.output.show(_lines(report), report.to_json)
     return 0 if report.agrees else 1
 
 
 class _Seldom:
-    """Lets a line through every few seconds, the first after as many: a short audit says nothing but its result.
-
-    Args:
-        say: takes a line.
-    """
+    """Lets a line through every few seconds, the first after as many: a short audit says nothing but its result."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._last = say, time.monotonic()
@@ -59,40 +52,28 @@ class _Seldom:
             self._last = time.monotonic()
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A report for people and programs."""
-
-    report: AuditReport
-
-    def to_json(self) -> Any:
-        return self.report.to_json()
-
-    def lines(self) -> Iterable[str]:
-        report = self.report
-        for name, rows in report.rows_read.items():
-            yield f"source {name}: {rows:,} rows read"
-        for name, sink in report.sinks.items():
-            counts = sink.counts
-            yield (
-                f"sink {name}: {counts.read:,} in + {counts.produced:,} made = {counts.written:,} written + {counts.filtered:,} filtered"
-                f" + {counts.late:,} late + {counts.dead_lettered:,} dead-lettered + {counts.skipped:,} skipped"
-            )
-            if sink.unchecked:
-                yield f"  not read back: {sink.unchecked}"
-            else:
-                yield f"  {sink.visible:,} visible in {sink.read_back:,} pieces, read back; {sink.waiting_after:,} wait"
-                yield from (f"  {text}" for text in _besides(sink))
-        for name, wrong in report.disagreements:
-            place = f"checkpoint {wrong.checkpoint}" if wrong.checkpoint is not None else "the whole"
-            yield f"DISAGREES  {name or 'the ledger'}, {place}: {wrong.what}" + (
-                f" ({wrong.path})" if wrong.path else ""
-            )
-        span = "no checkpoint" if report.first is None else f"checkpoints {report.first} to {report.last}"
-        count = len(report.disagreements)
-        yield f"{span}, {report.records} decisions: " + (
-            "everything agrees" if report.agrees else f"{count} disagreement{'' if count == 1 else 's'}"
+def _lines(report: AuditReport) -> Iterable[str]:
+    for name, rows in report.rows_read.items():
+        yield f"source {name}: {rows:,} rows read"
+    for name, sink in report.sinks.items():
+        counts = sink.counts
+        yield (
+            f"sink {name}: {counts.read:,} in + {counts.produced:,} made = {counts.written:,} written + {counts.filtered:,} filtered"
+            f" + {counts.late:,} late + {counts.dead_lettered:,} dead-lettered + {counts.skipped:,} skipped"
         )
+        if sink.unchecked:
+            yield f"  not read back: {sink.unchecked}"
+        else:
+            yield f"  {sink.visible:,} visible in {sink.read_back:,} pieces, read back; {sink.waiting_after:,} wait"
+            yield from (f"  {text}" for text in _besides(sink))
+    for name, wrong in report.disagreements:
+        place = f"checkpoint {wrong.checkpoint}" if wrong.checkpoint is not None else "the whole"
+        yield f"DISAGREES  {name or 'the ledger'}, {place}: {wrong.what}" + (f" ({wrong.path})" if wrong.path else "")
+    span = "no checkpoint" if report.first is None else f"checkpoints {report.first} to {report.last}"
+    count = len(report.disagreements)
+    yield f"{span}, {report.records} decisions: " + (
+        "everything agrees" if report.agrees else f"{count} disagreement{'' if count == 1 else 's'}"
+    )
 
 
 def _besides(sink: SinkAudit) -> Iterable[str]:

@@ -6,15 +6,13 @@ What is looked at and what may be touched is `checkpoint.fsck`'s matter; here it
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from poundlock.cli.checkpoint_lookup import CheckpointArgument, find_checkpoint, rebuilder
-from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
-from poundlock.cli.output import Output
+from poundlock.cli.options import Call, with_shared_options
 from poundlock.values import SystemClock, format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -22,14 +20,14 @@ if TYPE_CHECKING:
     from poundlock.checkpoint.participant import Finding, Orphan
 
 
+@with_shared_options
 def command(
     path: CheckpointArgument,
     fix: Annotated[
         bool, typer.Option("--fix", help="Finish what decisions say, then remove orphans. Stop the job first.")
     ] = False,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
+    *,
+    call: Call,
 ) -> int:
     """Compare a job's decisions with its files.
 
@@ -38,68 +36,59 @@ def command(
     from poundlock.audit.fsck import fsck
     from poundlock.driver.savepoints.handover import left
 
-    checkpoint = find_checkpoint(path, define or (), config)
+    checkpoint = find_checkpoint(path, call)
     report = fsck(
         checkpoint.storage, rebuilder(checkpoint), clock=SystemClock(), fix=fix, left=left(checkpoint.storage)
     )
-    Output(json).show(_Shown(report))
+    call.output.show(_lines(report), report.to_json)
     return 0 if report.clean else 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A report for people and programs."""
+def _lines(report: FsckReport) -> Iterable[str]:
+    label = "removed" if report.fixed else "orphan"
+    for name, orphans in report.orphans.items():
+        yield from (f"{label:9}  {name}  {orphan.path}  {_describe(report, orphan)}" for orphan in orphans)
+    for name, findings in report.findings.items():
+        yield from (f"{finding.problem:9}  {name}  {finding.path}{_sizes(finding)}" for finding in findings)
+    for name, why in report.unchecked.items():
+        yield f"{'unchecked':9}  {name}  {why}"
+    yield _summary(report)
+    if report.left is not None:
+        yield f"the job ended with the savepoint {report.left}, which has what was pending"
+    yield from _next(report)
 
-    report: FsckReport
 
-    def to_json(self) -> Any:
-        return self.report.to_json()
+def _describe(report: FsckReport, orphan: Orphan) -> str:
+    age = timedelta(seconds=max(0, report.time_ms - orphan.modified_ms) // 1000)
+    return f"{format_bytes(orphan.bytes)}  {format_duration(_rounded(age))} old"
 
-    def lines(self) -> Iterable[str]:
-        report = self.report
-        label = "removed" if report.fixed else "orphan"
-        for name, orphans in report.orphans.items():
-            yield from (f"{label:9}  {name}  {orphan.path}  {self._describe(orphan)}" for orphan in orphans)
-        for name, findings in report.findings.items():
-            yield from (f"{finding.problem:9}  {name}  {finding.path}{_sizes(finding)}" for finding in findings)
-        for name, why in report.unchecked.items():
-            yield f"{'unchecked':9}  {name}  {why}"
-        yield self._summary()
-        if report.left is not None:
-            yield f"the job ended with the savepoint {report.left}, which has what was pending"
-        yield from self._next()
 
-    def _describe(self, orphan: Orphan) -> str:
-        age = timedelta(seconds=max(0, self.report.time_ms - orphan.modified_ms) // 1000)
-        return f"{format_bytes(orphan.bytes)}  {format_duration(_rounded(age))} old"
+def _summary(report: FsckReport) -> str:
+    orphans = [orphan for each in report.orphans.values() for orphan in each]
+    findings = sum(len(each) for each in report.findings.values())
+    return (
+        f"{report.job.name}: {report.records} decisions, {len(orphans)} orphans"
+        f" ({format_bytes(sum(orphan.bytes for orphan in orphans))}){' removed' if report.fixed else ''},"
+        f" {findings} findings in {report.root}"
+    )
 
-    def _summary(self) -> str:
-        report = self.report
-        orphans = [orphan for each in report.orphans.values() for orphan in each]
-        findings = sum(len(each) for each in report.findings.values())
-        return (
-            f"{report.job.name}: {report.records} decisions, {len(orphans)} orphans"
-            f" ({format_bytes(sum(orphan.bytes for orphan in orphans))}){' removed' if report.fixed else ''},"
-            f" {findings} findings in {report.root}"
-        )
 
-    def _next(self) -> Iterable[str]:
-        report = self.report
-        problems = {finding.problem for findings in report.findings.values() for finding in findings}
-        if report.refused:
-            yield f"nothing was removed: {report.refused}"
-        if report.clean:
-            return
-        if report.driver:
-            yield f"{report.driver} is running on it: what it is writing now looks like orphans"
-        if any(name not in report.orphans for name in report.unchecked):
-            yield "Next: give the job's file instead, such as: poundlock fsck job.py"
-        elif problems - {"pending"}:
-            yield "Next: restore these files from a backup; poundlock files lists what they held"
-        elif report.driver:
-            yield "Next: stop the job and look again"
-        elif not report.fixed and not report.refused:
-            yield "Next: add --fix to finish what is pending and remove the orphans"
+def _next(report: FsckReport) -> Iterable[str]:
+    problems = {finding.problem for findings in report.findings.values() for finding in findings}
+    if report.refused:
+        yield f"nothing was removed: {report.refused}"
+    if report.clean:
+        return
+    if report.driver:
+        yield f"{report.driver} is running on it: what it is writing now looks like orphans"
+    if any(name not in report.orphans for name in report.unchecked):
+        yield "Next: give the job's file instead, such as: poundlock fsck job.py"
+    elif problems - {"pending"}:
+        yield "Next: restore these files from a backup; poundlock files lists what they held"
+    elif report.driver:
+        yield "Next: stop the job and look again"
+    elif not report.fixed and not report.refused:
+        yield "Next: add --fix to finish what is pending and remove the orphans"
 
 
 def _rounded(age: timedelta) -> timedelta:

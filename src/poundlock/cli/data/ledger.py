@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import islice
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain, islice
 from json import dumps as json_text
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from poundlock.cli.checkpoint_lookup import CheckpointArgument, find_checkpoint
-from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
-from poundlock.cli.output import Output
-from poundlock.cli.progress_display import time_text
+from poundlock.cli.options import Call, with_shared_options
+from poundlock.cli.output import utc_text, watermark_text
 from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -27,64 +25,16 @@ _OCCASIONS = ("start", "checkpoint", "roll", "end")
 _POLL_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Which decisions to show, of which sink the numbers are, and whether each is told in full."""
-
-    first: int | None
-    last: int | None
-    occasion: str | None
-    sink: str | None
-    verbose: bool
-
-    def __call__(self, decision: Decision) -> bool:
-        return (
-            (self.first is None or decision.checkpoint >= self.first)
-            and (self.last is None or decision.checkpoint <= self.last)
-            and (self.occasion is None or decision.occasion == self.occasion)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Decisions:
-    """The decisions to show."""
-
-    decisions: Sequence[Decision]
-    wanted: _Wanted
-
-    def to_json(self) -> Any:
-        return [decision.to_json() for decision in self.decisions]
-
-    def lines(self) -> Iterable[str]:
-        yield _HEADING
-        for decision in self.decisions:
-            yield from _lines(decision, self.wanted)
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """One decision of those that are followed."""
-
-    decision: Decision
-    wanted: _Wanted
-
-    def to_json(self) -> Any:
-        return self.decision.to_json()
-
-    def lines(self) -> Iterable[str]:
-        yield from _lines(self.decision, self.wanted)
-
-
 _COLUMNS = ("read", "written", "bytes", "filtered", "late", "dead-letter", "skipped", "committed", "ms")
 _HEADING = f"{'number':>7}  {'time':19}  {'occasion':10}  {'checkpoint':>10}  {'epoch':>5}" + "".join(
     f"  {name:>11}" for name in _COLUMNS
 )
 
 
-def _lines(decision: Decision, wanted: _Wanted) -> Iterator[str]:
-    yield _row(decision, wanted.sink)
-    if wanted.verbose:
-        yield from (f"{'':9}{text}" for text in _details(decision, wanted.sink))
+def _lines(decision: Decision, *, sink: str | None, verbose: bool) -> Iterator[str]:
+    yield _row(decision, sink)
+    if verbose:
+        yield from (f"{'':9}{text}" for text in _details(decision, sink))
 
 
 def _details(decision: Decision, sink: str | None) -> Iterator[str]:
@@ -94,17 +44,17 @@ def _details(decision: Decision, sink: str | None) -> Iterator[str]:
             yield f"source {name}: {_json(span.start)} to {_json(span.end)}, {_count(span.rows)} rows"
     for name, part in decision.sinks.items():
         if sink in (None, name) and (wrote := part.wrote) is not None:
-            times = f", events {_time(wrote.min_ms)} to {_time(wrote.max_ms)}" if wrote.min_ms is not None else ""
+            times = f", events {utc_text(wrote.min_ms)} to {utc_text(wrote.max_ms)}" if wrote.min_ms is not None else ""
             yield (
                 f"sink {name}: {_count(wrote.rows)} rows, {_count(wrote.bytes)} bytes, {wrote.pieces} pieces,"
                 f" digest {wrote.digest or '-'}{times}"
             )
     if (seen := decision.event_time) is not None:
-        yield f"event time: {_time(seen.min_ms)} to {_time(seen.max_ms)}, watermark {time_text(seen.watermark_ms)}"
+        yield f"event time: {utc_text(seen.min_ms)} to {utc_text(seen.max_ms)}, watermark {watermark_text(seen.watermark_ms)}"
     if (marks := decision.watermarks) is not None and decision.occasion == "checkpoint":
         held = marks.held_by
         who = "" if held is None else f", held back by {held.partition or held.source}"
-        yield f"watermark behind it: {time_text(marks.watermark)}{who}"
+        yield f"watermark behind it: {watermark_text(marks.watermark)}{who}"
     if decision.durations_ms:
         yield "took: " + ", ".join(f"{name} {ms} ms" for name, ms in decision.durations_ms.items())
 
@@ -117,16 +67,7 @@ def _count(number: int | None) -> str:
     return "-" if number is None else f"{number}"
 
 
-def _time(ms: int | None) -> str:
-    return "-" if ms is None else _stamp(ms).isoformat(sep=" ", timespec="milliseconds")
-
-
-def _stamp(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None)
-
-
 def _row(decision: Decision, sink: str | None) -> str:
-    stamp = _stamp(decision.time_ms).isoformat(sep=" ", timespec="seconds")
     from poundlock.plan.plan import DEAD_LETTER  # not when only help is asked for
 
     # Dead letters have a column of their own.
@@ -143,11 +84,12 @@ def _row(decision: Decision, sink: str | None) -> str:
         sum(decision.durations_ms.get(name, 0) for name in ("run", "verify")),
     )
     return (
-        f"{decision.number:>7}  {stamp}  {decision.occasion:10}  {decision.checkpoint:>10}  {decision.epoch:>5}"
+        f"{decision.number:>7}  {utc_text(decision.time_ms, 'seconds')}  {decision.occasion:10}  {decision.checkpoint:>10}  {decision.epoch:>5}"
         + "".join(f"  {number:>11}" for number in numbers)
     )
 
 
+@with_shared_options
 def command(
     path: CheckpointArgument,
     last: Annotated[int | None, typer.Option("--last", min=1, help="Only the newest so many.")] = None,
@@ -161,9 +103,8 @@ def command(
         bool, typer.Option("--verbose", "-v", help="Ranges, digests, event times and durations as well.")
     ] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with decisions as they are made.")] = False,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
+    *,
+    call: Call,
 ) -> None:
     """List the decisions of a job.
 
@@ -173,8 +114,15 @@ def command(
 
     if occasion is not None and occasion not in _OCCASIONS:
         raise DefinitionError(f"--occasion {occasion} is none", next=f"use one of {', '.join(_OCCASIONS)}")
-    wanted = _Wanted(first_checkpoint, last_checkpoint, occasion, sink, verbose)
-    ledger = Ledger(find_checkpoint(path, define or (), config).storage)
+
+    def wanted(decision: Decision) -> bool:
+        return (
+            (first_checkpoint is None or decision.checkpoint >= first_checkpoint)
+            and (last_checkpoint is None or decision.checkpoint <= last_checkpoint)
+            and (occasion is None or decision.occasion == occasion)
+        )
+
+    ledger = Ledger(find_checkpoint(path, call).storage)
     newest = ledger.newest()
     if sink is not None and newest is not None and sink not in newest.sinks:
         raise DefinitionError(f"the job has no sink {sink!r}", next=f"use one of {', '.join(newest.sinks)}")
@@ -183,18 +131,15 @@ def command(
         decisions = [*islice(filter(wanted, ledger.back(newest)), last)][::-1]  # a long ledger is not read for its end
     elif newest is not None:
         decisions = [decision for decision in ledger if wanted(decision)]
-    output = Output(json)
-    shown = _Decisions(decisions, wanted)
+    lines = partial(_lines, sink=sink, verbose=verbose)
     if not follow:
-        output.show(shown)
+        texts = chain([_HEADING], chain.from_iterable(map(lines, decisions)))
+        call.output.show(texts, lambda: [decision.to_json() for decision in decisions])
         return
-    if not json:
-        output.line(_HEADING)
-    for decision in shown.decisions:
-        output.show(_Line(decision, wanted))
-    for decision in _new(ledger, newest.number + 1 if newest is not None else 0):
-        if wanted(decision):
-            output.show(_Line(decision, wanted))
+    call.output.say(_HEADING)
+    new = filter(wanted, _new(ledger, newest.number + 1 if newest is not None else 0))
+    for decision in chain(decisions, new):
+        call.output.show(lines(decision), decision.to_json)
 
 
 def _new(ledger: Ledger, number: int) -> Iterator[Decision]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from poundlock.cli.checkpoint_lookup import FoundCheckpoint, find_of_job
-from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
-from poundlock.cli.output import Output
+from poundlock.cli.options import Call, with_shared_options
+from poundlock.cli.output import utc_text
 
 if TYPE_CHECKING:
     from poundlock.checkpoint.decision import Decision
-    from poundlock.checkpoint.identity import Identity
     from poundlock.checkpoint.ledger.ledger import Ledger
+    from poundlock.rest.figures import CheckpointFigures
 
 
 _DEFAULT = 20
@@ -27,58 +26,44 @@ class _Checkpoint:
     """One completed checkpoint.
 
     Args:
-        checkpoint: its number.
-        started_ms, decided_ms: when, ms since the epoch.
+        figures: what its own decision tells; how long is without deciding and committing.
         duration_ms: of tasks, verifying, deciding and committing; of the newest the last two are not known yet.
-        bytes: written to sinks; None where a sink does not tell.
-        rows_read: None where nobody counted.
-        rows_written: to all sinks.
         occasions: of the decisions made of it: "checkpoint", and "roll" or "end" where pending data was finished after it.
         path: what to give to `run -s`; None if it can no longer be restored.
         kept_bytes: size of its copy; None where there is none.
     """
 
-    checkpoint: int
-    started_ms: int
-    decided_ms: int
+    figures: CheckpointFigures
     duration_ms: int
-    bytes: int | None
-    rows_read: int | None
-    rows_written: int
     occasions: Sequence[str]
     path: str | None
     kept_bytes: int | None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Checkpoints:
-    """Those of one job."""
-
-    identity: Identity
-    folder: str
-    checkpoints: Sequence[_Checkpoint]
-
-    def to_json(self) -> Any:
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        its = self.figures
         return {
-            "job_id": self.identity.job_id,
-            "name": self.identity.name,
-            "checkpoint_dir": self.folder,
-            "checkpoints": [asdict(each) for each in self.checkpoints],
+            "checkpoint": its.number,
+            "started_ms": its.started_ms,
+            "decided_ms": its.decided_ms,
+            "duration_ms": self.duration_ms,
+            "bytes": its.size,
+            "rows_read": its.rows_read,
+            "rows_written": its.rows_written,
+            "occasions": self.occasions,
+            "path": self.path,
+            "kept_bytes": self.kept_bytes,
         }
 
-    def lines(self) -> Iterable[str]:
-        if not self.checkpoints:
-            yield f"No completed checkpoint of job {self.identity.job_id} ({self.identity.name})."
-            return
-        yield _HEADING
-        for each in self.checkpoints:
-            numbers = (each.duration_ms, each.bytes, each.rows_read, each.rows_written)
-            stamp = datetime.fromtimestamp(each.decided_ms / 1000, UTC).replace(tzinfo=None)
-            yield (
-                f"{each.checkpoint:>10}  {stamp.isoformat(sep=' ', timespec='seconds')}"
-                + "".join(f"  {'-' if number is None else number:>11}" for number in numbers)
-                + f"  {', '.join(each.occasions):22}  {each.path or '-'}"
-            )
+    def line(self) -> str:
+        """Return it for people."""
+        its = self.figures
+        numbers = (self.duration_ms, its.size, its.rows_read, its.rows_written)
+        return (
+            f"{its.number:>10}  {utc_text(its.decided_ms, 'seconds')}"
+            + "".join(f"  {'-' if number is None else number:>11}" for number in numbers)
+            + f"  {', '.join(self.occasions):22}  {self.path or '-'}"
+        )
 
 
 _HEADING = (
@@ -88,6 +73,7 @@ _HEADING = (
 )
 
 
+@with_shared_options
 def command(
     job: Annotated[
         str,
@@ -97,24 +83,24 @@ def command(
         ),
     ],
     last: Annotated[int, typer.Option("-n", "--last", min=1, help="How many at most.")] = _DEFAULT,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
+    *,
+    call: Call,
 ) -> None:
     """List a job's checkpoints, newest first.
 
     With time, duration, size and rows of each, and the path from which it can be restored.
     """
-    checkpoint = find_of_job(job, define or (), config)
-    Output(json).show(
-        _Checkpoints(
-            identity=checkpoint.identity, folder=checkpoint.storage.root, checkpoints=list(_newest(checkpoint, last))
-        )
-    )
+    checkpoint = find_of_job(job, call)
+    its, listed = checkpoint.identity, list(_newest(checkpoint, last))
+    data = {"job_id": its.job_id, "name": its.name, "checkpoint_dir": checkpoint.storage.root}
+    none = f"No completed checkpoint of job {its.job_id} ({its.name})."
+    lines = [_HEADING, *(each.line() for each in listed)] if listed else [none]
+    call.output.show(lines, {**data, "checkpoints": [each.to_json() for each in listed]})
 
 
 def _newest(checkpoint: FoundCheckpoint, most: int) -> Iterator[_Checkpoint]:
     from poundlock.checkpoint.ledger.ledger import Ledger
+    from poundlock.rest.figures import CheckpointFigures
 
     ledger = Ledger(checkpoint.storage)
     kept = _Kept(checkpoint, ledger)
@@ -125,7 +111,16 @@ def _newest(checkpoint: FoundCheckpoint, most: int) -> Iterator[_Checkpoint]:
         if decision.occasion in ("roll", "end"):
             occasions.insert(0, decision.occasion)
         if decision.occasion == "checkpoint" and not decision.redo:
-            yield _figures(decision, later, list(dict.fromkeys(["checkpoint", *occasions])), kept)
+            figures = CheckpointFigures.of(decision)
+            # How long deciding and committing took is in the record after it, where that is of the same life.
+            after = later.durations_ms if later is not None and later.epoch == decision.epoch else {}
+            yield _Checkpoint(
+                figures=figures,
+                duration_ms=figures.duration_ms + sum(after.get(part, 0) for part in ("decide", "commit")),
+                occasions=list(dict.fromkeys(["checkpoint", *occasions])),
+                path=kept.path(decision.checkpoint),
+                kept_bytes=kept.bytes(decision.checkpoint),
+            )
             occasions, most = [], most - 1
             if most == 0:
                 return
@@ -153,23 +148,3 @@ class _Kept:
         if checkpoint not in self._copies:
             return None
         return sum(entry.bytes for entry in self._storage.list(self._copies[checkpoint]))
-
-
-def _figures(decision: Decision, later: Decision | None, occasions: Sequence[str], kept: _Kept) -> _Checkpoint:
-    sizes = [sink.wrote.bytes for sink in decision.sinks.values() if sink.wrote is not None]
-    rows = [span.rows for span in decision.sources.values()]
-    took = sum(decision.durations_ms.get(part, 0) for part in ("run", "verify"))
-    # How long deciding and committing took is in the record after it, where that is of the same life.
-    after = later.durations_ms if later is not None and later.epoch == decision.epoch else {}
-    return _Checkpoint(
-        checkpoint=decision.checkpoint,
-        started_ms=decision.started_ms if decision.started_ms is not None else decision.time_ms - took,
-        decided_ms=decision.time_ms,
-        duration_ms=took + sum(after.get(part, 0) for part in ("decide", "commit")),
-        bytes=None if None in sizes else sum(size for size in sizes if size is not None),
-        rows_read=None if None in rows else sum(count for count in rows if count is not None),
-        rows_written=sum(sink.counts.written for sink in decision.sinks.values()),
-        occasions=occasions,
-        path=kept.path(decision.checkpoint),
-        kept_bytes=kept.bytes(decision.checkpoint),
-    )

@@ -12,9 +12,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from poundlock.cli.output import Output, Text
+from poundlock.cli.output import Output
 from poundlock.control.log_names import stamped
 from poundlock.errors import DefinitionError, PoundlockError
 
@@ -55,7 +55,8 @@ def detach(target: str, arguments: Sequence[str], settings: Settings, output: Ou
             output.note(line)
         if entry.state == "RESTARTING" and entry.failure is not None:
             output.note(f"the job is restarting: {entry.failure[0]}")
-        output.show(_submitted(entry, started.output))
+        data = {name: getattr(entry, name) for name in ("job_id", "name", "pid", "state", "log")}
+        output.show(f"Job has been submitted with JobID {entry.job_id}", {**data, "output": str(started.output)})
         return 0
     code = started.process.wait()
     error = failure_in(started.output)
@@ -124,15 +125,3 @@ def _wait(started: _Started, settings: Settings) -> JobEntry | None:
         elif over:
             return None
         time.sleep(_POLL_S)
-
-
-def _submitted(entry: JobEntry, path: Path) -> Text:
-    data: dict[str, Any] = {
-        "job_id": entry.job_id,
-        "name": entry.name,
-        "pid": entry.pid,
-        "state": entry.state,
-        "log": entry.log,
-        "output": str(path),
-    }
-    return Text(text=f"Job has been submitted with JobID {entry.job_id}", data=data)

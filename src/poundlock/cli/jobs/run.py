@@ -17,18 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poundlock.cli.options import (
-    ArchivesOption,
-    ConfigOption,
-    ConfOption,
-    DefineOption,
-    DeployModeOption,
-    JobArgument,
-    JsonOption,
-    MasterOption,
-    ParallelismOption,
-    PyFilesOption,
-)
+from poundlock.cli.options import Call, JobArgument, MasterOption, ParallelismOption, with_shared_options
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
 
@@ -45,17 +34,31 @@ if TYPE_CHECKING:
 _TELL_S = 1.0
 
 
+@with_shared_options
 def command(
     job: JobArgument,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
+    *,
+    call: Call,
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
-    conf: ConfOption = None,
-    py_files: PyFilesOption = None,
-    archives: ArchivesOption = None,
-    deploy_mode: DeployModeOption = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's, as for spark-submit."),
+    ] = None,
+    py_files: Annotated[
+        str | None,
+        typer.Option(
+            "--py-files", metavar="FILES", help="Modules for the tasks of a cluster: a.py,b.zip; comma-separated."
+        ),
+    ] = None,
+    archives: Annotated[
+        str | None,
+        typer.Option("--archives", metavar="FILES", help="Unpacked beside the tasks: env.tar.gz#env is their Python."),
+    ] = None,
+    deploy_mode: Annotated[
+        str | None,
+        typer.Option("--deploy-mode", metavar="client|cluster", help="Where the driver runs; default: client, here."),
+    ] = None,
     savepoint: Annotated[
         str | None,
         typer.Option("-s", "--from-savepoint", metavar="PATH", help="Begin with a savepoint or a checkpoint."),
@@ -105,7 +108,6 @@ def command(
     from poundlock.cli.job_loader import load_job
     from poundlock.cli.jobs.detach import detach
     from poundlock.cli.jobs.supervise import supervise
-    from poundlock.config import load_settings
     from poundlock.control.cluster_driver import container
     from poundlock.control.logs import open_log
     from poundlock.control.supervisor_link import supervised
@@ -114,11 +116,9 @@ def command(
     from poundlock.spark.launch.dependencies import add_to_path
 
     line = supervised()
-    output = Output(json)
-    settings = load_settings(
-        define or (),
+    output = call.output
+    settings = call.settings(
         conf=conf or (),
-        config=config,
         master=master,
         parallelism=parallelism,
         py_files=py_files,
@@ -127,9 +127,15 @@ def command(
         rest_enabled=False if no_rest else None,
     )
     beginning = _beginning(savepoint, allow_non_restored, newer_output, claim_mode, rename_operator or ())
-    where = {"--config": config, "--master": master, "-p": parallelism, "--py-files": py_files, "--archives": archives}
+    where = {
+        "--config": call.config,
+        "--master": master,
+        "-p": parallelism,
+        "--py-files": py_files,
+        "--archives": archives,
+    }
     where["--deploy-mode"] = deploy_mode
-    arguments = [*_typed(define, conf, where, no_rest), *typed_beginning(beginning)]
+    arguments = [*_typed(call.define, conf or (), where, no_rest), *typed_beginning(beginning)]
     if settings.deploy_mode == "cluster":
         if restart:
             raise DefinitionError(
@@ -142,7 +148,7 @@ def command(
     if detached:
         return detach(job, [*arguments, *(["--restart"] if restart else [])], settings, output)
     if restart:
-        return supervise(job, [*arguments, *(["--json"] if json else [])], settings, output)
+        return supervise(job, [*arguments, *(["--json"] if output.as_json else [])], settings, output)
     if line is not None:
         arguments.append("--restart")
         if beginning is not None:
@@ -190,11 +196,9 @@ def _introduce(line: Supervised, job: Job, settings: Settings, log: JobLog) -> N
         log.logger.warning("started again by the supervisor", restarts=line.situation.restarts, why=why)
 
 
-def _typed(
-    define: Sequence[str] | None, conf: Sequence[str] | None, given: Mapping[str, object], no_rest: bool
-) -> list[str]:
+def _typed(define: Sequence[str], conf: Sequence[str], given: Mapping[str, object], no_rest: bool) -> list[str]:
     """Return the options as they could be typed."""
-    words = [word for flag, options in (("-D", define), ("--conf", conf)) for o in options or () for word in (flag, o)]
+    words = [word for flag, options in (("-D", define), ("--conf", conf)) for o in options for word in (flag, o)]
     for flag, value in given.items():
         words += [] if value is None else [flag, str(value)]
     return [*words, *(["--no-rest"] if no_rest else [])]

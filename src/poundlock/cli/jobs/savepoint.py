@@ -7,11 +7,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from poundlock.cli.job_lookup import find_running, saved, take_savepoint
-from poundlock.cli.jobs import savepoint_edit
-from poundlock.cli.jobs import savepoint_inspect as savepoint_about
-from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
-from poundlock.cli.output import Output, Text
+from poundlock.cli.job_lookup import find_running, show_saved, take_savepoint
+from poundlock.cli.jobs import savepoint_edit, savepoint_inspect
+from poundlock.cli.options import Call, with_shared_options
+from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError
 
 _HELP = """Take a savepoint of a running job, or inspect one.
@@ -35,39 +34,36 @@ class _Group(TyperGroup):
 
 app = typer.Typer(name="savepoint", cls=_Group, help=_HELP, rich_markup_mode=None, add_completion=False)
 
-DirectoryArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="[DIR]", help="Folder in which the savepoint is made; default: in the state directory."),
-]
-
 
 @app.command(_TAKE)
+@with_shared_options
 def command(
     job: Annotated[
         str | None,
         typer.Argument(metavar="[JOB]", help="A job's id, the beginning of it, its name, or its checkpoint folder."),
     ] = None,
-    directory: DirectoryArgument = None,
+    directory: Annotated[
+        str | None,
+        typer.Argument(metavar="[DIR]", help="Folder in which the savepoint is made; default: in the state directory."),
+    ] = None,
     dispose: Annotated[str | None, typer.Option("-d", "--dispose", metavar="PATH", help="Remove a savepoint.")] = None,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
+    *,
+    call: Call,
 ) -> None:
     """Take a savepoint of a running job.
 
     The job goes on. With -d, a savepoint is removed instead.
     """
-    output = Output(json)
+    output = call.output
     if dispose is not None:
         _dispose(dispose, output)
         return
     if job is None:
         raise DefinitionError("Missing JobID. Specify a job to take a savepoint of", next="type: poundlock list")
-    known = find_running(job, define, config)
-    if not json:
-        output.line(f"Triggering savepoint for job {known.entry.job_id}.")
-        output.line("Waiting for response...")
-    output.show(saved(known.entry, take_savepoint(known, directory)))
+    known = find_running(job, call)
+    output.say(f"Triggering savepoint for job {known.entry.job_id}.")
+    output.say("Waiting for response...")
+    show_saved(known.entry, take_savepoint(known, directory), output)
 
 
 def _dispose(path: str, output: Output) -> None:
@@ -78,9 +74,9 @@ def _dispose(path: str, output: Output) -> None:
 
     with explained(f"deleting {path}", starting=True):
         dispose(open_storage(path))
-    output.show(Text(text=f"Savepoint '{path}' disposed.", data={"savepoint": path, "disposed": True}))
+    output.show(f"Savepoint '{path}' disposed.", {"savepoint": path, "disposed": True})
 
 
-app.command("inspect")(savepoint_about.inspect)
-app.command("diff")(savepoint_about.diff)
+app.command("inspect")(savepoint_inspect.inspect)
+app.command("diff")(savepoint_inspect.diff)
 app.command("edit")(savepoint_edit.command)

@@ -8,7 +8,7 @@ import typer
 
 from poundlock.cli.jobs.savepoint_inspect import SavepointArgument
 from poundlock.cli.options import JsonOption
-from poundlock.cli.output import Output, Text
+from poundlock.cli.output import Output
 
 
 def command(
@@ -104,9 +104,5 @@ def command(
             now_ms=SystemClock().now_ms(),
         )
     done = list((metadata.edited or {})["done"])
-    Output(json).show(
-        Text(
-            text="\n".join([*done, f"Savepoint edited. Path: {made}"]),
-            data={"savepoint": made, "edited_from": storage.root, "done": done},
-        )
-    )
+    data = {"savepoint": made, "edited_from": storage.root, "done": done}
+    Output(json).show([*done, f"Savepoint edited. Path: {made}"], data)

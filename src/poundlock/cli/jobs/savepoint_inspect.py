@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from poundlock.cli.options import JsonOption
-from poundlock.cli.output import Output
+from poundlock.cli.output import Output, iso_text
 from poundlock.values import format_bytes
 
 if TYPE_CHECKING:
@@ -19,13 +17,14 @@ if TYPE_CHECKING:
 
 
 SavepointArgument = Annotated[str, typer.Argument(metavar="PATH", help="Folder of the savepoint.")]
-NoCheckOption = Annotated[bool, typer.Option("--no-check", help="Do not read all files to compare their digests.")]
 
 
 def inspect(
     path: SavepointArgument,
     json: JsonOption = False,
-    no_check: NoCheckOption = False,
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Do not read all files to compare their digests.")
+    ] = False,
     state: Annotated[bool, typer.Option("--state", help="Count the entries of the state.")] = False,
 ) -> None:
     """Show what a savepoint holds.
@@ -36,10 +35,12 @@ def inspect(
     from poundlock.storage import open_storage
 
     storage = open_storage(path)
-    output = Output(json)
     inspection = inspect(storage, check=not no_check)
     rows = _state_rows(inspection) if state and not inspection.damage else {}
-    output.show(_Shown(inspection, rows))
+    data = inspection.to_json()
+    if rows:
+        data["state"] |= {"rows": rows}
+    Output(json).show(_lines(inspection, rows), data)
     inspection.raise_if_damaged(storage)
 
 
@@ -54,7 +55,12 @@ def diff(
     from poundlock.storage import open_storage
 
     a, b = (inspect(open_storage(path), check=False) for path in (first, second))
-    Output(json).show(_Differences(a, b, compare(a, b)))
+    differences = compare(a, b)
+    data = {
+        name: {"path": each.path, "name": each.metadata.name, "created_ms": each.metadata.created_ms}
+        for name, each in (("a", a), ("b", b))
+    }
+    Output(json).show(_changes(a, b, differences), {**data, "differences": [each.to_json() for each in differences]})
 
 
 def _state_rows(inspection: Inspection) -> Mapping[str, int | None]:
@@ -69,44 +75,30 @@ def _state_rows(inspection: Inspection) -> Mapping[str, int | None]:
     return {id: count_entries(manifest, files, id) for manifest in manifests for id in manifest.operators}
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A savepoint for people and programs; with the entries of operators, by id, where they were counted."""
-
-    inspection: Inspection
-    rows: Mapping[str, int | None] = field(default_factory=dict)
-
-    def to_json(self) -> Any:
-        value = self.inspection.to_json()
-        return {**value, "state": {**value["state"], "rows": dict(self.rows)}} if self.rows else value
-
-    def lines(self) -> Iterable[str]:
-        inspection, metadata = self.inspection, self.inspection.metadata
-        versions = ", ".join(f"{package} {version}" for package, version in metadata.versions.items())
-        yield f"{metadata.name}: savepoint of job {metadata.job} ({metadata.job_id}), format {metadata.to_json()['v']}"
-        yield f"taken {_time(metadata.created_ms)} at checkpoint {metadata.decision.checkpoint}{versions and f' by {versions}'}"
-        if metadata.edited is not None:
-            yield f"edited, made of {metadata.edited['from']}:"
-            yield from (f"  {text}" for text in metadata.edited["done"])
-        yield from _block(
-            "sources", [(name, r.kind, text) for name, r in inspection.sources.items() for text in r.lines()]
-        )
-        yield f"watermark  {_time(inspection.watermark_ms) if inspection.watermark_ms is not None else '-'}"
-        rows = [
-            (name, f"{file.rows} rows", format_bytes(file.bytes), file.path)
-            for name, files in inspection.pending.items()
-            for file in files
-        ]
-        yield from _block("pending files", rows)
-        named = [(id, o.kind, "" if o.named else "not named") for id, o in metadata.operators.items()]
-        yield from _block("operators", named)
-        if inspection.key_groups is not None:
-            yield f"state  {inspection.key_groups} key groups"
-            yield from _table(
-                [(o.name, f"{self.rows[o.name]} rows") for o in inspection.state if o.name in self.rows], "  "
-            )
-        yield from _block("sizes", [(part, format_bytes(size)) for part, size in inspection.sizes.items()])
-        yield f"{len(metadata.files)} files, {format_bytes(inspection.bytes)}; {_checked(inspection)}"
+def _lines(inspection: Inspection, counted: Mapping[str, int | None]) -> Iterator[str]:
+    """Yield a savepoint for people; with the entries of operators, by id, where they were counted."""
+    metadata = inspection.metadata
+    versions = ", ".join(f"{package} {version}" for package, version in metadata.versions.items())
+    yield f"{metadata.name}: savepoint of job {metadata.job} ({metadata.job_id}), format {metadata.to_json()['v']}"
+    yield f"taken {iso_text(metadata.created_ms)} at checkpoint {metadata.decision.checkpoint}{versions and f' by {versions}'}"
+    if metadata.edited is not None:
+        yield f"edited, made of {metadata.edited['from']}:"
+        yield from (f"  {text}" for text in metadata.edited["done"])
+    yield from _block("sources", [(name, r.kind, text) for name, r in inspection.sources.items() for text in r.lines()])
+    yield f"watermark  {iso_text(inspection.watermark_ms) if inspection.watermark_ms is not None else '-'}"
+    rows = [
+        (name, f"{file.rows} rows", format_bytes(file.bytes), file.path)
+        for name, files in inspection.pending.items()
+        for file in files
+    ]
+    yield from _block("pending files", rows)
+    named = [(id, o.kind, "" if o.named else "not named") for id, o in metadata.operators.items()]
+    yield from _block("operators", named)
+    if inspection.key_groups is not None:
+        yield f"state  {inspection.key_groups} key groups"
+        yield from _table([(o.name, f"{counted[o.name]} rows") for o in inspection.state if o.name in counted], "  ")
+    yield from _block("sizes", [(part, format_bytes(size)) for part, size in inspection.sizes.items()])
+    yield f"{len(metadata.files)} files, {format_bytes(inspection.bytes)}; {_checked(inspection)}"
 
 
 def _checked(inspection: Inspection) -> str:
@@ -120,35 +112,20 @@ def _checked(inspection: Inspection) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Differences:
-    """What differs, for people and programs."""
-
-    first: Inspection
-    second: Inspection
-    differences: Sequence[Difference]
-
-    def to_json(self) -> Any:
-        a, b = (
-            {"path": i.path, "name": i.metadata.name, "created_ms": i.metadata.created_ms}
-            for i in (self.first, self.second)
-        )
-        return {"a": a, "b": b, "differences": [each.to_json() for each in self.differences]}
-
-    def lines(self) -> Iterable[str]:
-        for sign, each in (("a", self.first), ("b", self.second)):
-            yield f"{sign}  {each.metadata.name}  {_time(each.metadata.created_ms)}"
-        if not self.differences:
-            yield "nothing differs"
-        rows = [(d.what, _value(d, d.before), "->", _value(d, d.after), _distance(d)) for d in self.differences]
-        yield from _table(rows, "")
+def _changes(first: Inspection, second: Inspection, differences: Sequence[Difference]) -> Iterator[str]:
+    for sign, each in (("a", first), ("b", second)):
+        yield f"{sign}  {each.metadata.name}  {iso_text(each.metadata.created_ms)}"
+    if not differences:
+        yield "nothing differs"
+    rows = [(d.what, _value(d, d.before), "->", _value(d, d.after), _distance(d)) for d in differences]
+    yield from _table(rows, "")
 
 
 def _value(difference: Difference, value: Any) -> str:
     if value is None:
         return "-"
     if difference.what == "watermark":
-        return _time(value)
+        return iso_text(value)
     if difference.what.startswith("size of "):
         return format_bytes(value)
     return str(value)
@@ -167,7 +144,3 @@ def _table(rows: Sequence[Sequence[str]], indent: str) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield (indent + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))).rstrip()
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

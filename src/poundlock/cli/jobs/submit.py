@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from poundlock.cli.output import Output, Text
+from poundlock.cli.output import Output
 from poundlock.errors import PoundlockError, TransientError
 
 if TYPE_CHECKING:
@@ -119,9 +119,8 @@ def _detach(following: _Following, output: Output) -> int:
         time.sleep(_LOOK_S)
     if now.state == "FAILED":
         return _failed(now, output)
-    data = {"job_id": now.job_id, "name": now.name, "application": now.application, "state": now.state}
-    text = f"Job has been submitted with JobID {now.job_id}"
-    output.show(Text(text=text, data={**data, "log": str(following.log)}))
+    data = {name: getattr(now, name) for name in ("job_id", "name", "application", "state")}
+    output.show(f"Job has been submitted with JobID {now.job_id}", {**data, "log": str(following.log)})
     return 0
 
 

@@ -7,13 +7,14 @@ import json as jsons
 import os
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poundlock.cli.options import ConfigOption, DefineOption, JobArgument, JsonOption, MasterOption, ParallelismOption
-from poundlock.cli.output import Output, Text
+from poundlock.cli.options import Call, JobArgument, JsonOption, MasterOption, ParallelismOption, with_shared_options
+from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ GraceOption = Annotated[str, typer.Option("--stop-timeout", metavar="DURATION", 
 
 
 @app.command("systemd")
+@with_shared_options
 def systemd(
     job: JobArgument,
     name: NameOption = None,
@@ -46,9 +48,8 @@ def systemd(
     ] = None,
     grace: GraceOption = "5 min",
     output: OutputOption = None,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
+    *,
+    call: Call,
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
 ) -> None:
@@ -61,10 +62,10 @@ def systemd(
         )
     if env_file is not None and not env_file.is_absolute():
         raise DefinitionError(f"--env-file {env_file} is not absolute", next=f"write --env-file {env_file.absolute()}")
-    deployed, file = _deployed(
-        job, env, grace, define, config, master, parallelism, instead="put it into a file and name it with --env-file"
-    )
-    deployed = _with(deployed, ["--config", str(file)] if file is not None and _is_named(config) else [])
+    instead = "put it into a file and name it with --env-file"
+    deployed, file = _deployed(job, env, grace, call, master, parallelism, instead)
+    if file is not None and (call.config is not None or os.environ.get("POUNDLOCK_CONFIG")):
+        deployed = _with(deployed, "--config", str(file))
     unit = render(
         deployed,
         name=unit_name(name or f"poundlock-{deployed.job.name}"),
@@ -78,7 +79,7 @@ def systemd(
     if path is not None:
         _write(path, unit.text, mode=0o644)
     data = {"name": unit.name, "path": path and str(path), "sections": unit.sections, "install": commands}
-    _show(Output(json), unit.text, path, data, commands)
+    _show(call.output, unit.text, path, data, commands)
 
 
 @app.command("image")
@@ -105,6 +106,7 @@ def image(
 
 
 @app.command("kubernetes")
+@with_shared_options
 def kubernetes(
     job: JobArgument,
     image: Annotated[
@@ -129,9 +131,8 @@ def kubernetes(
     ] = None,
     grace: GraceOption = "5 min",
     output: OutputOption = None,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
+    *,
+    call: Call,
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
 ) -> None:
@@ -139,18 +140,10 @@ def kubernetes(
     from poundlock.deploy.kubernetes import KubernetesCluster, install_commands, render
     from poundlock.deploy.yaml import documents
 
-    deployed, file = _deployed(
-        job,
-        env,
-        grace,
-        define,
-        config,
-        master,
-        parallelism,
-        instead="put it into a Secret and name it with --env-secret",
-    )
+    instead = "put it into a Secret and name it with --env-secret"
+    deployed, file = _deployed(job, env, grace, call, master, parallelism, instead)
     if deployed.job.parallelism is None and deployed.settings.parallelism is None and master is None:
-        deployed = _with(deployed, ["-p", str(cpu)])  # Java would count the cores of the node
+        deployed = _with(deployed, "-p", str(cpu))  # Java would count the cores of the node
     cluster = KubernetesCluster(
         name=name or deployed.job.name,
         image=image,
@@ -163,38 +156,36 @@ def kubernetes(
         env_secret=env_secret,
         executors=deployed.settings.master.startswith("k8s://"),
     )
-    objects = render(deployed, cluster, config=file)
+    objects, as_json = render(deployed, cluster, config=file), call.output.as_json
     whole = {"apiVersion": "v1", "kind": "List", "items": objects}
-    path = _place(output, f"{cluster.name}.{'json' if json else 'yaml'}")
-    text = jsons.dumps(whole, indent=2) + "\n" if json and path is not None else documents(objects)
+    path = _place(output, f"{cluster.name}.{'json' if as_json else 'yaml'}")
+    text = jsons.dumps(whole, indent=2) + "\n" if as_json and path is not None else documents(objects)
     commands = install_commands(cluster, path)
     if path is not None:
         _write(path, text, mode=0o600)  # it has the token
     data: Any = whole if path is None else {"path": str(path), "install": commands}
-    _show(Output(json), text, path, data, commands)
+    _show(call.output, text, path, data, commands)
 
 
 def _deployed(
     job: str,
     env: Sequence[str] | None,
     grace: str,
-    define: Sequence[str] | None,
-    config: Path | None,
+    call: Call,
     master: str | None,
     parallelism: int | None,
-    *,
     instead: str,
 ) -> tuple[Deployed, Path | None]:
     """Return the job to deploy, and the settings file in use."""
     from poundlock.cli.job_loader import load_job, split_target
-    from poundlock.config import CONFIG_FILE, load_settings
+    from poundlock.config import CONFIG_FILE
     from poundlock.deploy.job import Deployed, environment, grace_seconds, options, refuse_secrets
     from poundlock.driver.driver import with_settings
     from poundlock.plan.guarantees import check_required
     from poundlock.plan.plan import make_plan
 
-    settings = load_settings(define or (), config=config, master=master, parallelism=parallelism)
-    refuse_secrets(settings, define or (), instead=instead)
+    settings = call.settings(master=master, parallelism=parallelism)
+    refuse_secrets(settings, call.define, instead=instead)
     file, variable = split_target(job)
     loaded = load_job(job)
     check_required(make_plan(with_settings(loaded, settings)))
@@ -203,22 +194,16 @@ def _deployed(
         file=file.absolute(),
         variable=variable,
         settings=settings,
-        arguments=options(define, master, parallelism),
+        arguments=options(call.define, master, parallelism),
         environment=environment(env or (), instead=instead),
         grace_s=grace_seconds(grace),
     )
-    named = config or os.environ.get("POUNDLOCK_CONFIG") or CONFIG_FILE
+    named = call.config or os.environ.get("POUNDLOCK_CONFIG") or CONFIG_FILE
     path = Path(named).expanduser().absolute()
     return deployed, path if path.is_file() else None
 
 
-def _is_named(config: Path | None) -> bool:
-    return config is not None or bool(os.environ.get("POUNDLOCK_CONFIG"))
-
-
-def _with(deployed: Deployed, more: Sequence[str]) -> Deployed:
-    from dataclasses import replace
-
+def _with(deployed: Deployed, *more: str) -> Deployed:
     return replace(deployed, arguments=[*deployed.arguments, *more])
 
 
@@ -243,7 +228,6 @@ def _write(path: Path, text: str, *, mode: int) -> None:
 
 def _show(output: Output, text: str, path: Path | None, data: Any, commands: Sequence[str]) -> None:
     if path is None:
-        output.show(Text(text=text.rstrip("\n"), data=data))
+        output.show(text.rstrip("\n"), data)
     else:
-        message = "\n".join([f"wrote {path}", *(f"  {command}" for command in commands)])
-        output.show(Text(text=message, data=data))
+        output.show([f"wrote {path}", *(f"  {command}" for command in commands)], data)

@@ -11,14 +11,13 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
-from poundlock.cli.output import Output
+from poundlock.cli.options import Call, with_shared_options
 from poundlock.errors import PoundlockError
 from poundlock.values import format_bytes, size
 
@@ -52,59 +51,39 @@ class Check:
         return {"name": self.name, "ok": self.ok, "found": self.result, "next": self.next}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """All that was looked at."""
-
-    checks: Sequence[Check]
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is no problem."""
-        return all(check.ok for check in self.checks)
-
-    def to_json(self) -> Any:
-        return {"ok": self.ok, "checks": [check.to_json() for check in self.checks]}
-
-    def lines(self) -> Iterable[str]:
-        width = max(len(check.name) for check in self.checks)
-        for check in self.checks:
-            yield f"{'ok' if check.ok else 'problem':8}{check.name:{width}}  {check.result}"
-            if not check.ok:
-                yield f"{'':8}{'':{width}}  Next: {check.next}"
-
-
-def command(json: JsonOption = False, define: DefineOption = None, config: ConfigOption = None) -> int:
+@with_shared_options
+def command(*, call: Call) -> int:
     """Check the machine and say what to type.
 
     Looks at Java, Python, packages, jars, memory, disk, ports and folders. The exit code is 1 if there is a problem.
     """
-    from poundlock.config import load_settings
+    checks = list(_examine(call.settings()))
+    ok = all(check.ok for check in checks)
+    call.output.show(_lines(checks), {"ok": ok, "checks": [check.to_json() for check in checks]})
+    return 0 if ok else 1
 
-    report = examine(load_settings(define or (), config=config))
-    Output(json).show(report)
-    return 0 if report.ok else 1
+
+def _lines(checks: Sequence[Check]) -> Iterator[str]:
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        yield f"{'ok' if check.ok else 'problem':8}{check.name:{width}}  {check.result}"
+        if not check.ok:
+            yield f"{'':8}{'':{width}}  Next: {check.next}"
 
 
-def examine(settings: Settings) -> Report:
-    """Look at everything."""
-    checks: list[Check] = [_python()]
-    checks += _packages()
-    checks += [_java(settings), _memory(settings)]
-    checks += _folders(settings)
-    checks.append(_loopback())
-    checks += _connectors()
-    return Report(checks=checks)
+def _examine(settings: Settings) -> Iterator[Check]:
+    yield _python()
+    yield from _packages()
+    yield _java(settings)
+    yield _memory(settings)
+    yield from _folders(settings)
+    yield _loopback()
+    yield from _connectors()
 
 
 def _python() -> Check:
-    version = platform.python_version()
-    return Check(
-        name="python",
-        ok=sys.version_info >= (3, 11),
-        result=f"{version} ({sys.executable})",
-        next="install Python 3.11 or later",
-    )
+    result = f"{platform.python_version()} ({sys.executable})"
+    return Check(name="python", ok=sys.version_info >= (3, 11), result=result, next="install Python 3.11 or later")
 
 
 def _packages() -> Iterator[Check]:
@@ -199,9 +178,9 @@ def _loopback() -> Check:
 
 
 def _connectors() -> Iterator[Check]:
-    from poundlock.cli.setup.connectors import listed
+    from poundlock.cli.setup.installed import installed_connectors
 
-    for one in listed().connectors:
+    for one in installed_connectors():
         result = one.problem or f"{', '.join(one.roles)} of {one.package} {one.version}"
         yield Check(name=f"connector {one.name}", ok=not one.problem, result=result, next=one.next)
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import typer
 
-from poundlock.cli.output import Output, Text
+from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError
 
 _FIRST_EVENT = 1_545_177_600  # 2018-12-19 00:00 UTC
@@ -67,9 +67,8 @@ def command(
 ) -> None:
     """Make a small project that runs."""
     files = create(Path(name))
-    lines = [f"made {file}" for file in files]
-    lines += ["", f"Next: cd {name} && poundlock run job.py"]
-    Output(as_json).show(Text(text="\n".join(lines), data={"folder": name, "files": [str(file) for file in files]}))
+    lines = [*(f"made {file}" for file in files), "", f"Next: cd {name} && poundlock run job.py"]
+    Output(as_json).show(lines, {"folder": name, "files": [str(file) for file in files]})
 
 
 def _events(count: int = 2_000, seed: int = 7) -> str:

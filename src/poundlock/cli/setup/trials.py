@@ -1,4 +1,5 @@
-"""`poundlock kafka up`: a real single-node Kafka broker for trials, as long as the command runs."""
+"""`poundlock kafka up` and `demo`: a real single-node Kafka broker, as long as the command runs, and the reference job on one, killed
+twice and audited: its exit code is the verdict."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from poundlock.cli.options import JsonOption
-from poundlock.cli.output import Output, Text
+from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError
 
 app = typer.Typer(name="kafka", help="A Kafka broker for trials.", rich_markup_mode=None)
@@ -45,10 +46,9 @@ def command(
         text = [f"Kafka is up at {servers}"]
         text += [f"topic {name} with {partitions} partitions" for name, partitions in topics]
         text.append("Press Ctrl-C to stop it.")
-        output.show(Text(text="\n".join(text), data={"bootstrap_servers": servers, "topics": dict(topics)}))
+        output.show(text, {"bootstrap_servers": servers, "topics": dict(topics)})
         ended.wait()
-    if not json:
-        output.line("Kafka is stopped.")
+    output.say("Kafka is stopped.")
 
 
 def parse_topic(text: str) -> tuple[str, int]:
@@ -76,3 +76,25 @@ def _free(port: int) -> None:
                 f"port {port} cannot be used: {error.strerror or error}",
                 next="stop the program that holds it, or type: poundlock kafka up --port 0",
             ) from error
+
+
+def demo(
+    directory: Annotated[Path, typer.Option("--dir", help="Where it works; cleared at the start.")] = Path(
+        "build/demo"
+    ),
+    events: Annotated[int, typer.Option(min=1, help="How many events are produced.")] = 200_000,
+    kills: Annotated[int, typer.Option(min=0, help="How often the driver is killed.")] = 2,
+) -> int:
+    """Run the reference job on a real Kafka broker.
+
+    Its driver is killed twice while it writes; then every file is compared with what was produced.
+    """
+    try:
+        from poundlock.demo.program import DemoSettings, run_demo
+    except ModuleNotFoundError as missing:
+        raise DefinitionError(
+            f"the demo needs the package {missing.name}, which is not installed",
+            next="python -m pip install 'poundlock[demo]'",
+        ) from missing
+
+    return run_demo(DemoSettings(directory=directory, events=events, kills=kills)).exit_code
