@@ -15,8 +15,7 @@ from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 
 if TYPE_CHECKING:
-    from poundlock.control.channel import ControlChannel
-    from poundlock.control.control_client import FolderChannel
+    from poundlock.control.channel import ControlChannel, FolderChannel
     from poundlock.control.registry import JobEntry
     from poundlock.driver.requests import Then
     from poundlock.storage import Storage
@@ -130,7 +129,7 @@ def find_running(wanted: str, call: Call) -> KnownJob:
 def folder_channel(entry: JobEntry) -> FolderChannel:
     """Return the way to a job through its checkpoint folder."""
     from poundlock.control import yarn
-    from poundlock.control.control_client import FolderChannel
+    from poundlock.control.channel import FolderChannel
     from poundlock.control.driver_status import lost
     from poundlock.storage import open_storage
 

@@ -6,7 +6,6 @@ other does not; what others do with it is to read it and, long after its end, to
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -15,9 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from poundlock.control.process_id import is_alive, process_start
 from poundlock.driver.progress import Progress
@@ -31,8 +32,9 @@ ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
 _FORMAT = 1
 _FILE = re.compile(r"[0-9a-f]{32}-[0-9]+-[0-9]+\.json")
 _ABANDONED_S = 3600.0
-_LARGEST = 1 << 47  # of a number that is still a time in ms
 _TROUBLES = 20
+
+Number = Annotated[int, msgspec.Meta(gt=-(1 << 47), lt=1 << 47)]  # anything else is no time in ms, nor a small number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +71,10 @@ class JobEntry:
 
     job_id: str
     name: str
-    pid: int
+    pid: Number
     process_start: str
     host: str
-    started_ms: int
+    started_ms: Number
     state: str
     checkpoint_dir: str
     log: str
@@ -81,18 +83,18 @@ class JobEntry:
     folder: str = ""
     rest: tuple[str, int] | None = None
     token_file: str | None = None
-    ended_ms: int | None = None
-    exit_code: int | None = None
+    ended_ms: Number | None = None
+    exit_code: Number | None = None
     failure: tuple[str, str] | None = None
     progress: Mapping[str, Any] = field(default_factory=dict)
-    child: int | None = None
-    process_restarts: int = 0
+    child: Number | None = None
+    process_restarts: Number = 0
     application: str | None = None
     spark_application: str | None = None
-    attempt: int = 1
+    attempt: Number = 1
     since: Mapping[str, int] = field(default_factory=dict)
-    troubles: Sequence[tuple[str, int]] = ()
-    written_ms: int | None = None
+    troubles: tuple[tuple[str, int], ...] = ()
+    written_ms: Number | None = None
 
     @property
     def process(self) -> int:
@@ -150,51 +152,19 @@ class JobEntry:
 
     def to_bytes(self) -> bytes:
         """Return it as it is kept."""
-        return json.dumps({"v": _FORMAT, **self.to_json()}, ensure_ascii=False).encode() + b"\n"
+        return msgspec.json.encode({"v": _FORMAT, **self.to_json()}) + b"\n"
 
     @classmethod
     def from_bytes(cls, data: bytes) -> JobEntry:
         """Return what was kept. Raises ValueError if it is something else."""
-        try:
-            return cls.from_json(json.loads(data))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"no entry of a job: {error}") from error
+        return cls.from_json(msgspec.json.decode(data))
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> JobEntry:
-        """Return the entry of plain data. Raises ValueError, KeyError or TypeError if it is none."""
-        if value.get("v") != _FORMAT:
-            raise ValueError(f"format {value.get('v')!r} is not known")
-        known = {each.name: value[each.name] for each in fields(cls) if each.name in value}
-        for name in ("rest", "failure"):
-            known[name] = tuple(known[name]) if known.get(name) else None
-        known["troubles"] = tuple((str(what), int(at_ms)) for what, at_ms in known.get("troubles", ()))
-        made = cls(**known)
-        made._check()
-        return made
-
-    def _check(self) -> None:
-        """Raise TypeError unless every field is what it says: the file may be anything."""
-        texts = (self.job_id, self.name, self.process_start, self.host, self.state, self.checkpoint_dir, self.log)
-        numbers = (
-            self.pid, self.started_ms, self.process_restarts, self.ended_ms, self.exit_code, self.child, self.attempt,
-            self.written_ms,
-        )  # fmt: skip
-        right = (
-            all(
-                isinstance(text, str)
-                for text in (*texts, self.job_file, self.folder, self.token_file or "", self.on_cluster or "")
-            )
-            and all(number is None or (type(number) is int and abs(number) < _LARGEST) for number in numbers)
-            and self.pid is not None
-            and self.started_ms is not None
-            and [type(part) for part in self.rest or ("", 0)] == [str, int]
-            and [type(part) for part in self.failure or ("", "")] == [str, str]
-            and isinstance(self.progress, Mapping)
-            and isinstance(self.since, Mapping)
-        )
-        if not right:
-            raise TypeError("a field is of another type")
+    def from_json(cls, value: Any) -> JobEntry:
+        """Return the entry of plain data. Raises ValueError if it is none."""
+        if not isinstance(value, dict) or value.get("v") != _FORMAT:
+            raise ValueError("no entry of a job, or one of a format that is not known")
+        return msgspec.convert(value, cls)
 
 
 class Registry:
@@ -361,12 +331,8 @@ class Registration:
     def end(self, state: str, exit_code: int, *, failure: tuple[str, str] | None, progress: Mapping[str, Any]) -> None:
         """Say the last word; the token is worth nothing from now on."""
         self.update(
-            state=state,
-            exit_code=exit_code,
-            failure=failure,
-            progress=dict(progress),
-            ended_ms=now_ms(),
-        )
+            state=state, exit_code=exit_code, failure=failure, progress=dict(progress), ended_ms=now_ms()
+        )  # fmt: skip
         self._forget_token()
 
     def between(self, *, restarts: int, why: str) -> None:

@@ -18,7 +18,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from types import FrameType
 
-from poundlock.control.registry import Registration, Registry
+import msgspec
+
+from poundlock.control.registry import Registration, Registry, now_ms
 from poundlock.control.supervisor_link import VARIABLE, Ending, LineBuffer, Situation
 from poundlock.driver.restart import RestartState, RestartStrategy, SameFailure
 from poundlock.errors import DefinitionError, FencedError, PoundlockError, TerminalError, TransientError
@@ -167,7 +169,7 @@ class Supervisor:
             if "stopping" in message:
                 life.stopping = True
             if "ended" in message:
-                life.ending = Ending.from_json(message["ended"])
+                life.ending = msgspec.convert(message["ended"], Ending)
         return bool(data)
 
     def _delay_s(self, error: PoundlockError, rng: random.Random, life: _Life) -> float | None:
@@ -175,7 +177,7 @@ class Supervisor:
         transient = code == TransientError.exit_code or (code < 0 and -code in _PASSING)
         try:
             # What to type next may name a file of that process: it is no part of what makes two failures the same.
-            delay = self._state.next_delay(_now_ms(), rng, PoundlockError(error.what), transient=transient)
+            delay = self._state.next_delay(now_ms(), rng, PoundlockError(error.what), transient=transient)
         except SameFailure as same:
             self._same = same
             return None
@@ -183,11 +185,10 @@ class Supervisor:
 
     def _again(self, error: PoundlockError, delay_s: float) -> None:
         """Note that the job is between two processes."""
-        now = self.situation
-        troubles = [*now.troubles, (error.what, _now_ms())][-_TROUBLES:]
-        self.situation = replace(now, restarts=now.restarts + 1, troubles=troubles)
-        entry = self._entry()
-        if entry is not None:
+        before = self.situation
+        troubles = (*before.troubles, (error.what, now_ms()))[-_TROUBLES:]
+        self.situation = replace(before, restarts=before.restarts + 1, troubles=troubles)
+        if (entry := self._entry()) is not None:
             entry.between(restarts=self.situation.restarts, why=error.what)
         self.say(f"{error.what}; started again in {delay_s:.1f} s (restart {self.situation.restarts} of the process)")
 
@@ -202,31 +203,16 @@ class Supervisor:
     def _end(self, life: _Life | None, code: int) -> int:
         """Say the job's last word and return its exit code."""
         code = 128 + self._asked[-1] if code < 0 and self._asked else code
-        ending = life.ending if life is not None else None
-        entry = self._entry()
-        if entry is not None:
-            state = (
-                ending.state
-                if ending is not None
-                else "FINISHED"
-                if code == 0
-                else "CANCELED"
-                if code > 128
-                else "FAILED"
-            )
-            entry.end(
-                state,
-                code,
-                failure=ending.failure if ending is not None else None,
-                progress=ending.progress if ending is not None else {},
-            )
+        state = "FINISHED" if code == 0 else "CANCELED" if code > 128 else "FAILED"
+        ending = (life.ending if life is not None else None) or Ending(state=state, exit_code=code, final=False)
+        if (entry := self._entry()) is not None:
+            entry.end(ending.state, code, failure=ending.failure, progress=ending.progress)
         return code
 
     def _give_up(self, life: _Life, code: int, error: PoundlockError) -> int:
         """End the job with the failure of its last process; what that one has printed already is not said again."""
         failure = self._same or error
-        entry = self._entry()
-        if entry is not None:
+        if (entry := self._entry()) is not None:
             progress = life.ending.progress if life.ending is not None else {}
             exit_code = failure.exit_code if self._same or code < 0 else code
             entry.end("FAILED", exit_code, failure=(failure.what, failure.next), progress=progress)
@@ -286,7 +272,3 @@ def _name(number: int) -> str:
 
 def _noted(_number: int, _frame: FrameType | None) -> None:
     """Only the number counts, and that is in the pipe already."""
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -12,10 +12,12 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+import msgspec
 
 from poundlock.driver.progress import StopRequest
 
@@ -40,7 +42,7 @@ class Situation:
     started_ms: int
     job_id: str
     restarts: int = 0
-    troubles: Sequence[tuple[str, int]] = ()
+    troubles: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +62,6 @@ class Ending:
     final: bool
     failure: tuple[str, str] | None = None
     progress: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Ending:
-        """Return the last word of plain data."""
-        failure = value["failure"]
-        return cls(**{**value, "failure": tuple(failure) if failure else None})
 
 
 class LineBuffer:
@@ -141,9 +137,8 @@ def supervised() -> Supervised | None:
     text = os.environ.pop(VARIABLE, None)
     if text is None:
         return None
-    handle, value = json.loads(text)
+    handle, situation = msgspec.json.decode(text, type=tuple[int, Situation])
     os.set_inheritable(handle, False)
-    situation = Situation(**{**value, "troubles": [(what, at_ms) for what, at_ms in value["troubles"]]})
     _die_with(situation.pid)
     return Supervised(socket.socket(fileno=handle), situation)
 

@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.control.control_client import FolderChannel
+from poundlock.control.channel import FolderChannel
 from poundlock.control.control_files import SETUP, newest_entry, put
 from poundlock.control.control_server import ControlServer
 from poundlock.control.registry import JobEntry, registered
@@ -72,7 +72,7 @@ class Scene:
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     monkeypatch.setattr("poundlock.control.control_server._LOOK_S", 0.02)
-    monkeypatch.setattr("poundlock.control.control_client._POLL_S", 0.02)
+    monkeypatch.setattr("poundlock.control.channel._POLL_S", 0.02)
     monkeypatch.setattr(gateway, "_LOOK_S", 0.02)
     monkeypatch.setattr("poundlock.control.yarn.ask", lambda id: None)
     made = Scene(tmp_path)

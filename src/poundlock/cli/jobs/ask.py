@@ -63,7 +63,7 @@ def stop(
         show_saved(entry, take_savepoint(known, directory, then="stop", drain=drain), output)
         return 0
     output.say(f"Stopping job {entry.job_id}.")
-    known.channel().stop()
+    known.channel().ask("stop")
     ended = await_end(known, output)
     assert ended is not None
     if ended.state == "FAILED":
@@ -101,7 +101,7 @@ def cancel(
         show_saved(entry, take_savepoint(known, directory, then="cancel"), output)
         return 0
     output.say(f"Cancelling job {entry.job_id}.")
-    known.channel().cancel()
+    known.channel().ask("cancel")
     ended = await_end(known, output, _PATIENCE_S)
     if ended is None:
         raise PoundlockError(

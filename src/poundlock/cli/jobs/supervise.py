@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ def supervise(target: str, arguments: Sequence[str], settings: Settings, output:
     """
     from poundlock.checkpoint.identity import new_job_id
     from poundlock.control.process_id import process_start
-    from poundlock.control.registry import Registry
+    from poundlock.control.registry import Registry, now_ms
     from poundlock.control.supervisor import Supervisor
     from poundlock.control.supervisor_link import Situation
     from poundlock.driver.restart import ExponentialDelayRestart, restart_strategy, strategy_from_json
@@ -40,7 +39,7 @@ def supervise(target: str, arguments: Sequence[str], settings: Settings, output:
         situation=Situation(
             pid=os.getpid(),
             process_start=process_start(os.getpid()) or "",
-            started_ms=time.time_ns() // 1_000_000,
+            started_ms=now_ms(),
             job_id=new_job_id(),
         ),
         strategy_of=strategy_from_json,
