@@ -44,11 +44,6 @@ class Presence:
     """What others can see of this job and ask of it.
 
     Args:
-        job: which job.
-        settings: of the run.
-        log: of the run.
-        stop, requests: how it is asked.
-        job_file: what was given to `run`.
         arguments: the command line of `run` behind the program.
         supervised: the line to the supervisor; None without one.
     """

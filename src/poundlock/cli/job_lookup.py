@@ -42,7 +42,6 @@ class KnownJob:
     """A job that runs or has run.
 
     Args:
-        entry: as it was when it was looked up.
         again: looks again; returns None where there is no entry any more.
     """
 
@@ -164,8 +163,7 @@ def progress_line(progress: Mapping[str, Any] | None) -> str | None:
 def await_end(job: KnownJob, output: Output, patience_s: float | None = None) -> JobEntry | None:
     """Wait until a job has ended, noting now and then on standard error how it goes; None if it has not within the patience.
 
-    Raises:
-        TransientError: its driver is on another machine, and has written nothing for long.
+    Raises TransientError: its driver is on another machine, and has written nothing for long.
     """
     begun = noted = silent = time.monotonic()
     shown, newest = None, job.entry
@@ -209,8 +207,7 @@ def savepoint_folder(directory: str) -> str:
 def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on", drain: bool = False) -> str:
     """Ask a job for a savepoint, wait for it and for the end it brings, and return its path; see `Trigger`.
 
-    Raises:
-        PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
+    Raises PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
     """
     from poundlock.control.channel import EndedMeanwhile, check_shared
 

@@ -52,8 +52,7 @@ class ControlChannel(ABC):
 
         A stop or cancel may still be under way. See `Trigger` for what is said of a savepoint.
 
-        Raises:
-            EndedMeanwhile: the job ended with it, or before.
+        Raises EndedMeanwhile: the job ended with it, or before.
         """
 
     @abstractmethod
@@ -116,8 +115,6 @@ class FolderChannel(ControlChannel):
     """A way to a job through the files in its checkpoint folder.
 
     Args:
-        storage: the checkpoint folder.
-        name: the job's name, for errors.
         lost: says why the driver is gone for good, None as long as it may be there; asked when it is silent.
     """
 
@@ -224,8 +221,6 @@ class Forwarding:
     """Hands on to a job elsewhere what is asked of it here.
 
     Args:
-        entry: of the job.
-        channel: the way to it.
         stop, requests: what is asked here.
         say: gets what could not be handed on.
     """

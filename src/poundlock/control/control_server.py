@@ -46,9 +46,6 @@ class ControlServer:
     """The driver: writes how the job goes, and looks for requests, in a thread of its own.
 
     Args:
-        storage: the checkpoint folder.
-        entry: the first to be written.
-        stop, requests: how the job is asked.
         log: gets what could not be written or read.
         taken_over: called where another driver has begun on this checkpoint; from then on nothing is written any more.
         copy: of the driver's log; None = who is on its machine reads the log itself.

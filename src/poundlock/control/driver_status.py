@@ -22,12 +22,7 @@ _MINORS = range(50)
 def last_of(application: str, checkpoint: str) -> JobEntry | None:
     """Return the last entry of an application that is over; see `control_files.last_entry`.
 
-    Args:
-        application: the cluster's id of it.
-        checkpoint: the job's checkpoint folder.
-
-    Raises:
-        TransientError: the folder cannot be read, and there may be one.
+    Raises TransientError: the folder cannot be read, and there may be one.
     """
     try:
         return last_entry(open_storage(checkpoint), application)
@@ -103,7 +98,6 @@ def polled(entry: JobEntry, *, ask: bool | None = None) -> JobEntry:
     """Return the entry of a job whose driver runs on a cluster as it stands now; any other as it is.
 
     Args:
-        entry: of the job.
         ask: whether the cluster is asked, too; None = where the driver is silent.
 
     Raises:

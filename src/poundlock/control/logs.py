@@ -77,7 +77,6 @@ def open_log(
     """Open the log of a run in `<folder>/<job>-<timestamp>.log`; where one is open in this process, go on with that.
 
     Args:
-        job: the job's name.
         folder: made where it is missing.
         level: lines below it are left out.
         secrets: values to blank wherever they appear.

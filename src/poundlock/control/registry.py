@@ -43,21 +43,16 @@ class JobEntry:
 
     Args:
         job_id: 32 hex digits; the same for every process that goes on from one checkpoint.
-        name: the job's name.
         pid, process_start: the process; see `processes.process_start`.
-        host: where it runs.
         started_ms: when it started, ms since the epoch.
         child: the process of the job where `pid` is its supervisor; None without one, and between two of them.
         process_restarts: how often the supervisor has started the job's process again.
         state: Flink's name of it.
-        checkpoint_dir, log: its folder and its log.
-        job_file: what was given to `run`.
         arguments: the command line of `run` behind the program.
         folder: the working folder it was started in.
         rest: (host, port) of its REST server; None = it has none.
         token_file: file of the bearer token; None without REST.
         ended_ms: when it ended; None while it runs.
-        exit_code: how it ended.
         failure: the two lines it failed with, as (what, next); (what it was restarted for, "") while it is RESTARTING.
         progress: the newest that is known, as fields of Progress; while it runs, the job itself knows better.
         application: the cluster's id of it where its driver runs there; None = it is a process of a machine.
@@ -171,7 +166,6 @@ class Registry:
     """The job processes that a state directory knows.
 
     Args:
-        state_dir: the user's state directory.
         alive: whether a process of this machine is the one that started then.
         kept: how many ended ones stay listed.
     """
@@ -211,8 +205,7 @@ class Registry:
 
         Of ended jobs with the name, the newest is meant: each restore of a savepoint is another job.
 
-        Raises:
-            DefinitionError: there is none, or there are two.
+        Raises DefinitionError: there is none, or there are two.
         """
         entries = self.entries()
         by_name = [entry for entry in entries if entry.name == wanted]
@@ -232,7 +225,6 @@ class Registry:
 
         Args:
             entry: of this process; its `token_file` is filled in where there is a token.
-            token: the REST server's bearer token.
 
         Raises:
             DefinitionError: the folder cannot be written.
@@ -340,7 +332,6 @@ class Registration:
 
         Args:
             restarts: how often it has been started again, this time included.
-            why: what the process ended with.
         """
         self._forget_token()
         self.update(

@@ -76,14 +76,8 @@ class Submission:
     """What is submitted.
 
     Args:
-        job: as the settings have it.
-        settings: of the run.
-        file: of the job.
         name: of the job within the file; "" where it holds one.
-        checkpoint: the job's checkpoint folder.
         job_id: 32 hex digits that the job gets if it begins with a savepoint.
-        arguments: of `run` in the container, besides the job and the settings.
-        jars: paths of jars that the job needs.
     """
 
     job: Job
@@ -127,8 +121,7 @@ class Submission:
     def command(self, folder: Path) -> list[str]:
         """Write what travels into a folder and return the command that submits it.
 
-        Raises:
-            DefinitionError: something that should travel is not there.
+        Raises DefinitionError: something that should travel is not there.
         """
         program, properties, settings = folder / _PROGRAM, folder / "spark.conf", folder / SETTINGS
         program.write_text(_MAIN)
@@ -149,11 +142,6 @@ class Submission:
 
 def check(settings: Settings, checkpoint: str, beginning: Beginning | None) -> None:
     """Raise DefinitionError where a driver on the cluster could not work, before anything is submitted.
-
-    Args:
-        settings: of the run.
-        checkpoint: the job's checkpoint folder.
-        beginning: the savepoint to begin with.
 
     Raises:
         DefinitionError: the master runs no driver, or a folder is of this machine.
@@ -178,14 +166,7 @@ def check(settings: Settings, checkpoint: str, beginning: Beginning | None) -> N
 def jars_of(plan: Plan, checkpoint: str, settings: Settings, say: Callable[[str], None]) -> Sequence[str]:
     """Return the jars that travel with a job: those with which streaming queries reach the store that its checkpoint is on.
 
-    Args:
-        plan: the job's.
-        checkpoint: its checkpoint folder.
-        settings: of the run.
-        say: told of what takes long.
-
-    Raises:
-        DefinitionError: one of them cannot be had.
+    Raises DefinitionError: one of them cannot be had.
     """
     sets = needs_of(open_storage(checkpoint)).jar_sets if plan.has_streams else ()
     places = JarPlaces.of(settings)
@@ -196,7 +177,6 @@ def submit(submission: Submission, java_home: str, log: Path) -> str:
     """Submit a job and return the cluster's id of the application, as soon as the cluster has taken it.
 
     Args:
-        submission: what to submit.
         java_home: of the Java that spark-submit runs on.
         log: file for what spark-submit says.
 
@@ -250,8 +230,6 @@ def refusal(output: str, master: str, log: Path) -> PoundlockError:
     """Return why spark-submit failed.
 
     Args:
-        output: all that it said.
-        master: where to.
         log: where that stands.
     """
     causes = re.findall(r"^(?:Exception in thread \S+ |Caused by: )?(?:[a-z]\w*\.)+[A-Z][\w$]*: (.+)$", output, re.M)

@@ -73,10 +73,7 @@ class Supervisor:
     """Runs one job until its end.
 
     Args:
-        command: the command line of the job's process.
-        registry: where the job is listed.
         strategy: when to start again, as far as the settings say; the job says more once it is loaded.
-        situation: of the first process.
         strategy_of: returns the strategy that plain data from the process stands for.
         say: told of every crash, one line.
     """
@@ -98,8 +95,7 @@ class Supervisor:
     def run(self) -> int:
         """Run the job and return its exit code.
 
-        Raises:
-            PoundlockError: its process crashed, and the strategy has given up.
+        Raises PoundlockError: its process crashed, and the strategy has given up.
         """
         rng = random.Random(self.situation.job_id)
         with self._signals():

@@ -51,10 +51,8 @@ class Ending:
 
     Args:
         state: Flink's name of how the job ended.
-        exit_code: of the process.
         final: whether the job itself decided so: it was stopped, or its restart strategy has given up.
         failure: the two lines it failed with, as (what, next).
-        progress: its newest, as fields of Progress.
     """
 
     state: str
@@ -77,12 +75,7 @@ class LineBuffer:
 
 
 class Supervised:
-    """The job's end of the line.
-
-    Args:
-        line: the socket.
-        situation: what the supervisor said.
-    """
+    """The job's end of the line."""
 
     def __init__(self, line: socket.socket, situation: Situation) -> None:
         self.situation = situation

@@ -25,8 +25,6 @@ class Application:
     """An application as the resource manager sees it.
 
     Args:
-        id: such as "application_1545534487726_0001".
-        state: in YARN's words.
         why: what it says about its end; "" where it says nothing.
     """
 
@@ -44,7 +42,6 @@ def ask(id: str, environment: Mapping[str, str] | None = None) -> Application | 
     """Return what YARN knows of an application; None where it cannot be asked.
 
     Args:
-        id: of the application.
         environment: has HADOOP_CONF_DIR; default: that of this process.
     """
     try:

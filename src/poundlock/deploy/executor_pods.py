@@ -25,8 +25,6 @@ def access(name: str, metadata: Manifest, namespace: str | None) -> list[Manifes
     """Return the account of the driver, and its rights in its namespace.
 
     Args:
-        name: of all three.
-        metadata: of each.
         namespace: where they are; None = where `kubectl` puts them.
     """
     subject = {"kind": "ServiceAccount", "name": name, **({} if namespace is None else {"namespace": namespace})}
@@ -55,7 +53,6 @@ def driver_options(
         namespace: of both; None = that of the pod, by Spark's own default.
         image: of the executors.
         template: path of the executors' template in the driver's pod.
-        given: the user's own settings of Spark's.
     """
     conf = {
         "spark.driver.host": name if namespace is None else f"{name}.{namespace}.svc",
@@ -75,7 +72,6 @@ def template(labels: Manifest, env_secret: str | None) -> Manifest:
     """Return the pod that executors are made from; Spark adds name, arguments and resources.
 
     Args:
-        labels: of each.
         env_secret: name of a Secret whose entries become variables; None = there is none.
     """
     container: Manifest = {
@@ -97,13 +93,7 @@ def template(labels: Manifest, env_secret: str | None) -> Manifest:
 
 
 def image_recipe(packages: Sequence[str], *, python: str, java: str = "openjdk-17-jre-headless") -> str:
-    """Return a Dockerfile for driver and executors: Python, Java, poundlock, and the program Spark starts an executor by.
-
-    Args:
-        packages: what pip installs, such as "poundlock[kafka,rest]".
-        python: version, such as "3.12".
-        java: Debian's package.
-    """
+    """Return a Dockerfile for driver and executors: Python, Java, poundlock, and the program Spark starts an executor by."""
     wanted = " ".join(f'"{package}"' for package in packages)
     return _RECIPE.format(python=python, java=java, packages=wanted)
 

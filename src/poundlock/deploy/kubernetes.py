@@ -46,8 +46,6 @@ class KubernetesCluster:
         image: with Python, poundlock, its extra `rest`, Java and what the job imports.
         storage: size of the volume of state, as Kubernetes writes it.
         storage_class: its class; None = the cluster's default.
-        cpu: cores that are asked for.
-        rest_port: where the job answers in the pod.
         token_secret: name of a Secret that has the token under "token"; None = one is made.
         env_secret: name of a Secret whose entries become variables; None = there is none.
         executors: whether the tasks run in pods of their own, which the driver starts; else they run in its pod.
@@ -95,8 +93,6 @@ def render(deployed: Deployed, cluster: KubernetesCluster, *, config: Path | Non
     """Return the objects of a job.
 
     Args:
-        deployed: the job.
-        cluster: what else there is to say.
         config: settings file that goes along; None = none.
 
     Raises:

@@ -49,7 +49,6 @@ class Unit:
     """A unit.
 
     Args:
-        name: of its file.
         sections: directives with their values, by section.
     """
 
@@ -79,8 +78,6 @@ def render(
     """Return the unit of a job.
 
     Args:
-        deployed: the job.
-        name: of the unit's file.
         user: whether it is for a user's own manager (`systemctl --user`).
         run_as: the user a system unit runs as; None = the manager's own.
         environment_file: file of further variables, for secrets; None = none.

@@ -50,7 +50,6 @@ def make_app(job: Observed, token: str) -> Any:
     """Return the ASGI application of a job.
 
     Args:
-        job: what is shown, and asked.
         token: what every request has to bring, as `Authorization: Bearer …`.
     """
     app = FastAPI(

@@ -26,15 +26,7 @@ _KINDS = {kind.__name__: kind for kind in (DefinitionError, TransientError, Term
 
 @dataclass(frozen=True, kw_only=True)
 class HttpChannel(ControlChannel):
-    """A way to one job's REST server.
-
-    Args:
-        job: the job's name, for errors.
-        job_id: 32 hex digits.
-        address: host and port.
-        token: of the job's token file.
-        token_file: that file, for errors.
-    """
+    """A way to one job's REST server."""
 
     job: str
     job_id: str
@@ -46,8 +38,7 @@ class HttpChannel(ControlChannel):
     def of(cls, entry: JobEntry) -> HttpChannel | None:
         """Return the way to a job; None if it has no server, or one that another machine keeps to itself.
 
-        Raises:
-            NoAnswer: the token file cannot be read: the job has ended, or it is another user's.
+        Raises NoAnswer: the token file cannot be read: the job has ended, or it is another user's.
         """
         if entry.rest is None or entry.token_file is None or not entry.here:
             return None

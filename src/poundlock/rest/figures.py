@@ -28,7 +28,6 @@ class CheckpointFigures:
     """One completed checkpoint.
 
     Args:
-        number: the checkpoint.
         started_ms, decided_ms: when, ms since the epoch.
         duration_ms: from its start to its end, or as far as the ledger knows.
         size: bytes of what was written to sinks in it; None where a sink does not tell.

@@ -25,13 +25,7 @@ _LOOK_S = 1.0
 
 
 class Gateway:
-    """Follows the newest driver of a checkpoint folder.
-
-    Args:
-        storage: the folder.
-        entry: its newest.
-        channel: returns the way to the job of an entry.
-    """
+    """Follows the newest driver of a checkpoint folder."""
 
     def __init__(self, storage: Storage, entry: JobEntry, channel: Callable[[JobEntry], ControlChannel]) -> None:
         self._storage = storage

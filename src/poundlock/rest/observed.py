@@ -23,7 +23,6 @@ class Vertex:
     """One source or sink of the job.
 
     Args:
-        name: its operator id.
         kind: "source" or "sink".
         description: what it is, such as "FileSink".
     """
@@ -40,7 +39,6 @@ class JobSetup:
     Args:
         parallelism: number of tasks; None = the cores of the master.
         settings: what is set, without secrets.
-        vertices: its sources and sinks.
     """
 
     parallelism: int | None = None
@@ -59,15 +57,7 @@ class JobSetup:
 
 @dataclass(kw_only=True)
 class Observed:
-    """A job and its way of being asked.
-
-    Args:
-        entry: of its process.
-        setup: what does not change.
-        figures: its ledger.
-        stop: how it is stopped.
-        requests: how it is asked for checkpoints and savepoints.
-    """
+    """A job and its way of being asked."""
 
     entry: JobEntry
     setup: JobSetup

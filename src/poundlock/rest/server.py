@@ -31,8 +31,7 @@ def missing_packages() -> list[str]:
 def take_port(host: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0 = any free one.
 
-    Raises:
-        DefinitionError: the port is taken, or the address is none of this machine's.
+    Raises DefinitionError: the port is taken, or the address is none of this machine's.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -54,8 +53,7 @@ def take_port(host: str, port: int) -> socket.socket:
 def read_token(path: Path | None) -> str | None:
     """Return the token that a file has, None without a file.
 
-    Raises:
-        DefinitionError: it cannot be read, or has no token that is worth the name.
+    Raises DefinitionError: it cannot be read, or has no token that is worth the name.
     """
     if path is None:
         return None
@@ -84,12 +82,7 @@ def _no_port(host: str, port: int, error: OSError) -> DefinitionError:
 
 @dataclass
 class RestServer:
-    """A server that listens already and answers from `start` on.
-
-    Args:
-        listening: the socket.
-        token: what requests have to bring.
-    """
+    """A server that listens already and answers from `start` on."""
 
     listening: socket.socket
     token: str

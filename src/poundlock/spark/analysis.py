@@ -13,11 +13,7 @@ from poundlock.spark.segments import SparkSegment
 
 
 class SessionAnalysis:
-    """Asks a session; its SQL engine starts with the first question.
-
-    Args:
-        session: of the job.
-    """
+    """Asks a session; its SQL engine starts with the first question."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -21,7 +21,6 @@ def arrow_schema(frame: DataFrame, step: str) -> pa.Schema:
     """Return the columns of a frame; all may hold nulls.
 
     Args:
-        frame: the frame.
         step: that it comes out of, for the error.
 
     Raises:
@@ -50,7 +49,6 @@ def map_arrow(
     """Return what a function makes of the rows of each partition.
 
     Args:
-        frame: the rows.
         task: the function; it travels pickled.
         columns: of what it yields, as DDL.
     """

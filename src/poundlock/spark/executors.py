@@ -45,10 +45,7 @@ def await_executors(session: Session, *, wanted: int | None, patience: timedelta
     """Wait until the cluster has run a first small task, and a moment for the rest of the cores.
 
     Args:
-        session: was just started.
         wanted: how many cores were asked for; None = it is not known.
-        patience: how long.
-        say: called with a line when it takes long.
 
     Raises:
         TransientError: no executor was given.
@@ -123,7 +120,6 @@ class Needs:
     """What a job's tasks need of the machine they run on.
 
     Args:
-        modules: what they import.
         written: local folders in which the driver has to find what they write, and they what the driver writes.
         read: local folders or files that they read.
     """
@@ -137,7 +133,6 @@ def needs_of(plan: Plan, checkpoint: str) -> Needs:
     """Return what the tasks of a job need.
 
     Args:
-        plan: the job.
         checkpoint: its checkpoint folder, in which tasks keep state, and what a stream of Spark's gave, where the job has any.
     """
     modules = list(_MODULES)
@@ -206,7 +201,6 @@ def look(needs: Needs, marks: dict[str, str]) -> dict[str, Any]:
     """Task: return what of the needs is missing on this machine.
 
     Args:
-        needs: of the job.
         marks: per folder that tasks write to, the name of a file that the driver has put there.
     """
     from importlib import import_module
@@ -280,12 +274,7 @@ def _unfit(error: Exception) -> PoundlockError:
 
 @dataclass
 class Watch:
-    """Looks once a second whether the cluster still runs the application.
-
-    Args:
-        session: the job's.
-        patience: how long tasks may wait while none runs.
-    """
+    """Looks once a second whether the cluster still runs the application."""
 
     session: Session
     patience: timedelta

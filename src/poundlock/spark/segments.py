@@ -53,7 +53,6 @@ class SparkSegment:
     """A segment and the columns that come into it.
 
     Args:
-        segment: the steps.
         input_schemas: per input its columns, hidden ones included.
     """
 
@@ -81,7 +80,6 @@ class SparkSegment:
         """Put the segment over the blocks of a checkpoint.
 
         Args:
-            session: Spark's.
             blocks: per input the blocks of its rows. One that is read more than once is kept in memory or on disk.
         """
         from pyspark import StorageLevel
@@ -162,7 +160,6 @@ def apply_step(node: Node, inputs: Sequence[DataFrame], *, streaming: bool = Fal
     """Return the rows behind one step that Spark runs.
 
     Args:
-        node: the step.
         inputs: its rows.
         streaming: whether the rows are of a stream, and stay one.
 

@@ -52,12 +52,6 @@ _MANIFEST = re.compile(r"([0-9]{12})\.json")
 def stream_source(name: str, source: SparkSource, steps: Sequence[Node], session: Session) -> StreamSource:
     """Return a stream of Spark's as a source whose tasks read what its query staged.
 
-    Args:
-        name: of the source in the job.
-        source: what Spark reads.
-        steps: the job's steps that the query runs.
-        session: of the job.
-
     Raises:
         DefinitionError: a column is of a type that tasks do not know.
         AnalysisException: Spark does not know the format, or a column is not there.
@@ -79,9 +73,6 @@ class StreamSource:
     """A stream of Spark's, read by way of staged batches.
 
     Args:
-        name: of the source in the job.
-        source: what Spark reads.
-        columns: of its rows.
         frame: the stream; None in a task.
     """
 
@@ -129,11 +120,7 @@ class StreamEnumerator:
     """Driver's half: runs the query, and knows which of its batches are staged.
 
     Args:
-        name: of the source in the job.
-        frame: the stream.
-        columns: of its rows.
         workspace: folder of the query's checkpoint and of what is staged.
-        bounded: whether the query ends when it has read what is there.
     """
 
     def __init__(self, name: str, frame: DataFrame, columns: pa.Schema, workspace: Storage, *, bounded: bool) -> None:

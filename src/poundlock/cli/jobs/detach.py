@@ -39,14 +39,7 @@ class _Started:
 def detach(target: str, arguments: Sequence[str], settings: Settings, output: Output) -> int:
     """Start a job as a process of its own and wait until it runs or has failed; return the exit code.
 
-    Args:
-        target: the job's file.
-        arguments: what else `run` takes.
-        settings: of the run.
-        output: where the id or the failure goes.
-
-    Raises:
-        DefinitionError: the folder of logs cannot be written.
+    Raises DefinitionError: the folder of logs cannot be written.
     """
     started = _start(target, arguments, settings)
     entry = _wait(started, settings)

@@ -44,16 +44,7 @@ def submit(
 ) -> int:
     """Submit a job and follow its driver until that has ended; return the exit code.
 
-    Args:
-        target: the job's file, with `:name` where it holds several.
-        typed: what else `run` was given.
-        settings: of the run.
-        beginning: the savepoint to begin with.
-        output: where it is shown.
-        detached: return as soon as the driver runs.
-
-    Raises:
-        PoundlockError: the job cannot run there, or was not taken.
+    Raises PoundlockError: the job cannot run there, or was not taken.
     """
     from poundlock.checkpoint.identity import new_job_id
     from poundlock.cli.job_loader import load_job, split_target
@@ -174,12 +165,7 @@ class _Following:
     """A driver that was submitted, as it is seen from here.
 
     Args:
-        job, settings: what was submitted.
-        application: the cluster's id of it.
-        checkpoint: the job's checkpoint folder.
         log: what spark-submit said.
-        typed: what `run` was given, the job's file first.
-        stop: what is asked of the driver here.
     """
 
     job: Job
@@ -197,8 +183,7 @@ class _Following:
     def look(self) -> JobEntry:
         """Return how the driver goes; an entry of ours where it has written none, also where it has ended without.
 
-        Raises:
-            TransientError: it has ended, and how could not be read for a while.
+        Raises TransientError: it has ended, and how could not be read for a while.
         """
         from poundlock.control.driver_status import polled
 

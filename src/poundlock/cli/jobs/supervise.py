@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 def supervise(target: str, arguments: Sequence[str], settings: Settings, output: Output) -> int:
     """Run a job in a process of its own until its end, and return its exit code.
 
-    Args:
-        target: the job's file.
-        arguments: what else `run` takes.
-        settings: of the run.
-        output: where crashes are told.
-
-    Raises:
-        PoundlockError: the process crashed, and the restart strategy has given up.
+    Raises PoundlockError: the process crashed, and the restart strategy has given up.
     """
     from poundlock.checkpoint.identity import new_job_id
     from poundlock.control.process_id import process_start

@@ -35,10 +35,7 @@ class Check:
     """One thing that was looked at.
 
     Args:
-        name: what.
-        ok: whether a job can run as far as this goes.
         result: what there is.
-        next: what to type where it is not ok.
     """
 
     name: str

@@ -40,12 +40,8 @@ class InstalledConnector:
     """One connector.
 
     Args:
-        name: how it is asked for.
         roles: "source", "sink" or both; empty where it cannot be loaded.
-        target: "module:Class".
-        package, version: who brings it.
         problem: why it cannot be used; "" if it can.
-        next: what to type then.
     """
 
     name: str

@@ -54,8 +54,7 @@ def command(
 def parse_topic(text: str) -> tuple[str, int]:
     """Return name and number of partitions of "events:3"; without a number it is 1.
 
-    Raises:
-        DefinitionError: the number is none.
+    Raises DefinitionError: the number is none.
     """
     name, colon, count = text.partition(":")
     if not name or (colon and (not count.isdecimal() or int(count) < 1)):

@@ -29,7 +29,6 @@ def archive_path(java: Java, jars: Sequence[str] = (), *, cache: Path | None = N
     """Return where the archive for this Java, this pyspark and this class path is, or would be.
 
     Args:
-        java: the Java that runs Spark.
         jars: jars before Spark's own on the class path, in order.
         cache: folder for what can be made again; default: `cache_dir()`.
 
@@ -78,12 +77,9 @@ def train(
     """Make the archive by running two small queries in another process; takes a minute or so and 150 MB.
 
     Args:
-        java: the Java that runs Spark.
         jars: as for `archive_path`; all their classes are archived.
         cache: as for `archive_path`.
-        progress: told a line at a time.
         again: make it even if it is there.
-        timeout_s: seconds after which to give up.
 
     Raises:
         DefinitionError: it could not be made; nothing is changed then.

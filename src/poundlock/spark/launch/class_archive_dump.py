@@ -15,14 +15,7 @@ _WRITE_S = 600.0
 
 
 def main(java_home: str, log: Path, jars: Sequence[str], options: Sequence[str]) -> None:
-    """Run the jobs.
-
-    Args:
-        java_home: folder of the Java.
-        log: file for what the JVM prints.
-        jars: jars on Spark's class path.
-        options: the JVM options that write the archive.
-    """
+    """Run the jobs."""
     from poundlock.spark.launch.master import Master
     from poundlock.spark.launch.session import start_session
     from poundlock.spark.launch.session_conf import SessionSpec

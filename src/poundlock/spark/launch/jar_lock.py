@@ -34,8 +34,6 @@ class JarPins:
     """A named set of jars.
 
     Args:
-        what: what the set is for, in words that fit a progress line.
-        pins: the jars to fetch.
         borrowed: artifacts taken from pyspark's own jars, in whatever version is there.
     """
 

@@ -38,7 +38,6 @@ class JarPlaces:
     """Where jars come from.
 
     Args:
-        cache: folder in which fetched jars are kept.
         folder: folder with all jars of the set, put there by the user; nothing is fetched then. None = fetch.
         ivy_settings: path of an ivysettings.xml that names the repository to fetch from; None = Ivy's own default.
     """
@@ -97,8 +96,7 @@ def jar_set(
 def pyspark_jars() -> Path:
     """Return the folder of the jars that come with pyspark, without importing it.
 
-    Raises:
-        DefinitionError: pyspark is not installed.
+    Raises DefinitionError: pyspark is not installed.
     """
     spec = importlib.util.find_spec("pyspark")
     for folder in (spec.submodule_search_locations or []) if spec else []:

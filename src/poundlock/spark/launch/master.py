@@ -31,8 +31,6 @@ class Master:
     """A Spark master.
 
     Args:
-        text: as the user wrote it.
-        kind: what it is.
         addresses: where it listens, each of them if there are several; none where its configuration does not say.
     """
 

@@ -70,7 +70,6 @@ class Session:
     """A SparkContext in which a job's tasks run.
 
     Args:
-        context: the SparkContext.
         jvm: its JVM; None = the session is the user's, and is neither stopped nor configured.
         sql: the job's SparkSession over the context, where it is made already.
     """

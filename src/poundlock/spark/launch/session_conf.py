@@ -60,21 +60,14 @@ class SessionSpec:
     """What a session is started with.
 
     Args:
-        name: shown as Spark's application name.
-        master: the Spark master.
         cores: how many cores the cluster is asked for; None = as many as it gives.
         files: modules and zips that every task of a cluster can import from.
         archives: the setting that has archives unpacked beside a cluster's tasks.
         task_python: the Python of a cluster's tasks, where it is not at the path of the driver's.
         java_home: folder of the Java runtime; None = the machine's own.
-        jars: paths of jars to put on Spark's class path.
         driver_memory: heap of the driver's JVM, such as "2g".
-        jvm_options: further options of the driver's JVM.
         quick_start: compile only as far as C1, and nothing per query: right where no record enters the JVM, wrong where rows pass through it.
         store: settings of the store that checkpoints are on.
-        user: the user's own Spark settings.
-        jvm_log: file for whatever the JVM prints.
-        log4j: log4j2 properties file.
     """
 
     name: str

@@ -34,13 +34,9 @@ def start_spark(
     """Start a session and return it.
 
     Args:
-        job: whose it is.
-        settings: of the machine and the run.
         log: name of the JVM's log in the folder of logs; the only one who writes it.
-        quick_start: see SessionSpec.
         store: the checkpoint folder; None = nothing is kept.
         streams: whether streaming queries keep their checkpoints there.
-        say: told of what takes long.
 
     Raises:
         DefinitionError: there is no Java, or Spark does not start.

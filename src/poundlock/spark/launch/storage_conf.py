@@ -20,7 +20,6 @@ class StoreNeeds:
     """What Spark needs.
 
     Args:
-        jar_sets: names of jar sets.
         settings: Spark settings; a user's win.
     """
 
