@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sys
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 import structlog
 
-from poundlock.control.log_names import stamped
 from poundlock.errors import DefinitionError
 from poundlock.redaction import redact, redact_text
 from poundlock.storage.storage_errors import is_full, storage_trouble
@@ -117,6 +117,18 @@ def open_log(
     for each in handlers:
         root.addHandler(each)
     return JobLog(path, _logger(job), handlers, hidden)
+
+
+def stamped(name: str, ending: str, now: datetime | None = None) -> str:
+    """Return a file name such as `event-log-20181219T080000.123Z.log`.
+
+    Args:
+        name: what it is of; characters that some file system refuses become `_`.
+        ending: the file's ending, its dot included.
+        now: the time in it; default: now.
+    """
+    time = (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3]
+    return f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}-{time}Z{ending}"
 
 
 class _RunHandler(logging.FileHandler):

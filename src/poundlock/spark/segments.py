@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
+    from poundlock.spark.launch.session import Session
+
 
 _KEEP, _OUTPUT = "__keep", "__output"
 
@@ -154,6 +156,25 @@ class SparkSegment:
             frame = frame.selectExpr(*quoted(stay), row)
         pack = partial(pack_numbered_blocks, schemas=[self._output_schemas[node.id] for node in self.segment.outputs])
         return map_arrow(frame.select(*columns), pack, f"{NUMBER} int, {BLOCK} binary").rdd.map(_numbered_block)
+
+
+class SessionAnalysis:
+    """Asks a session; its SQL engine starts with the first question."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def segment(
+        self, segment: Segment, inputs: Mapping[str, pa.Schema]
+    ) -> tuple[SparkSegment, Mapping[str, pa.Schema]]:
+        """Return a segment that can be run, and the columns of each output, hidden ones included."""
+        made = SparkSegment(segment, inputs)
+        return made, made.schemas(self._session.sql)
+
+    def name_of(self, schema: pa.Schema, text: str) -> str:
+        """Return what Spark calls an expression over some columns."""
+        empty = self._session.sql.createDataFrame([], ddl.render(schema))
+        return str(empty.selectExpr(text).columns[0])  # an aggregate alone is one over all rows
 
 
 def apply_step(node: Node, inputs: Sequence[DataFrame], *, streaming: bool = False) -> DataFrame:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poundlock.cli.output import Output
-from poundlock.control.log_names import stamped
+from poundlock.control.logs import stamped
 from poundlock.errors import DefinitionError, PoundlockError
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ def submit(
     from poundlock.cli.jobs.run import typed_beginning
     from poundlock.cli.progress_display import watcher
     from poundlock.control import spark_submit as submission
-    from poundlock.control.log_names import stamped
+    from poundlock.control.logs import stamped
     from poundlock.driver.driver import checkpoint_dir, with_settings
     from poundlock.driver.progress import StopRequest
     from poundlock.plan.guarantees import check_required

@@ -1,6 +1,6 @@
-"""Brings the pinned jars of `pins.py` onto this machine: from a user's folder, the cache, or a Maven repository by Ivy.
+"""Brings the jars that `jar_lock.toml` pins onto this machine: from a user's folder, the cache, or a Maven repository by Ivy.
 
-No path is returned whose bytes did not have the pinned SHA-256, and a warm cache needs neither network nor Java.
+A set is complete: with the jars it borrows from pyspark it needs nothing else, so nothing is ever resolved. No path is returned whose bytes did not have the pinned SHA-256, and a warm cache needs neither network nor Java.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ import re
 import shutil
 import subprocess
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 from poundlock.errors import DefinitionError
-from poundlock.spark.launch.jar_lock import JAR_SETS, JarPins, Pin
 from poundlock.spark.launch.java import cache_dir, find_java
 
 if TYPE_CHECKING:
@@ -31,6 +33,54 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 _STAMP = ".checked.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One jar: where a Maven repository keeps it and the SHA-256 of its bytes."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """Name of the file, as Maven repositories name it."""
+        return f"{self.artifact}-{self.version}.jar"
+
+
+@dataclass(frozen=True, slots=True)
+class JarPins:
+    """A named set of jars.
+
+    Args:
+        borrowed: artifacts taken from pyspark's own jars, in whatever version is there.
+    """
+
+    what: str
+    pins: tuple[Pin, ...]
+    borrowed: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits that change with any pin."""
+        return hashlib.sha256("".join(f"{p.file}:{p.sha256}\n" for p in self.pins).encode()).hexdigest()[:16]
+
+
+def _read() -> dict[str, JarPins]:
+    sets = tomllib.loads(resources.files("poundlock.spark.launch").joinpath("jar_lock.toml").read_text("utf-8"))
+    return {
+        name: JarPins(
+            what=of["what"],
+            pins=tuple(Pin(*re.split("[: ]", pin)) for pin in of["pins"]),
+            borrowed=tuple(of.get("borrowed", ())),
+        )
+        for name, of in sets.items()
+    }
+
+
+JAR_SETS: Mapping[str, JarPins] = MappingProxyType(_read())
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +210,7 @@ def _check_folder(home: Path, pins: JarPins) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold a lock on a file, over processes. Ivy's own cache does not bear two writers."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
@@ -171,7 +221,7 @@ def _locked(path: Path) -> Iterator[None]:
 def _fill(home: Path, name: str, pins: JarPins, places: JarPlaces, progress: Progress) -> None:
     """Make the folder of a set whole: check what is there, else fetch, and put it in place by one rename."""
     try:
-        with _locked(home.parent / ".lock"):
+        with locked(home.parent / ".lock"):
             if _warm(home, pins):
                 return
             if home.is_dir() and not _faults(home, pins):

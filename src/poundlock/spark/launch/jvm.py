@@ -62,6 +62,22 @@ _SUBMIT_ONLY = (
     "spark.driver.extraLibraryPath",
     "spark.driver.userClassPathFirst",
 )
+_LOG4J2 = """\
+status = error
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %-5p %c{{1}}: %m%n%ex
+appender.file.layout.charset = UTF-8
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+# A query that is stopped in mid-batch aborts its tasks; Spark prints each as an error with a stack trace.
+logger.writer.name = org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec
+logger.writer.level = off
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+"""
 _CONF_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DRIVER_MEMORY", "PYSPARK_SUBMIT_ARGS")
 
 
@@ -198,3 +214,14 @@ def _last_line(path: Path) -> str:
     return next(
         (line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[-1] if lines else ""
     )
+
+
+def write_log4j2(properties: Path, jvm_log: Path) -> Path:
+    """Write a log4j2 properties file that sends all of the JVM's log to a file; return the properties file's path.
+
+    Pass it to the JVM as `-Dlog4j2.configurationFile=<path>`.
+    """
+    properties.parent.mkdir(parents=True, exist_ok=True)
+    file = str(jvm_log.absolute()).replace("\\", "\\\\")
+    properties.write_text(_LOG4J2.format(file=file))
+    return properties

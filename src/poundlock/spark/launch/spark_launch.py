@@ -13,7 +13,7 @@ from poundlock.spark.launch import class_archive as cds
 from poundlock.spark.launch.dependencies import archive_conf, python_of_tasks, shipped_files
 from poundlock.spark.launch.jars import JarPlaces, jar_set
 from poundlock.spark.launch.java import find_java, newest_java
-from poundlock.spark.launch.jvm_log import write_log4j2
+from poundlock.spark.launch.jvm import write_log4j2
 from poundlock.spark.launch.master import Master
 from poundlock.spark.launch.session import Session, start_session
 from poundlock.spark.launch.session_conf import SessionSpec

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from poundlock.spark.launch.jar_lock import JAR_SETS
+from poundlock.spark.launch.jars import JAR_SETS
 from poundlock.spark.launch.master import Master
 from poundlock.spark.launch.session_conf import SessionSpec
 from poundlock.spark.launch.storage_conf import executor_settings, needs_of
