@@ -198,11 +198,7 @@ class _Resolved(PydanticBaseSettingsSource):
 
 
 def load_settings(
-    options: Iterable[str] = (),
-    *,
-    conf: Iterable[str] = (),
-    config: str | Path | None = None,
-    **typed: Any,
+    options: Iterable[str] = (), *, conf: Iterable[str] = (), config: str | Path | None = None, **typed: Any
 ) -> Settings:
     """Return the settings of a run.
 

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument
 
 from poundlock.cli.options import Call
 from poundlock.errors import DefinitionError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 CheckpointArgument = Annotated[
-    str, typer.Argument(metavar="PATH", help="A job's checkpoint folder, its file JOB.PY[:NAME], or its name.")
+    str, Argument(metavar="PATH", help="A job's checkpoint folder, its file JOB.PY[:NAME], or its name.")
 ]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument
 
 from poundlock.cli.options import Call
 from poundlock.cli.output import Output
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RunningJobArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="JOB",
         help="A job's id, the beginning of its id, its name, or its checkpoint folder; see `poundlock list`.",
     ),

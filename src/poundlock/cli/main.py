@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 
 import typer
+from typer import Option
 from typer.exceptions import TyperException
 
 from poundlock.cli.output import Output
@@ -61,7 +62,7 @@ def app(names: Iterable[str] = _COMMANDS) -> typer.Typer:
 
 def _options(
     context: typer.Context,
-    show_version: bool = typer.Option(False, "--version", help="Show the version and exit.", is_eager=True),
+    show_version: bool = Option(False, "--version", help="Show the version and exit.", is_eager=True),
 ) -> None:
     if show_version:
         from poundlock.cli.setup.installed import version

@@ -9,7 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
+from typer import Argument, Option
 
 from poundlock.cli.output import Output
 
@@ -18,17 +18,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-JobArgument = Annotated[
-    str, typer.Argument(metavar="JOB.PY[:NAME]", help="File of the job; :NAME where it defines several.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+JobArgument = Annotated[str, Argument(metavar="JOB.PY[:NAME]", help="File of the job; :NAME where it defines several.")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
 MasterOption = Annotated[
-    str | None,
-    typer.Option("--master", metavar="MASTER", help="local[N], spark://HOST:PORT, yarn or k8s://URL."),
+    str | None, Option("--master", metavar="MASTER", help="local[N], spark://HOST:PORT, yarn or k8s://URL.")
 ]
 ParallelismOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "-p", "--parallelism", min=1, help="Number of tasks, and the cores asked of a cluster; default: those it gives."
     ),
 ]
@@ -53,13 +50,11 @@ def _shared(
     json: JsonOption = False,
     define: Annotated[
         list[str] | None,
-        typer.Option(
-            "-D", metavar="KEY=VALUE", help="A setting; wins over environment and file. spark.… goes to Spark."
-        ),
+        Option("-D", metavar="KEY=VALUE", help="A setting; wins over environment and file. spark.… goes to Spark."),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="Settings file; default: poundlock.toml where there is one."),
+        Option("--config", metavar="FILE", help="Settings file; default: poundlock.toml where there is one."),
     ] = None,
 ) -> Call:
     return Call(Output(json), define or (), config)

@@ -269,7 +269,4 @@ def _text(path: Path) -> str:
 def install_commands(cluster: KubernetesCluster, path: Path | None) -> Sequence[str]:
     """Return what to type to start the job, and to stop it for good."""
     place = "" if cluster.namespace is None else f" -n {cluster.namespace}"
-    return (
-        f"kubectl apply{place} -f {path or '-'}",
-        f"kubectl scale{place} --replicas=0 statefulset/{cluster.name}",
-    )
+    return (f"kubectl apply{place} -f {path or '-'}", f"kubectl scale{place} --replicas=0 statefulset/{cluster.name}")

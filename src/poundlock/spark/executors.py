@@ -220,10 +220,7 @@ def look(needs: Needs, marks: dict[str, str]) -> dict[str, Any]:
 def _judge(answer: dict[str, Any], install: str) -> None:
     host, python = answer["host"], answer["python"]
     for name, why in answer["missing"].items():
-        raise DefinitionError(
-            f"{python} on {host} cannot import {name}: {why}",
-            next=install,
-        )
+        raise DefinitionError(f"{python} on {host} cannot import {name}: {why}", next=install)
     for folder in answer["unseen"]:
         raise DefinitionError(
             f"{folder} is a folder of one machine: the tasks on {host} do not see what the driver writes there",

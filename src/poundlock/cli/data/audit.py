@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from poundlock.cli.checkpoint_lookup import CheckpointArgument, find_checkpoint, rebuilt_sinks
 from poundlock.cli.options import Call, with_shared_options
@@ -21,8 +21,8 @@ _EVERY_S = 3.0
 @with_shared_options
 def command(
     path: CheckpointArgument,
-    first: Annotated[int | None, typer.Option("--from", min=0, help="First checkpoint to look at.")] = None,
-    last: Annotated[int | None, typer.Option("--to", min=0, help="Last checkpoint to look at.")] = None,
+    first: Annotated[int | None, Option("--from", min=0, help="First checkpoint to look at.")] = None,
+    last: Annotated[int | None, Option("--to", min=0, help="Last checkpoint to look at.")] = None,
     *,
     call: Call,
 ) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from poundlock.cli.checkpoint_lookup import CheckpointArgument, find_checkpoint
 from poundlock.cli.options import Call, with_shared_options
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @with_shared_options
 def command(
     path: CheckpointArgument,
-    sink: Annotated[str | None, typer.Option("--sink", metavar="NAME", help="Only the files of this sink.")] = None,
+    sink: Annotated[str | None, Option("--sink", metavar="NAME", help="Only the files of this sink.")] = None,
     *,
     call: Call,
 ) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from poundlock.cli.checkpoint_lookup import CheckpointArgument, find_checkpoint, rebuilder
 from poundlock.cli.options import Call, with_shared_options
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def command(
     path: CheckpointArgument,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Finish what decisions say, then remove orphans. Stop the job first.")
+        bool, Option("--fix", help="Finish what decisions say, then remove orphans. Stop the job first.")
     ] = False,
     *,
     call: Call,

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from json import dumps as json_text
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from poundlock.cli.checkpoint_lookup import CheckpointArgument, find_checkpoint
 from poundlock.cli.options import Call, with_shared_options
@@ -92,17 +92,15 @@ def _row(decision: Decision, sink: str | None) -> str:
 @with_shared_options
 def command(
     path: CheckpointArgument,
-    last: Annotated[int | None, typer.Option("--last", min=1, help="Only the newest so many.")] = None,
-    first_checkpoint: Annotated[int | None, typer.Option("--from", min=0, help="Only from this checkpoint on.")] = None,
-    last_checkpoint: Annotated[int | None, typer.Option("--to", min=0, help="Only up to this checkpoint.")] = None,
-    occasion: Annotated[
-        str | None, typer.Option("--occasion", help="Only one kind: start, checkpoint, roll or end.")
-    ] = None,
-    sink: Annotated[str | None, typer.Option("--sink", help="Count the rows of this sink alone.")] = None,
+    last: Annotated[int | None, Option("--last", min=1, help="Only the newest so many.")] = None,
+    first_checkpoint: Annotated[int | None, Option("--from", min=0, help="Only from this checkpoint on.")] = None,
+    last_checkpoint: Annotated[int | None, Option("--to", min=0, help="Only up to this checkpoint.")] = None,
+    occasion: Annotated[str | None, Option("--occasion", help="Only one kind: start, checkpoint, roll or end.")] = None,
+    sink: Annotated[str | None, Option("--sink", help="Count the rows of this sink alone.")] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Ranges, digests, event times and durations as well.")
+        bool, Option("--verbose", "-v", help="Ranges, digests, event times and durations as well.")
     ] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with decisions as they are made.")] = False,
+    follow: Annotated[bool, Option("--follow", "-f", help="Go on with decisions as they are made.")] = False,
     *,
     call: Call,
 ) -> None:

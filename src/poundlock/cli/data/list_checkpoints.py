@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from poundlock.cli.checkpoint_lookup import FoundCheckpoint, find_of_job
 from poundlock.cli.options import Call, with_shared_options
@@ -77,12 +77,12 @@ _HEADING = (
 def command(
     job: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="JOB",
             help="A job's id, the beginning of its id, or its name; its checkpoint folder, or its file JOB.PY[:NAME].",
         ),
     ],
-    last: Annotated[int, typer.Option("-n", "--last", min=1, help="How many at most.")] = _DEFAULT,
+    last: Annotated[int, Option("-n", "--last", min=1, help="How many at most.")] = _DEFAULT,
     *,
     call: Call,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from poundlock.cli.checkpoint_lookup import find_checkpoint
 from poundlock.cli.options import Call, JobArgument, ParallelismOption, with_shared_options
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @with_shared_options
 def command(
     job: JobArgument,
-    checkpoint: Annotated[int, typer.Argument(metavar="N", min=0, help="Number of the checkpoint.")],
-    show: Annotated[int, typer.Option("--show", min=0, help="Print so many records of each sink.")] = 0,
+    checkpoint: Annotated[int, Argument(metavar="N", min=0, help="Number of the checkpoint.")],
+    show: Annotated[int, Option("--show", min=0, help="Print so many records of each sink.")] = 0,
     *,
     call: Call,
     parallelism: ParallelismOption = None,

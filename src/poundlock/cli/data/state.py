@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from poundlock.cli.checkpoint_lookup import find_of_job
 from poundlock.cli.options import Call, with_shared_options
@@ -64,22 +64,22 @@ def _time(ms: int) -> str:
 def command(
     path: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="PATH", help="Folder of a checkpoint or savepoint, a job's file JOB.PY[:NAME], or its id or name."
         ),
     ],
     operator: Annotated[
-        str | None, typer.Argument(metavar="OPERATOR", help="Only this one, by its id.", show_default=False)
+        str | None, Argument(metavar="OPERATOR", help="Only this one, by its id.", show_default=False)
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--key",
             metavar="KEY",
             help='Only this key: a text, or JSON such as 12, "12" or ["ada", 3] for two columns.',
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Entries and timers of each to show.")] = _LIMIT,
+    limit: Annotated[int, Option("--limit", min=1, help="Entries and timers of each to show.")] = _LIMIT,
     *,
     call: Call,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from poundlock.cli.job_lookup import (
     RunningJobArgument,
@@ -39,12 +39,11 @@ def checkpoint(job: RunningJobArgument, *, call: Call) -> None:
 def stop(
     job: RunningJobArgument,
     directory: Annotated[
-        str | None,
-        typer.Option("-p", "--savepoint-path", metavar="DIR", help="Take a savepoint first, in this folder."),
+        str | None, Option("-p", "--savepoint-path", metavar="DIR", help="Take a savepoint first, in this folder.")
     ] = None,
     drain: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--drain",
             help="Fire every window and finish all pending files before the savepoint: for the end of a pipeline.",
         ),
@@ -84,8 +83,7 @@ def stop(
 def cancel(
     job: RunningJobArgument,
     directory: Annotated[
-        str | None,
-        typer.Option("-s", "--with-savepoint", metavar="DIR", help="Take a savepoint first, in this folder."),
+        str | None, Option("-s", "--with-savepoint", metavar="DIR", help="Take a savepoint first, in this folder.")
     ] = None,
     *,
     call: Call,

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from poundlock.cli.job_lookup import RunningJobArgument, find_job, jobs_in, progress_line, progress_of
 from poundlock.cli.options import Call, with_shared_options
@@ -25,9 +25,9 @@ _WIDTH = 62
 def list_jobs(
     folder: Annotated[
         str | None,
-        typer.Argument(metavar="[FOLDER]", help="A checkpoint folder, or one with several in it; default: your jobs."),
+        Argument(metavar="[FOLDER]", help="A checkpoint folder, or one with several in it; default: your jobs."),
     ] = None,
-    every: Annotated[bool, typer.Option("-a", "--all", help="Jobs that ended, too.")] = False,
+    every: Annotated[bool, Option("-a", "--all", help="Jobs that ended, too.")] = False,
     *,
     call: Call,
 ) -> None:

@@ -8,7 +8,7 @@ from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from poundlock.cli.job_lookup import KnownJob, RunningJobArgument, find_job
 from poundlock.cli.options import Call, with_shared_options
@@ -27,8 +27,8 @@ _FOLDER_POLL_S = 2.0
 @with_shared_options
 def command(
     job: RunningJobArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
-    last: Annotated[int | None, typer.Option("--last", min=1, help="Begin with the newest so many lines.")] = None,
+    follow: Annotated[bool, Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    last: Annotated[int | None, Option("--last", min=1, help="Begin with the newest so many lines.")] = None,
     *,
     call: Call,
 ) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from poundlock.cli.options import Call, JobArgument, MasterOption, ParallelismOption, with_shared_options
 from poundlock.cli.output import Output
@@ -42,34 +42,29 @@ def command(
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
     conf: Annotated[
-        list[str] | None,
-        typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's, as for spark-submit."),
+        list[str] | None, Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's, as for spark-submit.")
     ] = None,
     py_files: Annotated[
         str | None,
-        typer.Option(
-            "--py-files", metavar="FILES", help="Modules for the tasks of a cluster: a.py,b.zip; comma-separated."
-        ),
+        Option("--py-files", metavar="FILES", help="Modules for the tasks of a cluster: a.py,b.zip; comma-separated."),
     ] = None,
     archives: Annotated[
         str | None,
-        typer.Option("--archives", metavar="FILES", help="Unpacked beside the tasks: env.tar.gz#env is their Python."),
+        Option("--archives", metavar="FILES", help="Unpacked beside the tasks: env.tar.gz#env is their Python."),
     ] = None,
     deploy_mode: Annotated[
         str | None,
-        typer.Option("--deploy-mode", metavar="client|cluster", help="Where the driver runs; default: client, here."),
+        Option("--deploy-mode", metavar="client|cluster", help="Where the driver runs; default: client, here."),
     ] = None,
     savepoint: Annotated[
-        str | None,
-        typer.Option("-s", "--from-savepoint", metavar="PATH", help="Begin with a savepoint or a checkpoint."),
+        str | None, Option("-s", "--from-savepoint", metavar="PATH", help="Begin with a savepoint or a checkpoint.")
     ] = None,
     allow_non_restored: Annotated[
-        bool,
-        typer.Option("-n", "--allow-non-restored-state", help="Leave state behind that the job has no operator for."),
+        bool, Option("-n", "--allow-non-restored-state", help="Leave state behind that the job has no operator for.")
     ] = False,
     newer_output: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--on-newer-output",
             metavar="refuse|keep|retract",
             help="Output finished after the savepoint; default: refuse.",
@@ -77,11 +72,11 @@ def command(
     ] = None,
     rename_operator: Annotated[
         list[str] | None,
-        typer.Option("--rename-operator", metavar="OLD=NEW", help="Give state in it to an operator with another id."),
+        Option("--rename-operator", metavar="OLD=NEW", help="Give state in it to an operator with another id."),
     ] = None,
     claim_mode: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--claim-mode",
             "-claim",
             "--claimMode",
@@ -92,13 +87,12 @@ def command(
         ),
     ] = None,
     detached: Annotated[
-        bool, typer.Option("-d", "--detached", help="Go on in the background; print the job's id once it runs.")
+        bool, Option("-d", "--detached", help="Go on in the background; print the job's id once it runs.")
     ] = False,
     restart: Annotated[
-        bool,
-        typer.Option("--restart", help="Start the job's process again when it crashes, as the restart strategy says."),
+        bool, Option("--restart", help="Start the job's process again when it crashes, as the restart strategy says.")
     ] = False,
-    no_rest: Annotated[bool, typer.Option("--no-rest", help="Serve no REST.")] = False,
+    no_rest: Annotated[bool, Option("--no-rest", help="Serve no REST.")] = False,
 ) -> int:
     """Run a job until its input ends or Ctrl-C.
 
@@ -314,11 +308,7 @@ class _Completed:
 
 def _with_log(error: PoundlockError, log: JobLog) -> PoundlockError:
     return type(error)(
-        error.what,
-        next=f"read {log.path}",
-        job=error.job,
-        checkpoint=error.checkpoint,
-        participant=error.participant,
+        error.what, next=f"read {log.path}", job=error.job, checkpoint=error.checkpoint, participant=error.participant
     )
 
 

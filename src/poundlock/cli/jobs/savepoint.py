@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperGroup
 
 from poundlock.cli.job_lookup import find_running, show_saved, take_savepoint
@@ -40,13 +41,13 @@ app = typer.Typer(name="savepoint", cls=_Group, help=_HELP, rich_markup_mode=Non
 def command(
     job: Annotated[
         str | None,
-        typer.Argument(metavar="[JOB]", help="A job's id, the beginning of it, its name, or its checkpoint folder."),
+        Argument(metavar="[JOB]", help="A job's id, the beginning of it, its name, or its checkpoint folder."),
     ] = None,
     directory: Annotated[
         str | None,
-        typer.Argument(metavar="[DIR]", help="Folder in which the savepoint is made; default: in the state directory."),
+        Argument(metavar="[DIR]", help="Folder in which the savepoint is made; default: in the state directory."),
     ] = None,
-    dispose: Annotated[str | None, typer.Option("-d", "--dispose", metavar="PATH", help="Remove a savepoint.")] = None,
+    dispose: Annotated[str | None, Option("-d", "--dispose", metavar="PATH", help="Remove a savepoint.")] = None,
     *,
     call: Call,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from poundlock.cli.jobs.savepoint_inspect import SavepointArgument
 from poundlock.cli.options import JsonOption
@@ -15,50 +15,43 @@ def command(
     path: SavepointArgument,
     offset: Annotated[
         list[str] | None,
-        typer.Option(
-            "--offset", metavar="[SOURCE/]TOPIC:PARTITION=N", help="Read a partition of Kafka from offset N on."
-        ),
+        Option("--offset", metavar="[SOURCE/]TOPIC:PARTITION=N", help="Read a partition of Kafka from offset N on."),
     ] = None,
     position: Annotated[
         list[str] | None,
-        typer.Option("--position", metavar="SOURCE=JSON", help="Read a source from a position on; see inspect --json."),
+        Option("--position", metavar="SOURCE=JSON", help="Read a source from a position on; see inspect --json."),
     ] = None,
     drop_operator: Annotated[
         list[str] | None,
-        typer.Option("--drop-operator", metavar="ID", help="Leave out what is kept of an operator; may be repeated."),
+        Option("--drop-operator", metavar="ID", help="Leave out what is kept of an operator; may be repeated."),
     ] = None,
     rename_operator: Annotated[
-        list[str] | None,
-        typer.Option("--rename-operator", metavar="OLD=NEW", help="Give an operator with state another id."),
+        list[str] | None, Option("--rename-operator", metavar="OLD=NEW", help="Give an operator with state another id.")
     ] = None,
     set_state: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set-state", metavar="OPERATOR/STATE:KEY=VALUE", help="Give a key another value; both are JSON."
-        ),
+        Option("--set-state", metavar="OPERATOR/STATE:KEY=VALUE", help="Give a key another value; both are JSON."),
     ] = None,
     delete_state: Annotated[
-        list[str] | None,
-        typer.Option("--delete-state", metavar="OPERATOR/STATE:KEY", help="Remove the value of a key."),
+        list[str] | None, Option("--delete-state", metavar="OPERATOR/STATE:KEY", help="Remove the value of a key.")
     ] = None,
     state_file: Annotated[
         list[str] | None,
-        typer.Option("--state-file", metavar="OPERATOR/STATE=FILE", help="Give keys the values of a Parquet file."),
+        Option("--state-file", metavar="OPERATOR/STATE=FILE", help="Give keys the values of a Parquet file."),
     ] = None,
     key_columns: Annotated[
-        str | None, typer.Option("--key-columns", metavar="A,B", help="The columns of that file that are the key.")
+        str | None, Option("--key-columns", metavar="A,B", help="The columns of that file that are the key.")
     ] = None,
     value_column: Annotated[
-        str | None,
-        typer.Option("--value-column", metavar="C", help="Its column of values; default: a record of all others."),
+        str | None, Option("--value-column", metavar="C", help="Its column of values; default: a record of all others.")
     ] = None,
     window_column: Annotated[
         str | None,
-        typer.Option("--window-column", metavar="D", help="Its column of windows' starts, of what is kept by window."),
+        Option("--window-column", metavar="D", help="Its column of windows' starts, of what is kept by window."),
     ] = None,
     directory: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="DIR", help="Folder in which it is made; default: next to the old one."),
+        Option("-o", "--output", metavar="DIR", help="Folder in which it is made; default: next to the old one."),
     ] = None,
     json: JsonOption = False,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from poundlock.cli.options import JsonOption
 from poundlock.cli.output import Output, iso_text
@@ -16,16 +16,14 @@ if TYPE_CHECKING:
     from poundlock.savepoint.inspection import Inspection
 
 
-SavepointArgument = Annotated[str, typer.Argument(metavar="PATH", help="Folder of the savepoint.")]
+SavepointArgument = Annotated[str, Argument(metavar="PATH", help="Folder of the savepoint.")]
 
 
 def inspect(
     path: SavepointArgument,
     json: JsonOption = False,
-    no_check: Annotated[
-        bool, typer.Option("--no-check", help="Do not read all files to compare their digests.")
-    ] = False,
-    state: Annotated[bool, typer.Option("--state", help="Count the entries of the state.")] = False,
+    no_check: Annotated[bool, Option("--no-check", help="Do not read all files to compare their digests.")] = False,
+    state: Annotated[bool, Option("--state", help="Count the entries of the state.")] = False,
 ) -> None:
     """Show what a savepoint holds.
 
@@ -45,8 +43,8 @@ def inspect(
 
 
 def diff(
-    first: Annotated[str, typer.Argument(metavar="A", help="Folder of a savepoint.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Folder of another one.")],
+    first: Annotated[str, Argument(metavar="A", help="Folder of a savepoint.")],
+    second: Annotated[str, Argument(metavar="B", help="Folder of another one.")],
     json: JsonOption = False,
 ) -> None:
     """Show what differs from one savepoint to another."""

@@ -30,10 +30,7 @@ def supervise(target: str, arguments: Sequence[str], settings: Settings, output:
         registry=Registry(settings.state_dir),
         strategy=restart_strategy(settings) or ExponentialDelayRestart(),
         situation=Situation(
-            pid=os.getpid(),
-            process_start=process_start(os.getpid()) or "",
-            started_ms=now_ms(),
-            job_id=new_job_id(),
+            pid=os.getpid(), process_start=process_start(os.getpid()) or "", started_ms=now_ms(), job_id=new_job_id()
         ),
         strategy_of=strategy_from_json,
         say=output.note,

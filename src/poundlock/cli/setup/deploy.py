@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from poundlock.cli.options import Call, JobArgument, JsonOption, MasterOption, ParallelismOption, with_shared_options
 from poundlock.cli.output import Output
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Files that have a job run by systemd or Kubernetes.", no_args_is_help=True)
 
-NameOption = Annotated[str | None, typer.Option("--name", help="Name of the unit or objects; default: of the job.")]
+NameOption = Annotated[str | None, Option("--name", help="Name of the unit or objects; default: of the job.")]
 OutputOption = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="PATH", help="Write into a file instead of printing.")
+    Path | None, Option("-o", "--output", metavar="PATH", help="Write into a file instead of printing.")
 ]
 EnvOption = Annotated[
-    list[str] | None, typer.Option("--env", metavar="KEY=VALUE", help="A variable of the job's environment.")
+    list[str] | None, Option("--env", metavar="KEY=VALUE", help="A variable of the job's environment.")
 ]
-GraceOption = Annotated[str, typer.Option("--stop-timeout", metavar="DURATION", help="How long a clean stop may take.")]
+GraceOption = Annotated[str, Option("--stop-timeout", metavar="DURATION", help="How long a clean stop may take.")]
 
 
 @app.command("systemd")
@@ -38,13 +39,13 @@ GraceOption = Annotated[str, typer.Option("--stop-timeout", metavar="DURATION", 
 def systemd(
     job: JobArgument,
     name: NameOption = None,
-    user: Annotated[bool, typer.Option("--user", help="For your own manager: systemctl --user.")] = False,
+    user: Annotated[bool, Option("--user", help="For your own manager: systemctl --user.")] = False,
     run_as: Annotated[
-        str | None, typer.Option("--run-as", metavar="USER", help="User of a system unit; default: you.")
+        str | None, Option("--run-as", metavar="USER", help="User of a system unit; default: you.")
     ] = None,
     env: EnvOption = None,
     env_file: Annotated[
-        Path | None, typer.Option("--env-file", metavar="FILE", help="File of variables, for secrets.")
+        Path | None, Option("--env-file", metavar="FILE", help="File of variables, for secrets.")
     ] = None,
     grace: GraceOption = "5 min",
     output: OutputOption = None,
@@ -85,8 +86,7 @@ def systemd(
 @app.command("image")
 def image(
     packages: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[PACKAGE]...", help="What pip installs; default: poundlock[kafka,rest]."),
+        list[str] | None, Argument(metavar="[PACKAGE]...", help="What pip installs; default: poundlock[kafka,rest].")
     ] = None,
     output: OutputOption = None,
     json: JsonOption = False,
@@ -111,24 +111,19 @@ def kubernetes(
     job: JobArgument,
     image: Annotated[
         str,
-        typer.Option(
-            "--image", metavar="IMAGE", help="Image with Python, poundlock[rest], Java and what the job imports."
-        ),
+        Option("--image", metavar="IMAGE", help="Image with Python, poundlock[rest], Java and what the job imports."),
     ],
     name: NameOption = None,
-    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Where the objects go.")] = None,
-    storage: Annotated[str, typer.Option("--storage", help="Size of the volume of state.")] = "10Gi",
-    storage_class: Annotated[str | None, typer.Option("--storage-class", help="Class of that volume.")] = None,
-    cpu: Annotated[int, typer.Option("--cpu", min=1, help="Cores.")] = 1,
-    rest_port: Annotated[int, typer.Option("--rest-port", min=1, max=65535, help="Port of REST.")] = 8081,
+    namespace: Annotated[str | None, Option("-n", "--namespace", help="Where the objects go.")] = None,
+    storage: Annotated[str, Option("--storage", help="Size of the volume of state.")] = "10Gi",
+    storage_class: Annotated[str | None, Option("--storage-class", help="Class of that volume.")] = None,
+    cpu: Annotated[int, Option("--cpu", min=1, help="Cores.")] = 1,
+    rest_port: Annotated[int, Option("--rest-port", min=1, max=65535, help="Port of REST.")] = 8081,
     token_secret: Annotated[
-        str | None,
-        typer.Option("--token-secret", help='Secret that has the REST token as "token"; default: one is made.'),
+        str | None, Option("--token-secret", help='Secret that has the REST token as "token"; default: one is made.')
     ] = None,
     env: EnvOption = None,
-    env_secret: Annotated[
-        str | None, typer.Option("--env-secret", help="Secret whose entries become variables.")
-    ] = None,
+    env_secret: Annotated[str | None, Option("--env-secret", help="Secret whose entries become variables.")] = None,
     grace: GraceOption = "5 min",
     output: OutputOption = None,
     *,

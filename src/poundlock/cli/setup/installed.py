@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from poundlock.cli.options import JsonOption
 from poundlock.cli.output import Output
@@ -16,7 +16,7 @@ from poundlock.errors import PoundlockError
 from poundlock.versions import version_of
 
 
-def version(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def version(json: Annotated[bool, Option("--json", help="Print JSON.")] = False) -> None:
     """Show what is installed."""
     # By the metadata of packages: nothing is imported.
     result = {"poundlock": version_of("poundlock"), "python": platform.python_version()}
@@ -80,7 +80,7 @@ def _lines(listed: Sequence[InstalledConnector]) -> Iterable[str]:
 
 
 def warm(
-    again: Annotated[bool, typer.Option("--again", help="Make the archive even if it is there.")] = False,
+    again: Annotated[bool, Option("--again", help="Make the archive even if it is there.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Make jobs start sooner, once per installation.

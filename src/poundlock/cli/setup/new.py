@@ -9,7 +9,7 @@ from random import Random
 from typing import Annotated
 from uuid import UUID
 
-import typer
+from typer import Argument, Option
 
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError
@@ -62,8 +62,8 @@ _GITIGNORE = "checkpoint/\noutput/\n.poundlock/\n__pycache__/\n"
 
 
 def command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Folder to make, and name of the job.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    name: Annotated[str, Argument(metavar="NAME", help="Folder to make, and name of the job.")],
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make a small project that runs."""
     files = create(Path(name))

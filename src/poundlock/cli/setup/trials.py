@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from poundlock.cli.options import JsonOption
 from poundlock.cli.output import Output
@@ -25,10 +26,10 @@ def _group() -> None:
 @app.command("up")
 def command(
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="NAME[:PARTITIONS]", help="Create a topic; may be repeated.")
+        list[str] | None, Option("--topic", metavar="NAME[:PARTITIONS]", help="Create a topic; may be repeated.")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port for clients; 0 = any free one.")] = 9092,
-    home: Annotated[Path | None, typer.Option("--dir", help="Keep its data here; default: a temporary folder.")] = None,
+    port: Annotated[int, Option(min=0, max=65535, help="Port for clients; 0 = any free one.")] = 9092,
+    home: Annotated[Path | None, Option("--dir", help="Keep its data here; default: a temporary folder.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Run a Kafka broker on this machine until Ctrl-C."""
@@ -78,11 +79,9 @@ def _free(port: int) -> None:
 
 
 def demo(
-    directory: Annotated[Path, typer.Option("--dir", help="Where it works; cleared at the start.")] = Path(
-        "build/demo"
-    ),
-    events: Annotated[int, typer.Option(min=1, help="How many events are produced.")] = 200_000,
-    kills: Annotated[int, typer.Option(min=0, help="How often the driver is killed.")] = 2,
+    directory: Annotated[Path, Option("--dir", help="Where it works; cleared at the start.")] = Path("build/demo"),
+    events: Annotated[int, Option(min=1, help="How many events are produced.")] = 200_000,
+    kills: Annotated[int, Option(min=0, help="How often the driver is killed.")] = 2,
 ) -> int:
     """Run the reference job on a real Kafka broker.
 

@@ -26,10 +26,7 @@ _SECOND_COMPILER_LATER = (
     "-XX:Tier4BackEdgeThreshold=320000",
 )
 # Needed for correctness: times mean the same in every zone the driver may run in.
-FIXED = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.pythonUDF.arrow.enabled": "true",
-}
+FIXED = {"spark.sql.session.timeZone": "UTC", "spark.sql.execution.pythonUDF.arrow.enabled": "true"}
 # Measured defaults; a user's setting wins.
 DEFAULTS = {
     # Without it a task's input waits up to 40 ms for an acknowledgement that the worker's kernel delays.

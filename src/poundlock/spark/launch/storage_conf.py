@@ -40,10 +40,7 @@ def executor_settings() -> dict[str, str]:
 
 
 def _s3a(address: S3Address) -> dict[str, str]:
-    settings = {
-        "aws.credentials.provider": _CREDENTIALS,
-        "path.style.access": str(address.path_style).lower(),
-    }
+    settings = {"aws.credentials.provider": _CREDENTIALS, "path.style.access": str(address.path_style).lower()}
     if address.endpoint is not None:
         settings["endpoint"] = address.endpoint
         settings["connection.ssl.enabled"] = str(address.endpoint.startswith("https://")).lower()
