@@ -10,12 +10,10 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from poundlock.cli.output import Output, watermark_text
-
-if TYPE_CHECKING:
-    from poundlock.driver.progress import Progress
+from poundlock.driver.progress import Progress
 
 
 class Watcher(Protocol):

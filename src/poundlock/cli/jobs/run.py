@@ -12,8 +12,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from typer import Option
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from poundlock.job import Job
 
 
+T = TypeVar("T")
 _TELL_S = 1.0
 
 
@@ -100,8 +103,7 @@ def command(
     """
     from poundlock.cli.job_endpoint import Presence
     from poundlock.cli.job_loader import load_job
-    from poundlock.cli.jobs.detach import detach
-    from poundlock.cli.jobs.supervise import supervise
+    from poundlock.cli.jobs.detach import detach, supervise
     from poundlock.control.cluster_driver import container
     from poundlock.control.logs import open_log
     from poundlock.control.supervisor_link import supervised
@@ -109,27 +111,12 @@ def command(
     from poundlock.driver.requests import Requests
     from poundlock.spark.launch.dependencies import add_to_path
 
-    line = supervised()
-    output = call.output
-    settings = call.settings(
-        conf=conf or (),
-        master=master,
-        parallelism=parallelism,
-        py_files=py_files,
-        archives=archives,
-        deploy_mode=deploy_mode,
-        rest_enabled=False if no_rest else None,
-    )
+    line, output = supervised(), call.output
+    where = {"master": master, "parallelism": parallelism, "py_files": py_files, "archives": archives}
+    where["deploy_mode"] = deploy_mode
+    settings = call.settings(conf=conf or (), rest_enabled=False if no_rest else None, **where)
     beginning = _beginning(savepoint, allow_non_restored, newer_output, claim_mode, rename_operator or ())
-    where = {
-        "--config": call.config,
-        "--master": master,
-        "-p": parallelism,
-        "--py-files": py_files,
-        "--archives": archives,
-    }
-    where["--deploy-mode"] = deploy_mode
-    arguments = [*_typed(call.define, conf or (), where, no_rest), *typed_beginning(beginning)]
+    arguments = [*_typed(call, conf or (), where, no_rest), *typed_beginning(beginning)]
     if settings.deploy_mode == "cluster":
         if restart:
             raise DefinitionError(
@@ -145,10 +132,8 @@ def command(
         return supervise(job, [*arguments, *(["--json"] if output.as_json else [])], settings, output)
     if line is not None:
         arguments.append("--restart")
-        if beginning is not None:
-            beginning = dataclasses.replace(beginning, job_id=line.situation.job_id)
-    if (place := container()) is not None and beginning is not None:
-        beginning = dataclasses.replace(beginning, job_id=place.job_id)
+    if beginning is not None and (given := line.situation if line is not None else container()) is not None:
+        beginning = dataclasses.replace(beginning, job_id=given.job_id)
     add_to_path(settings)
     loaded = load_job(job)
     with open_log(loaded.name, settings.logs, level=settings.log_level, secrets=settings.secrets()) as log:
@@ -190,10 +175,11 @@ def _introduce(line: Supervised, job: Job, settings: Settings, log: JobLog) -> N
         log.logger.warning("started again by the supervisor", restarts=line.situation.restarts, why=why)
 
 
-def _typed(define: Sequence[str], conf: Sequence[str], given: Mapping[str, object], no_rest: bool) -> list[str]:
+def _typed(call: Call, conf: Sequence[str], given: Mapping[str, object], no_rest: bool) -> list[str]:
     """Return the options as they could be typed."""
-    words = [word for flag, options in (("-D", define), ("--conf", conf)) for o in options for word in (flag, o)]
-    for flag, value in given.items():
+    words = [word for flag, options in (("-D", call.define), ("--conf", conf)) for o in options for word in (flag, o)]
+    for name, value in {"config": call.config, **given}.items():
+        flag = "-p" if name == "parallelism" else f"--{name.replace('_', '-')}"
         words += [] if value is None else [flag, str(value)]
     return [*words, *(["--no-rest"] if no_rest else [])]
 
@@ -253,19 +239,18 @@ def _watched(
             presence.update(progress)
             watch.update(progress)
 
-        work = _Work(
-            lambda: run(
-                job,
-                settings=settings,
-                on_progress=report,
-                stop=stop,
-                requests=presence.requests,
-                on_claim=presence.claimed,
-                beginning=beginning,
-            )
+        job_itself = partial(
+            run,
+            job,
+            settings=settings,
+            on_progress=report,
+            stop=stop,
+            requests=presence.requests,
+            on_claim=presence.claimed,
+            beginning=beginning,
         )
         try:
-            progress = work.wait()
+            progress = _in_thread(job_itself)
         except BaseException as error:
             log.logger.error("the job failed", exc_info=error)
             if isinstance(error, PoundlockError) and error.next.startswith("see the log"):
@@ -312,29 +297,17 @@ def _with_log(error: PoundlockError, log: JobLog) -> PoundlockError:
     )
 
 
-@dataclass(slots=True)
-class _Work:
-    """A function running in a thread, whose result or error can be waited for."""
+def _in_thread(function: Callable[[], T]) -> T:
+    """Return a function's result or raise its error; it runs in a thread, and signals are handled while it is waited for."""
+    future: Future[T] = Future()
 
-    function: Callable[[], Any]
-    _result: Any = None
-    _error: BaseException | None = None
-    _thread: threading.Thread = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="poundlock-driver", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
+    def work() -> None:
         try:
-            self._result = self.function()
+            future.set_result(function())
         except BaseException as error:
-            self._error = error
+            future.set_exception(error)
 
-    def wait(self) -> Any:
-        """Return the function's result or raise its error. Signals are handled while waiting."""
-        while self._thread.is_alive():
-            self._thread.join(0.25)
-        if self._error is not None:
-            raise self._error
-        return self._result
+    threading.Thread(target=work, name="poundlock-driver", daemon=True).start()
+    while not future.done():
+        wait([future], 0.25)
+    return future.result()
