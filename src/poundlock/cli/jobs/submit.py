@@ -5,7 +5,6 @@ Ctrl-C asks that driver for what it asks one of this machine for. Whoever ends t
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -36,7 +35,7 @@ from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import make_plan
 from poundlock.redaction import redact_text
 from poundlock.spark.launch.dependencies import add_to_path
-from poundlock.spark.launch.java import find_java, newest_java
+from poundlock.spark.launch.java import java_of
 from poundlock.storage import open_checkpoint, open_storage
 from poundlock.storage.storage_errors import refuse_unreachable
 
@@ -69,7 +68,6 @@ def submit(
         refuse_unreachable(open_checkpoint(beginning.path, "savepoint"), what="the savepoint")
     file, name = split_target(target)
     log = settings.logs / stamped(job.name, ".submit.log")
-    environment = {**os.environ, **({"JAVA_HOME": str(settings.java_home)} if settings.java_home else {})}
     output.note(f"Submitting {job.name} to {settings.master}")
     what = submission.Submission(
         job=job,
@@ -82,7 +80,7 @@ def submit(
         jars=submission.jars_of(plan, checkpoint, settings, say=output.note),
     )
     try:
-        application = submission.submit(what, find_java(environment, newest=newest_java()).home, log)
+        application = submission.submit(what, java_of(settings).home, log)
     except KeyboardInterrupt:
         if (asked_for := submission.named_in(log)) is not None:
             output.note(f"The cluster may run it all the same; end it with: yarn application -kill {asked_for}")

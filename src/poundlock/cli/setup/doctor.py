@@ -102,14 +102,10 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def _java(settings: Settings) -> Check:
-    from poundlock.spark.launch.java import find_java, newest_java
-
-    environment = dict(os.environ)
-    if settings.java_home is not None:
-        environment["JAVA_HOME"] = str(settings.java_home)
+    from poundlock.spark.launch.java import java_of
 
     def look() -> str:
-        java = find_java(environment, newest=newest_java())
+        java = java_of(settings)
         return f"{java.version} ({java.path}, from {java.origin})"
 
     return _tried("java", look)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -89,10 +88,8 @@ def warm(
     """
     from poundlock.config import load_settings
     from poundlock.spark.launch import class_archive
-    from poundlock.spark.launch.java import find_java, newest_java
+    from poundlock.spark.launch.java import java_of
 
     output, settings = Output(json), load_settings()
-    environment = {**os.environ, "JAVA_HOME": str(settings.java_home)} if settings.java_home else None
-    java = find_java(environment, newest=newest_java())
-    made = str(class_archive.train(java, [], cache=settings.cache_dir, progress=output.note, again=again))
+    made = str(class_archive.train(java_of(settings), [], cache=settings.cache_dir, progress=output.note, again=again))
     output.show(made, {"archives": [made]})

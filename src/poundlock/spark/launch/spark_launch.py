@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from poundlock.config import Settings
@@ -12,7 +11,7 @@ from poundlock.spark.executors import await_executors
 from poundlock.spark.launch import class_archive as cds
 from poundlock.spark.launch.dependencies import archive_conf, python_of_tasks, shipped_files
 from poundlock.spark.launch.jars import JarPlaces, jar_set
-from poundlock.spark.launch.java import find_java, newest_java
+from poundlock.spark.launch.java import java_of
 from poundlock.spark.launch.jvm import write_log4j2
 from poundlock.spark.launch.master import Master
 from poundlock.spark.launch.session import Session, start_session
@@ -44,7 +43,7 @@ def start_spark(
     """
     master = Master.of(settings.master).with_cores(job.parallelism)
     master.check()
-    java = find_java(_environment(settings), newest=newest_java())
+    java = java_of(settings)
     places = JarPlaces.of(settings)
     needs = needs_of(store) if streams and store is not None else StoreNeeds()
     # A driver that was submitted came with its jars and modules, and the tasks have them from the cluster.
@@ -84,10 +83,3 @@ def start_spark(
 def on_this_machine(settings: Settings) -> Settings:
     """Return the settings for what is done here whatever the job's master is: it is one piece of work, with files of this machine."""
     return settings if settings.master.startswith("local") else settings.model_copy(update={"master": "local[*]"})
-
-
-def _environment(settings: Settings) -> dict[str, str]:
-    env = {**os.environ, "POUNDLOCK_CACHE_DIR": str(settings.cache_dir)}
-    if settings.java_home is not None:
-        env["JAVA_HOME"] = str(settings.java_home)
-    return env
