@@ -31,11 +31,11 @@ from poundlock.storage.storage_errors import unreadable
 _COMMANDS: Mapping[str, str] = {
     "run": "jobs.run", "list": "jobs.info:list_jobs", "info": "jobs.info", "logs": "jobs.logs", "stop": "jobs.ask:stop",
     "cancel": "jobs.ask:cancel", "rest": "jobs.rest", "checkpoint": "jobs.ask:checkpoint",
-    "checkpoints": "data.list_checkpoints", "savepoint": "jobs.savepoint", "explain": "setup.explain", "new": "setup.new",
+    "checkpoints": "data.ledger:checkpoints", "savepoint": "jobs.savepoint", "explain": "setup.explain", "new": "setup.new",
     "demo": "setup.trials:demo", "kafka": "setup.trials", "deploy": "setup.deploy", "doctor": "setup.doctor",
-    "connectors": "setup.installed:connectors", "fsck": "data.fsck", "state": "data.state", "ledger": "data.ledger",
-    "audit": "data.audit", "replay": "data.replay", "files": "data.files", "warm": "setup.installed:warm",
-    "version": "setup.installed:version",
+    "connectors": "setup.doctor:connectors", "fsck": "data.sinks:fsck", "state": "data.state", "ledger": "data.ledger",
+    "audit": "data.sinks:audit", "replay": "data.replay", "files": "data.sinks:files", "warm": "setup.doctor:warm",
+    "version": "setup.doctor:version",
 }  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def _options(
     show_version: bool = Option(False, "--version", help="Show the version and exit.", is_eager=True),
 ) -> None:
     if show_version:
-        from poundlock.cli.setup.installed import version
+        from poundlock.cli.setup.doctor import version
 
         version()
         raise typer.Exit()

@@ -235,9 +235,9 @@ class Registry:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if token is not None:
                 file = path.with_suffix(".token")
-                write_private(file, token.encode())
+                write_whole(file, token.encode())
                 entry = replace(entry, token_file=str(file.absolute()))
-            write_private(path, entry.to_bytes())
+            write_whole(path, entry.to_bytes())
         except OSError as error:
             if is_full(error):
                 raise storage_trouble(error, doing=f"listing the job in {self.folder}", starting=True) from error
@@ -290,7 +290,7 @@ class Registry:
                 return entry
             if current is not entry and current.ended:
                 with suppress(OSError):  # its checkpoint folder will be another's to write to
-                    write_private(self._path(entry), current.to_bytes())
+                    write_whole(self._path(entry), current.to_bytes())
             return current
         if entry.ended or not entry.here or self._alive(entry.pid, entry.process_start):
             return entry
@@ -318,7 +318,7 @@ class Registration:
                 return
             self.entry = replace(self.entry if newer is None else self.entry.after(newer), **changes)
             with suppress(OSError):
-                write_private(self._path, self.entry.to_bytes())
+                write_whole(self._path, self.entry.to_bytes())
 
     def end(self, state: str, exit_code: int, *, failure: tuple[str, str] | None, progress: Mapping[str, Any]) -> None:
         """Say the last word; the token is worth nothing from now on."""
@@ -380,10 +380,10 @@ def _only(wanted: str, matches: Sequence[JobEntry]) -> JobEntry:
     return matches[0]
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file by one that only this user can read, whole or not at all."""
+def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Replace a file, whole or not at all, by one that only this user can read, or whom else the mode lets."""
     temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

@@ -12,6 +12,7 @@ Manifest = dict[str, Any]
 
 DRIVER_PORTS = {"spark-driver": 7078, "spark-blocks": 7079}
 TEMPLATE = "executor.yaml"
+_RBAC = "rbac.authorization.k8s.io"
 # What Spark's driver does with these when it lists, starts and removes executors and what belongs to them.
 _RULES = (
     ("pods", ("create", "get", "list", "watch", "delete", "deletecollection", "patch", "update")),
@@ -19,6 +20,11 @@ _RULES = (
     ("persistentvolumeclaims", ("create", "get", "list", "watch", "delete", "deletecollection")),
     ("services", ("create", "get", "list", "delete", "deletecollection")),
 )
+
+
+def manifest(kind: str, metadata: Manifest, *, api: str = "v1", **content: Any) -> Manifest:
+    """Return an object of Kubernetes."""
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, **content}
 
 
 def access(name: str, metadata: Manifest, namespace: str | None) -> list[Manifest]:
@@ -29,17 +35,11 @@ def access(name: str, metadata: Manifest, namespace: str | None) -> list[Manifes
     """
     subject = {"kind": "ServiceAccount", "name": name, **({} if namespace is None else {"namespace": namespace})}
     rules = [{"apiGroups": [""], "resources": [what], "verbs": list(verbs)} for what, verbs in _RULES]
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    role = {"apiGroup": _RBAC, "kind": "Role", "name": name}
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
-        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": rules},
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": metadata,
-            "roleRef": role,
-            "subjects": [subject],
-        },
+        manifest("ServiceAccount", metadata),
+        manifest("Role", metadata, api=f"{_RBAC}/v1", rules=rules),
+        manifest("RoleBinding", metadata, api=f"{_RBAC}/v1", roleRef=role, subjects=[subject]),
     ]
 
 
@@ -79,17 +79,13 @@ def template(labels: Manifest, env_secret: str | None) -> Manifest:
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         **({} if env_secret is None else {"envFrom": [{"secretRef": {"name": env_secret}}]}),
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        # Of its own component: the service that stands for the driver must not find executors.
-        "metadata": {"labels": {**labels, "app.kubernetes.io/component": "executor"}},
-        "spec": {
-            "automountServiceAccountToken": False,
-            "securityContext": {"fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [container],
-        },
+    spec = {
+        "automountServiceAccountToken": False,
+        "securityContext": {"fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
     }
+    # Of its own component: the service that stands for the driver must not find executors.
+    return manifest("Pod", {"labels": {**labels, "app.kubernetes.io/component": "executor"}}, spec=spec)
 
 
 def image_recipe(packages: Sequence[str], *, python: str, java: str = "openjdk-17-jre-headless") -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from poundlock.deploy.executor_pods import DRIVER_PORTS, TEMPLATE, access, driver_options, template
+from poundlock.deploy.executor_pods import DRIVER_PORTS, TEMPLATE, access, driver_options, manifest, template
 from poundlock.deploy.job import Deployed
 from poundlock.deploy.yaml import dump
 from poundlock.errors import DefinitionError
@@ -64,12 +64,9 @@ class KubernetesCluster:
 
     def __post_init__(self) -> None:
         check_name(self.name, "--name", longest=_LONGEST_NAME)
-        for option, value in (("--namespace", self.namespace), ("--storage-class", self.storage_class)):
-            if value is not None:
-                check_name(value, option)
-        for option, value in (("--token-secret", self.token_secret), ("--env-secret", self.env_secret)):
-            if value is not None:
-                check_name(value, option)
+        for name in ("namespace", "storage_class", "token_secret", "env_secret"):
+            if (value := getattr(self, name)) is not None:
+                check_name(value, f"--{name.replace('_', '-')}")
         if not _IMAGE.fullmatch(self.image):
             raise DefinitionError(
                 f"--image {self.image!r} is no name of an image", next="write it as registry/name:tag, in lower case"
@@ -111,18 +108,10 @@ def render(deployed: Deployed, cluster: KubernetesCluster, *, config: Path | Non
     objects: list[Manifest] = []
     if cluster.token_secret is None:
         token = {TOKEN_KEY: secrets.token_urlsafe(32)}
-        objects.append(
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": _metadata(cluster, "-rest"),
-                "type": "Opaque",
-                "stringData": token,
-            }
-        )
+        objects.append(manifest("Secret", _metadata(cluster, "-rest"), type="Opaque", stringData=token))
     if cluster.executors:
         objects += access(cluster.name, _metadata(cluster), cluster.namespace)
-    objects.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(cluster, "-job"), "data": files})
+    objects.append(manifest("ConfigMap", _metadata(cluster, "-job"), data=files))
     objects.append(_service(cluster))
     objects.append(_stateful_set(deployed, cluster, digest, has_config=config is not None))
     return objects
@@ -148,37 +137,24 @@ def _service(cluster: KubernetesCluster) -> Manifest:
     if cluster.executors:
         ports += [{"name": name, "port": port, "targetPort": name} for name, port in DRIVER_PORTS.items()]
         early = {"publishNotReadyAddresses": True}  # the driver is ready when it has executors, and they need its name
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _metadata(cluster),
-        "spec": {"clusterIP": "None", **early, "selector": _labels(cluster), "ports": ports},
-    }
+    spec = {"clusterIP": "None", **early, "selector": _labels(cluster), "ports": ports}
+    return manifest("Service", _metadata(cluster), spec=spec)
 
 
 def _stateful_set(deployed: Deployed, cluster: KubernetesCluster, digest: str, *, has_config: bool) -> Manifest:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": cluster.storage}}}
     if cluster.storage_class is not None:
         claim["storageClassName"] = cluster.storage_class
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": _metadata(cluster),
-        "spec": {
-            "serviceName": cluster.name,
-            "replicas": 1,
-            "selector": {"matchLabels": _labels(cluster)},
-            "template": {
-                "metadata": {
-                    "labels": _labels(cluster),
-                    # Another job file is another pod.
-                    "annotations": {"poundlock/files": digest},
-                },
-                "spec": _pod(deployed, cluster, has_config=has_config),
-            },
-            "volumeClaimTemplates": [{"metadata": {"name": "state", "labels": _labels(cluster)}, "spec": claim}],
-        },
+    # Another job file is another pod.
+    pod_metadata = {"labels": _labels(cluster), "annotations": {"poundlock/files": digest}}
+    spec = {
+        "serviceName": cluster.name,
+        "replicas": 1,
+        "selector": {"matchLabels": _labels(cluster)},
+        "template": {"metadata": pod_metadata, "spec": _pod(deployed, cluster, has_config=has_config)},
+        "volumeClaimTemplates": [{"metadata": {"name": "state", "labels": _labels(cluster)}, "spec": claim}],
     }
+    return manifest("StatefulSet", _metadata(cluster), api="apps/v1", spec=spec)
 
 
 def _pod(deployed: Deployed, cluster: KubernetesCluster, *, has_config: bool) -> Manifest:

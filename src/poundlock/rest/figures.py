@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -104,29 +104,29 @@ class Totals:
         watermark_ms: the newest; None where there are none.
     """
 
-    records: dict[str, int] = field(default_factory=dict)
-    rows_in: dict[str, int] = field(default_factory=dict)
+    records: Counter[str] = field(default_factory=Counter)
+    rows_in: Counter[str] = field(default_factory=Counter)
     counts: dict[str, Counts] = field(default_factory=dict)
-    bytes_in: dict[str, int] = field(default_factory=dict)
-    bytes_out: dict[str, int] = field(default_factory=dict)
+    bytes_in: Counter[str] = field(default_factory=Counter)
+    bytes_out: Counter[str] = field(default_factory=Counter)
     seconds: Spread = field(default_factory=lambda: Spread(_SECONDS))
     sizes: Spread = field(default_factory=lambda: Spread(_SIZES))
     watermark_ms: int | None = None
 
     def add(self, decision: Decision) -> None:
         """Add a record."""
-        self.records[decision.occasion] = self.records.get(decision.occasion, 0) + 1
+        self.records[decision.occasion] += 1
         if decision.occasion != "checkpoint" or decision.redo:
             return
         for name, span in decision.sources.items():
             if span.rows is not None:
-                self.rows_in[name] = self.rows_in.get(name, 0) + span.rows
+                self.rows_in[name] += span.rows
             if span.bytes is not None:
-                self.bytes_in[name] = self.bytes_in.get(name, 0) + span.bytes
+                self.bytes_in[name] += span.bytes
         for name, sink in decision.sinks.items():
             self.counts.setdefault(name, Counts()).add(sink.counts)
             if sink.wrote is not None and sink.wrote.bytes is not None:
-                self.bytes_out[name] = self.bytes_out.get(name, 0) + sink.wrote.bytes
+                self.bytes_out[name] += sink.wrote.bytes
         newest = None if decision.watermarks is None else decision.watermarks.watermark
         if newest is None and decision.event_time is not None:
             newest = decision.event_time.watermark_ms

@@ -19,7 +19,7 @@ def command(job: RunningJobArgument, *, call: Call) -> None:
 
     For a driver on a cluster, or on another machine. Port, address and token are those of the settings rest.….
     """
-    from poundlock.control.registry import write_private
+    from poundlock.control.registry import write_whole
     from poundlock.rest.gateway import Gateway
     from poundlock.rest.server import RestServer, missing_packages, read_token, take_port
     from poundlock.storage import open_storage
@@ -38,7 +38,7 @@ def command(job: RunningJobArgument, *, call: Call) -> None:
     if token is None:
         token = secrets.token_urlsafe(32)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_private(file, token.encode())
+        write_whole(file, token.encode())
     server = RestServer(listening, token)
     try:
         gateway = Gateway(open_storage(entry.checkpoint_dir), entry, folder_channel)

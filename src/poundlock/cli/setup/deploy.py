@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import json as jsons
 import os
-import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -77,10 +76,8 @@ def systemd(
     )
     path = _place(output, unit.name)
     commands = install_commands(unit, path, user=user)
-    if path is not None:
-        _write(path, unit.text, mode=0o644)
     data = {"name": unit.name, "path": path and str(path), "sections": unit.sections, "install": commands}
-    _show(call.output, unit.text, path, data, commands)
+    _deliver(call.output, unit.text, path, 0o644, data, commands)
 
 
 @app.command("image")
@@ -99,10 +96,8 @@ def image(
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     text = image_recipe(packages or ["poundlock[kafka,rest]"], python=version)
     path = _place(output, "Dockerfile")
-    if path is not None:
-        _write(path, text, mode=0o644)
     commands = [f"docker build -t IMAGE -f {path or 'Dockerfile'} ."]
-    _show(Output(json), text, path, {"path": path and str(path), "text": text}, commands)
+    _deliver(Output(json), text, path, 0o644, {"path": path and str(path), "text": text}, commands)
 
 
 @app.command("kubernetes")
@@ -156,10 +151,8 @@ def kubernetes(
     path = _place(output, f"{cluster.name}.{'json' if as_json else 'yaml'}")
     text = jsons.dumps(whole, indent=2) + "\n" if as_json and path is not None else documents(objects)
     commands = install_commands(cluster, path)
-    if path is not None:
-        _write(path, text, mode=0o600)  # it has the token
     data: Any = whole if path is None else {"path": str(path), "install": commands}
-    _show(call.output, text, path, data, commands)
+    _deliver(call.output, text, path, 0o600, data, commands)  # it has the token
 
 
 def _deployed(
@@ -206,23 +199,17 @@ def _place(output: Path | None, name: str) -> Path | None:
     return output / name if output is not None and output.is_dir() else output
 
 
-def _write(path: Path, text: str, *, mode: int) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+def _deliver(output: Output, text: str, path: Path | None, mode: int, data: Any, commands: Sequence[str]) -> None:
+    """Show what was rendered, or write it into a file, whole or not at all, and show what to type then."""
+    from poundlock.control.registry import write_whole
+
+    if path is None:
+        output.show(text.rstrip("\n"), data)
+        return
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
+        write_whole(path, text.encode(), mode)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise DefinitionError(
             f"{path} cannot be written: {error.strerror or error}", next="give -o a place that you may write to"
         ) from error
-
-
-def _show(output: Output, text: str, path: Path | None, data: Any, commands: Sequence[str]) -> None:
-    if path is None:
-        output.show(text.rstrip("\n"), data)
-    else:
-        output.show([f"wrote {path}", *(f"  {command}" for command in commands)], data)
+    output.show([f"wrote {path}", *(f"  {command}" for command in commands)], data)
