@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from poundlock import values
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, refusing
 from poundlock.redaction import redact, secret_values
 from poundlock.values import duration, size
 
@@ -281,12 +281,8 @@ def _toml(file: str | Path | None) -> dict[str, Any]:
     if file is None and not path.is_file():
         return {}
     try:
-        with path.open("rb") as handle:
-            tables = tomllib.load(handle)
-    except OSError as error:
-        raise DefinitionError(
-            f"{path} cannot be read: {error.strerror or error}", next="give --config a file, or leave it out"
-        ) from error
+        with refusing(f"{path} cannot be read", next="give --config a file, or leave it out"):
+            tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise DefinitionError(f"{path} is not TOML: {error}", next="mend that line") from error
     values = _resolve(dict(_flatten(tables)), str(path))

@@ -5,6 +5,8 @@ An error says what happened, where, and what to type next; `str(error)` is at mo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -79,6 +81,15 @@ class FencedError(TerminalError):
     """Another driver has taken over this checkpoint; this one must stop and touch nothing more."""
 
     exit_code = 5
+
+
+@contextmanager
+def refusing(what: str, *, next: str) -> Iterator[None]:
+    """Have what the system refuses within be a DefinitionError: `what`, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise DefinitionError(f"{what}: {error.strerror or error}", next=next) from error
 
 
 class CommitUnknown(TransientError):

@@ -233,6 +233,5 @@ def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on"
 
 
 def show_saved(entry: JobEntry, path: str, output: Output) -> None:
-    """Show that a savepoint was taken."""
     text = f"{SAVED}{path}\nYou can resume your program from this savepoint with the run command."
     output.show(text, {"job_id": entry.job_id, "savepoint": path})

@@ -118,7 +118,6 @@ class JobEntry:
 
     @property
     def ended(self) -> bool:
-        """Whether the process has ended."""
         return self.state in ENDED
 
     @property
@@ -142,7 +141,6 @@ class JobEntry:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
         return asdict(self)
 
     def to_bytes(self) -> bytes:

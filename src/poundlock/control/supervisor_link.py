@@ -95,7 +95,6 @@ class Supervised:
             self.tell(checkpoint=True)
 
     def end(self, ending: Ending) -> None:
-        """Say the last word."""
         self.tell(ended=asdict(ending))
 
     def listen(self, ask: Callable[[int], None], stop: StopRequest) -> None:

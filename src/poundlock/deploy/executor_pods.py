@@ -23,7 +23,6 @@ _RULES = (
 
 
 def manifest(kind: str, metadata: Manifest, *, api: str = "v1", **content: Any) -> Manifest:
-    """Return an object of Kubernetes."""
     return {"apiVersion": api, "kind": kind, "metadata": metadata, **content}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from poundlock.deploy.executor_pods import DRIVER_PORTS, TEMPLATE, access, driver_options, manifest, template
 from poundlock.deploy.job import Deployed
 from poundlock.deploy.yaml import dump
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, refusing
 from poundlock.values import size
 
 Manifest = dict[str, Any]
@@ -233,11 +233,8 @@ def _environment(deployed: Deployed, cluster: KubernetesCluster, *, has_config: 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise DefinitionError(
-            f"{path} cannot be read: {error.strerror or error}", next="give a file that you may read"
-        ) from error
+        with refusing(f"{path} cannot be read", next="give a file that you may read"):
+            return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise DefinitionError(f"{path} is not UTF-8", next="store it as UTF-8") from error
 

@@ -57,7 +57,6 @@ class Unit:
 
     @property
     def text(self) -> str:
-        """The file's content."""
         parts = [f"[{name}]\n" + "".join(f"{k}={v}\n" for k, v in pairs) for name, pairs in self.sections.items()]
         return "\n".join(parts)
 

@@ -83,7 +83,6 @@ class Spread:
         self.counts = [0] * (len(self.bounds) + 1)
 
     def add(self, value: float) -> None:
-        """Add a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
@@ -114,7 +113,6 @@ class Totals:
     watermark_ms: int | None = None
 
     def add(self, decision: Decision) -> None:
-        """Add a record."""
         self.records[decision.occasion] += 1
         if decision.occasion != "checkpoint" or decision.redo:
             return

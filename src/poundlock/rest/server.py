@@ -9,12 +9,13 @@ import logging
 import select
 import socket
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, refusing
 from poundlock.rest.observed import Observed
 
 _END_S = 2.0
@@ -33,20 +34,15 @@ def take_port(host: str, port: int) -> socket.socket:
 
     Raises DefinitionError: the port is taken, or the address is none of this machine's.
     """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise _no_port(host, port, error) from error
-    try:
+    next = "give another port with -D rest.port=8082, any free one with -D rest.port=0, or --no-rest"
+    with refusing(f"REST cannot listen on {host}:{port}", next=next), ExitStack() as undo:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listening = undo.enter_context(socket.socket(family, kind, protocol))
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(64)
-    except OSError as error:
-        listening.close()
-        raise _no_port(host, port, error) from error
+        undo.pop_all()
     return listening
 
 
@@ -73,13 +69,6 @@ def read_token(path: Path | None) -> str | None:
     return token
 
 
-def _no_port(host: str, port: int, error: OSError) -> DefinitionError:
-    return DefinitionError(
-        f"REST cannot listen on {host}:{port}: {error.strerror or error}",
-        next="give another port with -D rest.port=8082, any free one with -D rest.port=0, or --no-rest",
-    )
-
-
 @dataclass
 class RestServer:
     """A server that listens already and answers from `start` on."""
@@ -93,7 +82,6 @@ class RestServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
         host, port = self.listening.getsockname()[:2]
         return str(host), int(port)
 

@@ -135,7 +135,6 @@ class _Run:
         self._segments: list[LoweredSegment] = []
 
     def start(self, work: Sequence[TaskWork]) -> None:
-        """Run all of it."""
         jobs, chain = self._jobs, self._jobs._chain
         pieces = jobs._context.parallelize(work, len(work)).setName(f"{jobs._job}: {len(work)} pieces of work")
         task = partial(run_source_tasks, stage=jobs._source, directive=self._directive, report=self._report)

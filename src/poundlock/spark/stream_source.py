@@ -87,7 +87,6 @@ class StreamSource:
 
     @property
     def bounded(self) -> bool:
-        """Whether it ends."""
         return self.source.bounded
 
     @property
@@ -96,23 +95,19 @@ class StreamSource:
         return replay_of(self.source)
 
     def schema(self) -> pa.Schema:
-        """Return the columns of the rows."""
         return self.columns
 
     def preflight(self) -> None:
         """Do nothing: that was done with the source."""
 
     def enumerator(self, workspace: Storage) -> StreamEnumerator:
-        """Return the driver's half."""
         assert self.frame is not None
         return StreamEnumerator(self.name, self.frame, self.columns, workspace, bounded=self.bounded)
 
     def reader(self, context: ReaderContext) -> _StagedReader:
-        """Return the task's half."""
         return _StagedReader(self.name, context)
 
     def describe(self, position: JSON) -> str:
-        """Return a position for the log."""
         return self.source.describe(position)
 
 
@@ -203,7 +198,6 @@ class StreamEnumerator:
             self._stopping = False
 
     def close(self) -> None:
-        """End the query."""
         with suppress(Exception):  # the JVM may be gone
             self.pause()
 

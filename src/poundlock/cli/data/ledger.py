@@ -173,7 +173,6 @@ class _Checkpoint:
     kept_bytes: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
         its = self.figures
         return {
             "checkpoint": its.number,
@@ -189,7 +188,6 @@ class _Checkpoint:
         }
 
     def line(self) -> str:
-        """Return it for people."""
         its = self.figures
         numbers = (self.duration_ms, its.size, its.rows_read, its.rows_written)
         return (

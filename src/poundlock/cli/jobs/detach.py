@@ -23,7 +23,7 @@ from poundlock.control.registry import JobEntry, Registry, now_ms
 from poundlock.control.supervisor import Supervisor
 from poundlock.control.supervisor_link import Situation
 from poundlock.driver.restart import ExponentialDelayRestart, restart_strategy, strategy_from_json
-from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.errors import PoundlockError, refusing
 
 _POLL_S = 0.1
 UNDER_WAY = ("RUNNING", "RESTARTING", "FINISHED")
@@ -72,17 +72,12 @@ def _read(path: Path) -> str:
 
 
 def _start(command: Sequence[str], path: Path) -> subprocess.Popen[bytes]:
-    try:
+    with refusing(f"{path.parent} cannot be written", next="set log_dir to a folder of yours: -D log_dir=…"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
             )
-    except OSError as error:
-        raise DefinitionError(
-            f"{path.parent} cannot be written: {error.strerror or error}",
-            next="set log_dir to a folder of yours: -D log_dir=…",
-        ) from error
 
 
 def _wait(process: subprocess.Popen[bytes], since_ms: int, settings: Settings) -> JobEntry | None:

@@ -115,5 +115,4 @@ def _ended_with(entry: JobEntry) -> str | None:
 
 
 def http_address(host: str, port: int) -> str:
-    """Return where a REST server is."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -272,7 +272,6 @@ class _Completed:
     _logged_at: float = -_TELL_S
 
     def update(self, progress: Progress) -> None:
-        """Note how the job goes."""
         if progress.checkpoint == self._newest:
             return
         self._newest = progress.checkpoint

@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from poundlock.cli.options import Call, JobArgument, JsonOption, MasterOption, ParallelismOption, with_shared_options
 from poundlock.cli.output import Output
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, refusing
 
 if TYPE_CHECKING:
     from poundlock.deploy.job import Deployed
@@ -206,10 +206,6 @@ def _deliver(output: Output, text: str, path: Path | None, mode: int, data: Any,
     if path is None:
         output.show(text.rstrip("\n"), data)
         return
-    try:
+    with refusing(f"{path} cannot be written", next="give -o a place that you may write to"):
         write_whole(path, text.encode(), mode)
-    except OSError as error:
-        raise DefinitionError(
-            f"{path} cannot be written: {error.strerror or error}", next="give -o a place that you may write to"
-        ) from error
     output.show([f"wrote {path}", *(f"  {command}" for command in commands)], data)

@@ -228,7 +228,6 @@ class InstalledConnector:
 
 
 def installed_connectors() -> Sequence[InstalledConnector]:
-    """Load all of them."""
     from poundlock.connectors import registry
 
     result = []

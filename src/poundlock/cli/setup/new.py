@@ -12,7 +12,7 @@ from uuid import UUID
 from typer import Argument, Option
 
 from poundlock.cli.output import Output
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, refusing
 
 _FIRST_EVENT = 1_545_177_600  # 2018-12-19 00:00 UTC
 
@@ -106,12 +106,8 @@ def create(folder: Path) -> list[Path]:
         ".gitignore": _GITIGNORE,
         "input/events.jsonl": _events(),
     }
-    try:
+    with refusing(f"{folder} cannot be made", next="choose a folder that you may write to"):
         (folder / "input").mkdir(parents=True, exist_ok=True)
         for file, text in contents.items():
             (folder / file).write_text(text.replace("{name}", name), encoding="utf-8")
-    except OSError as error:
-        raise DefinitionError(
-            f"{folder} cannot be made: {error.strerror or error}", next="choose a folder that you may write to"
-        ) from error
     return [folder / file for file in contents]

@@ -13,7 +13,7 @@ from typer import Option
 
 from poundlock.cli.options import JsonOption
 from poundlock.cli.output import Output
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, refusing
 
 app = typer.Typer(name="kafka", help="A Kafka broker for trials.", rich_markup_mode=None)
 
@@ -69,13 +69,9 @@ def _free(port: int) -> None:
 
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+        next = "stop the program that holds it, or type: poundlock kafka up --port 0"
+        with refusing(f"port {port} cannot be used", next=next):
             probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise DefinitionError(
-                f"port {port} cannot be used: {error.strerror or error}",
-                next="stop the program that holds it, or type: poundlock kafka up --port 0",
-            ) from error
 
 
 def demo(

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from poundlock.config import Settings
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, refusing
 
 _SUFFIXES = (".py", ".zip", ".egg", ".whl", ".jar")
 _PACKED = (".zip", ".tar.gz", ".tgz", ".tar", ".jar")
@@ -69,13 +69,9 @@ def package_zip(cache: Path) -> Path:
     digest = hashlib.sha256("\n".join([sys.version, str(origin), *marks]).encode()).hexdigest()[:16]
     target = cache / "shipped" / f"poundlock-{digest}.zip"
     if not target.is_file():
-        try:
+        what = f"{target.parent} cannot be written"
+        with refusing(what, next="set cache_dir to a folder of yours: -D cache_dir=…"):
             _write_zip(target, origin.parent, files)
-        except OSError as error:
-            raise DefinitionError(
-                f"{target.parent} cannot be written: {error.strerror or error}",
-                next="set cache_dir to a folder of yours: -D cache_dir=…",
-            ) from error
     return target
 
 

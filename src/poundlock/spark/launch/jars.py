@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, refusing
 from poundlock.spark.launch.java import cache_dir, find_java
 
 if TYPE_CHECKING:
@@ -215,24 +215,22 @@ def locked(path: Path) -> Iterator[None]:
 
 def _fill(home: Path, name: str, pins: JarPins, places: JarPlaces, progress: Progress) -> None:
     """Make the folder of a set whole: check what is there, else fetch, and put it in place by one rename."""
-    try:
-        with locked(home.parent / ".lock"):
-            if _warm(home, pins):
-                return
-            if home.is_dir() and not _faults(home, pins):
-                _stamp(home, pins)
-                return
-            with tempfile.TemporaryDirectory(dir=home.parent, prefix=".tmp-", ignore_cleanup_errors=True) as temporary:
-                fresh = Path(temporary) / "jars"
-                fresh.mkdir()
-                _fetch(fresh, name, pins, places, Path(temporary), progress)
-                _stamp(fresh, pins)
-                shutil.rmtree(home, ignore_errors=True)
-                fresh.rename(home)
-    except OSError as error:
-        raise DefinitionError(
-            f"cannot write {home}: {error.strerror or error}", next="set POUNDLOCK_CACHE_DIR to a folder with room"
-        ) from error
+    with (
+        refusing(f"cannot write {home}", next="set POUNDLOCK_CACHE_DIR to a folder with room"),
+        locked(home.parent / ".lock"),
+    ):
+        if _warm(home, pins):
+            return
+        if home.is_dir() and not _faults(home, pins):
+            _stamp(home, pins)
+            return
+        with tempfile.TemporaryDirectory(dir=home.parent, prefix=".tmp-", ignore_cleanup_errors=True) as temporary:
+            fresh = Path(temporary) / "jars"
+            fresh.mkdir()
+            _fetch(fresh, name, pins, places, Path(temporary), progress)
+            _stamp(fresh, pins)
+            shutil.rmtree(home, ignore_errors=True)
+            fresh.rename(home)
 
 
 def _stamp(home: Path, pins: JarPins) -> None:

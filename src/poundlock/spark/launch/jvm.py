@@ -132,7 +132,6 @@ class Jvm:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
         return self.process.poll() is None
 
     def end(self, patience_s: float) -> None:
