@@ -36,8 +36,8 @@ def take_port(host: str, port: int) -> socket.socket:
     """
     next = "give another port with -D rest.port=8082, any free one with -D rest.port=0, or --no-rest"
     with refusing(f"REST cannot listen on {host}:{port}", next=next), ExitStack() as undo:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = places[0]
         listening = undo.enter_context(socket.socket(family, kind, protocol))
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
