@@ -34,13 +34,9 @@ from poundlock.rest.server import RestServer, missing_packages, read_token, take
 from poundlock.storage import LocalStorage, open_storage
 
 _SHOWN = (
-    "checkpoint_interval",
-    "checkpoint_min_pause",
-    "checkpoint_timeout",
-    "tolerable_failed_checkpoints",
-    "checkpoint_retention",
-    "checkpoints_retained",
-)
+    "checkpoint_interval", "checkpoint_min_pause", "checkpoint_timeout", "tolerable_failed_checkpoints",
+    "checkpoint_retention", "checkpoints_retained",
+)  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -113,7 +109,10 @@ class Presence:
         own = dataclasses.replace(entry, started_ms=now_ms())  # of this process, whoever supervises it
         self._serve_files(own, folder)
         if self._server is not None:
-            self._observed = self._observe(own, folder)
+            figures = Figures(Ledger(open_storage(folder)))
+            self._observed = Observed(
+                entry=own, setup=self._setup(folder), figures=figures, stop=self.stop, requests=self.requests
+            )
             self._server.start(self._observed)
             host, port = self._server.address
             self.log.logger.info("REST", address=f"http://{host}:{port}")
@@ -195,13 +194,4 @@ class Presence:
                 *(Vertex(name=n.id, kind="source", description=type(n.source).__name__) for n in self.job.sources),
                 *(Vertex(name=n.id, kind="sink", description=type(n.sink).__name__) for n in self.job.sinks),
             ],
-        )
-
-    def _observe(self, entry: JobEntry, folder: str) -> Observed:
-        return Observed(
-            entry=entry,
-            setup=self._setup(folder),
-            figures=Figures(Ledger(open_storage(folder))),
-            stop=self.stop,
-            requests=self.requests,
         )

@@ -23,7 +23,6 @@ class Output:
 
     Args:
         as_json: print one JSON value a result instead of text.
-        out, err: the streams.
     """
 
     as_json: bool = False

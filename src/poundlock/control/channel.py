@@ -221,7 +221,6 @@ class Forwarding:
     """Hands on to a job elsewhere what is asked of it here.
 
     Args:
-        stop, requests: what is asked here.
         say: gets what could not be handed on.
     """
 

@@ -36,7 +36,7 @@ def last_of(application: str, checkpoint: str) -> JobEntry | None:
 
 def lost(application: yarn.Application) -> PoundlockError:
     """Return why an application is over whose driver has left no last word."""
-    for code in _exit_codes(application.why):
+    for code in map(int, re.findall(r"(?:exitCode: |exited with status )([0-9]+)", application.why)):
         if code - OTHER_PYTHON in _MINORS:
             return PoundlockError(
                 f"the Python of the cluster's containers is 3.{code - OTHER_PYTHON}, and the job was submitted by another",
@@ -59,9 +59,9 @@ def lost(application: yarn.Application) -> PoundlockError:
                 f"{application.id} has had all attempts that the cluster allows, and each lost its executors or its Spark",
                 next=f"read yarn logs -applicationId {application.id}, then start the job again; nothing is lost",
             )
-    if (program := _missing_program(application.why)) is not None:
+    if (program := re.search(r'Cannot run program "([^"]+)"', application.why)) is not None:
         return PoundlockError(
-            f"the cluster's containers have no {program}",
+            f"the cluster's containers have no {program[1]}",
             next="send an environment along with --archives env.tar.gz#env, or name the Python there: "
             "--conf spark.pyspark.python=/path/to/python",
         )
@@ -128,13 +128,3 @@ def _with(entry: JobEntry, newest: JobEntry | None) -> JobEntry:
     names = ("state", "ended_ms", "exit_code", "failure", "progress", "since", "troubles", "written_ms")
     known = {name: getattr(newest, name) for name in names}
     return replace(entry, job_id=entry.job_id or newest.job_id, **known)
-
-
-def _exit_codes(why: str) -> list[int]:
-    """Return the exit codes of containers and drivers in what YARN says."""
-    return [int(code) for code in re.findall(r"(?:exitCode: |exited with status )([0-9]+)", why)]
-
-
-def _missing_program(why: str) -> str | None:
-    match = re.search(r'Cannot run program "([^"]+)"', why)
-    return match[1] if match else None

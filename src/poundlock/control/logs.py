@@ -77,11 +77,8 @@ def open_log(
     """Open the log of a run in `<folder>/<job>-<timestamp>.log`; where one is open in this process, go on with that.
 
     Args:
-        folder: made where it is missing.
-        level: lines below it are left out.
         secrets: values to blank wherever they appear.
         warnings_on_terminal: also print warnings and errors on stderr, one line each.
-        now: the time in the file's name; default: now.
 
     Raises:
         DefinitionError: the folder cannot be written.
@@ -125,7 +122,6 @@ def stamped(name: str, ending: str, now: datetime | None = None) -> str:
     Args:
         name: what it is of; characters that some file system refuses become `_`.
         ending: the file's ending, its dot included.
-        now: the time in it; default: now.
     """
     time = (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3]
     return f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}-{time}Z{ending}"

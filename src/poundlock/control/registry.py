@@ -43,16 +43,12 @@ class JobEntry:
 
     Args:
         job_id: 32 hex digits; the same for every process that goes on from one checkpoint.
-        pid, process_start: the process; see `processes.process_start`.
+        pid, process_start: the process; see `process_id.process_start`.
         started_ms: when it started, ms since the epoch.
         child: the process of the job where `pid` is its supervisor; None without one, and between two of them.
-        process_restarts: how often the supervisor has started the job's process again.
-        state: Flink's name of it.
         arguments: the command line of `run` behind the program.
-        folder: the working folder it was started in.
         rest: (host, port) of its REST server; None = it has none.
         token_file: file of the bearer token; None without REST.
-        ended_ms: when it ended; None while it runs.
         failure: the two lines it failed with, as (what, next); (what it was restarted for, "") while it is RESTARTING.
         progress: the newest that is known, as fields of Progress; while it runs, the job itself knows better.
         application: the cluster's id of it where its driver runs there; None = it is a process of a machine.
@@ -165,7 +161,6 @@ class Registry:
 
     Args:
         alive: whether a process of this machine is the one that started then.
-        kept: how many ended ones stay listed.
     """
 
     def __init__(self, state_dir: Path, *, alive: Callable[[int, str], bool] = is_alive, kept: int = KEPT) -> None:

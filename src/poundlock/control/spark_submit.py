@@ -176,10 +176,6 @@ def jars_of(plan: Plan, checkpoint: str, settings: Settings, say: Callable[[str]
 def submit(submission: Submission, java_home: str, log: Path) -> str:
     """Submit a job and return the cluster's id of the application, as soon as the cluster has taken it.
 
-    Args:
-        java_home: of the Java that spark-submit runs on.
-        log: file for what spark-submit says.
-
     Raises:
         DefinitionError: something that should travel is not there, or the cluster refuses the job as it is.
         PoundlockError: it was not taken.
@@ -214,11 +210,7 @@ def submit(submission: Submission, java_home: str, log: Path) -> str:
 
 
 def named_in(log: Path) -> str | None:
-    """Return the application that spark-submit spoke of last; None where it has spoken of none.
-
-    Args:
-        log: file of what it said.
-    """
+    """Return the application that spark-submit spoke of last; None where it has spoken of none."""
     try:
         names: list[str] = _APPLICATION.findall(log.read_text(errors="replace"))
     except FileNotFoundError:
@@ -227,11 +219,7 @@ def named_in(log: Path) -> str | None:
 
 
 def refusal(output: str, master: str, log: Path) -> PoundlockError:
-    """Return why spark-submit failed.
-
-    Args:
-        log: where that stands.
-    """
+    """Return why spark-submit failed."""
     causes = re.findall(r"^(?:Exception in thread \S+ |Caused by: )?(?:[a-z]\w*\.)+[A-Z][\w$]*: (.+)$", output, re.M)
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     why = (causes[0] if causes else lines[-1] if lines else "it said nothing")[:300]

@@ -42,7 +42,6 @@ def is_final(code: int, ending: Ending | None) -> bool:
 
     Args:
         code: exit code; -N = killed by signal N.
-        ending: the process's last word; None if it had none.
     """
     return code in _FINAL or (ending is not None and ending.final)
 

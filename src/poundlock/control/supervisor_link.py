@@ -30,11 +30,10 @@ class Situation:
     """What a process is told by its supervisor when it starts.
 
     Args:
-        pid, process_start: the supervisor; see `processes.process_start`.
+        pid, process_start: the supervisor; see `process_id.process_start`.
         started_ms: when the supervisor started, ms since the epoch.
         job_id: 32 hex digits that the job gets if it begins with a savepoint; the same for every process of one supervisor.
         troubles: why the processes before this one ended, as (what, ms since the epoch), the newest last.
-        restarts: how many processes there were before this one.
     """
 
     pid: int
@@ -50,7 +49,6 @@ class Ending:
     """A process's last word.
 
     Args:
-        state: Flink's name of how the job ended.
         final: whether the job itself decided so: it was stopped, or its restart strategy has given up.
         failure: the two lines it failed with, as (what, next).
     """

@@ -39,11 +39,7 @@ class Application:
 
 
 def ask(id: str, environment: Mapping[str, str] | None = None) -> Application | None:
-    """Return what YARN knows of an application; None where it cannot be asked.
-
-    Args:
-        environment: has HADOOP_CONF_DIR; default: that of this process.
-    """
+    """Return what YARN knows of an application; None where it cannot be asked."""
     try:
         addresses = web_addresses(yarn_settings(environment))
     except DefinitionError:

@@ -27,11 +27,7 @@ def manifest(kind: str, metadata: Manifest, *, api: str = "v1", **content: Any) 
 
 
 def access(name: str, metadata: Manifest, namespace: str | None) -> list[Manifest]:
-    """Return the account of the driver, and its rights in its namespace.
-
-    Args:
-        namespace: where they are; None = where `kubectl` puts them.
-    """
+    """Return the account of the driver, and its rights in its namespace."""
     subject = {"kind": "ServiceAccount", "name": name, **({} if namespace is None else {"namespace": namespace})}
     rules = [{"apiGroups": [""], "resources": [what], "verbs": list(verbs)} for what, verbs in _RULES]
     role = {"apiGroup": _RBAC, "kind": "Role", "name": name}
@@ -50,8 +46,6 @@ def driver_options(
     Args:
         name: of the headless service, which stands for the driver's pod.
         namespace: of both; None = that of the pod, by Spark's own default.
-        image: of the executors.
-        template: path of the executors' template in the driver's pod.
     """
     conf = {
         "spark.driver.host": name if namespace is None else f"{name}.{namespace}.svc",
@@ -68,11 +62,7 @@ def driver_options(
 
 
 def template(labels: Manifest, env_secret: str | None) -> Manifest:
-    """Return the pod that executors are made from; Spark adds name, arguments and resources.
-
-    Args:
-        env_secret: name of a Secret whose entries become variables; None = there is none.
-    """
+    """Return the pod that executors are made from; Spark adds name, arguments and resources."""
     container: Manifest = {
         "name": "executor",
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},

@@ -41,11 +41,9 @@ class KubernetesCluster:
     """What Kubernetes has to know beside the job.
 
     Args:
-        name: of all objects.
         namespace: where they go; None = where `kubectl` puts them.
         image: with Python, poundlock, its extra `rest`, Java and what the job imports.
         storage: size of the volume of state, as Kubernetes writes it.
-        storage_class: its class; None = the cluster's default.
         token_secret: name of a Secret that has the token under "token"; None = one is made.
         env_secret: name of a Secret whose entries become variables; None = there is none.
         executors: whether the tasks run in pods of their own, which the driver starts; else they run in its pod.
@@ -89,11 +87,7 @@ def check_name(name: str, option: str, *, longest: int = 63) -> None:
 def render(deployed: Deployed, cluster: KubernetesCluster, *, config: Path | None) -> list[Manifest]:
     """Return the objects of a job.
 
-    Args:
-        config: settings file that goes along; None = none.
-
-    Raises:
-        DefinitionError: the job's file or the settings file cannot go into a ConfigMap.
+    Raises DefinitionError: the job's file or the settings file cannot go into a ConfigMap.
     """
     files = {"job.py": _text(deployed.file)}
     if config is not None:

@@ -46,11 +46,7 @@ Section = list[tuple[str, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """A unit.
-
-    Args:
-        sections: directives with their values, by section.
-    """
+    """A unit."""
 
     name: str
     sections: dict[str, Section]
@@ -79,7 +75,6 @@ def render(
     Args:
         user: whether it is for a user's own manager (`systemctl --user`).
         run_as: the user a system unit runs as; None = the manager's own.
-        environment_file: file of further variables, for secrets; None = none.
         folder: the working folder, in which relative paths of the job and `poundlock.toml` are looked for.
     """
     waits = [] if user else [("Wants", "network-online.target"), ("After", "network-online.target")]

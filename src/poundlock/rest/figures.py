@@ -32,7 +32,6 @@ class CheckpointFigures:
         duration_ms: from its start to its end, or as far as the ledger knows.
         size: bytes of what was written to sinks in it; None where a sink does not tell.
         rows_read, rows_written: rows; None where nobody counted.
-        late, dead_lettered: rows that went elsewhere.
         sources: per source, (start, end, rows, bytes).
     """
 
@@ -96,11 +95,7 @@ class Totals:
     """Sums over the records since this process started.
 
     Args:
-        records: how many there are of each occasion.
-        rows_in, bytes_in: per source that tells.
-        counts, bytes_out: per sink.
         seconds, sizes: of checkpoints: how long they took, and how many bytes they wrote to sinks.
-        watermark_ms: the newest; None where there are none.
     """
 
     records: Counter[str] = field(default_factory=Counter)
@@ -136,7 +131,6 @@ class Figures:
     """Follows a ledger.
 
     Args:
-        ledger: of the job; an object of its own, for reading.
         before_ms: what was decided before that was there before the process; None = all that is there now. Where more
             checkpoints came since than are kept, the sums begin with those.
     """

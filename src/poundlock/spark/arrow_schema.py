@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 def arrow_schema(frame: DataFrame, step: str) -> pa.Schema:
     """Return the columns of a frame; all may hold nulls.
 
-    Args:
-        step: that it comes out of, for the error.
-
-    Raises:
-        DefinitionError: a column has a type that has no DDL, or two have one name.
+    Raises DefinitionError: a column has a type that has no DDL, or two have one name.
     """
     fields = []
     for column in frame.schema.fields:
@@ -49,7 +45,6 @@ def map_arrow(
     """Return what a function makes of the rows of each partition.
 
     Args:
-        task: the function; it travels pickled.
         columns: of what it yields, as DDL.
     """
     return frame.mapInArrow(partial(run_arrow_task, task=task), columns)

@@ -72,9 +72,6 @@ def expand_star(text: str, columns: Sequence[str]) -> list[str]:
     """Return an expression with each `*` that means all columns written out, as several if it is nothing else.
 
     That of count(*) means none.
-
-    Args:
-        columns: what `*` means.
     """
     if "*" not in text:
         return [text]

@@ -181,7 +181,6 @@ def apply_step(node: Node, inputs: Sequence[DataFrame], *, streaming: bool = Fal
     """Return the rows behind one step that Spark runs.
 
     Args:
-        inputs: its rows.
         streaming: whether the rows are of a stream, and stay one.
 
     Raises:

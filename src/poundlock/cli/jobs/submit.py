@@ -153,11 +153,7 @@ def _progress(now: JobEntry) -> Progress:
 
 @dataclass(kw_only=True)
 class _Following:
-    """A driver that was submitted, as it is seen from here.
-
-    Args:
-        log: what spark-submit said.
-    """
+    """A driver that was submitted, as it is seen from here."""
 
     job: Job
     settings: Settings

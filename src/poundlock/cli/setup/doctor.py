@@ -37,11 +37,7 @@ _PACKAGES = {"pyspark": ((4, 2), (4, 4)), "pyarrow": ((18,), None), "pandas": ((
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at.
-
-    Args:
-        result: what there is.
-    """
+    """One thing that was looked at."""
 
     name: str
     ok: bool

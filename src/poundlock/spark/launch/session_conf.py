@@ -59,12 +59,9 @@ class SessionSpec:
     Args:
         cores: how many cores the cluster is asked for; None = as many as it gives.
         files: modules and zips that every task of a cluster can import from.
-        archives: the setting that has archives unpacked beside a cluster's tasks.
         task_python: the Python of a cluster's tasks, where it is not at the path of the driver's.
-        java_home: folder of the Java runtime; None = the machine's own.
         driver_memory: heap of the driver's JVM, such as "2g".
         quick_start: compile only as far as C1, and nothing per query: right where no record enters the JVM, wrong where rows pass through it.
-        store: settings of the store that checkpoints are on.
     """
 
     name: str

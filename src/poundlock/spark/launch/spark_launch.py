@@ -34,7 +34,6 @@ def start_spark(
 
     Args:
         log: name of the JVM's log in the folder of logs; the only one who writes it.
-        store: the checkpoint folder; None = nothing is kept.
         streams: whether streaming queries keep their checkpoints there.
 
     Raises:
