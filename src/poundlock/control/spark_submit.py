@@ -28,8 +28,7 @@ from poundlock.plan.plan import Plan
 from poundlock.spark.launch.dependencies import archive_conf, python_of_tasks, shipped_files
 from poundlock.spark.launch.jars import JarPlaces, jar_set, pyspark_jars
 from poundlock.spark.launch.master import Master
-from poundlock.spark.launch.session_conf import HADOOP_CONF
-from poundlock.spark.launch.storage_conf import executor_settings, needs_of
+from poundlock.spark.launch.session_conf import HADOOP_CONF, executor_settings, needs_of
 from poundlock.spark.pickled_functions import user_modules
 from poundlock.storage import LocalStorage, open_storage
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from poundlock.cli.checkpoint_lookup import CheckpointArgument, FoundCheckpoint, find_checkpoint, find_of_job
+from poundlock.cli.job_lookup import CheckpointArgument, FoundCheckpoint, find_checkpoint, find_of_job
 from poundlock.cli.options import Call, with_shared_options
 from poundlock.cli.output import utc_text, watermark_text
 from poundlock.errors import DefinitionError

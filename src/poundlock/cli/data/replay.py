@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from poundlock.cli.checkpoint_lookup import find_checkpoint
+from poundlock.cli.job_lookup import find_checkpoint
 from poundlock.cli.options import Call, JobArgument, ParallelismOption, with_shared_options
 from poundlock.cli.output import utc_text
 from poundlock.errors import DefinitionError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from poundlock.cli.checkpoint_lookup import CheckpointArgument, find_checkpoint, rebuilder, rebuilt_sinks
+from poundlock.cli.job_lookup import CheckpointArgument, find_checkpoint, rebuilder, rebuilt_sinks
 from poundlock.cli.options import Call, with_shared_options
 from poundlock.cli.output import utc_text
 from poundlock.values import SystemClock, format_bytes, format_duration

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from poundlock.cli.checkpoint_lookup import find_of_job
+from poundlock.cli.job_lookup import find_of_job
 from poundlock.cli.options import Call, with_shared_options
 from poundlock.cli.output import iso_text
 from poundlock.errors import DefinitionError

@@ -15,8 +15,7 @@ from poundlock.spark.launch.java import java_of
 from poundlock.spark.launch.jvm import write_log4j2
 from poundlock.spark.launch.master import Master
 from poundlock.spark.launch.session import Session, start_session
-from poundlock.spark.launch.session_conf import SessionSpec
-from poundlock.spark.launch.storage_conf import StoreNeeds, executor_settings, needs_of
+from poundlock.spark.launch.session_conf import SessionSpec, StoreNeeds, executor_settings, needs_of
 from poundlock.storage import Storage
 
 
