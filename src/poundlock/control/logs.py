@@ -88,7 +88,7 @@ def open_log(
     for handler in root.handlers:
         if isinstance(handler, _RunHandler):
             handler.hidden.update(secrets)
-            return JobLog(_path_of(handler), _logger(job), [], handler.hidden)
+            return JobLog(Path(handler.baseFilename), _logger(job), [], handler.hidden)
     path = folder / stamped(job, ".log", now)
     hidden = set(secrets)
     try:
@@ -140,10 +140,6 @@ class _RunHandler(logging.FileHandler):
     def close(self) -> None:
         with contextlib.suppress(OSError):
             super().close()
-
-
-def _path_of(handler: logging.FileHandler) -> Path:
-    return Path(handler.baseFilename)
 
 
 def _logger(job: str) -> structlog.typing.FilteringBoundLogger:

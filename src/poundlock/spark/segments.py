@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -92,7 +93,7 @@ class SparkSegment:
             numbered = self._numbered(session, blocks)
             numbered.persist(StorageLevel.MEMORY_AND_DISK)
             outputs = {
-                node.id: numbered.filter(partial(_has_number, number=number)).map(_block_of)
+                node.id: numbered.filter(partial(_has_number, number=number)).map(itemgetter(1))
                 for number, node in enumerate(self.segment.outputs)
             }
             return LoweredSegment(outputs, [numbered])
@@ -253,7 +254,3 @@ def _numbered_block(row: Any) -> tuple[int, bytes]:
 
 def _has_number(element: tuple[int, bytes], *, number: int) -> bool:
     return element[0] == number
-
-
-def _block_of(element: tuple[int, bytes]) -> bytes:
-    return element[1]

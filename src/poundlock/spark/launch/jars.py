@@ -130,7 +130,11 @@ def jar_set(
     borrowed = [_borrow(artifact) for artifact in pins.borrowed]
     if places.folder is not None:
         home = places.folder
-        _check_folder(home, pins)
+        if faults := _faults(home, pins):
+            raise DefinitionError(
+                f"POUNDLOCK_JARS_DIR={home} cannot give {pins.what}: {'; '.join(faults)}",
+                next="put exactly these files there, or unset POUNDLOCK_JARS_DIR to have them fetched",
+            )
     else:
         home = places.cache / "jars" / f"{name}-{pins.digest}"
         if not _warm(home, pins):
@@ -194,14 +198,6 @@ def _faults(home: Path, pins: JarPins) -> list[str]:
         elif _sha256(path) != pin.sha256:
             faults.append(f"{pin.file} has another SHA-256 than {pin.sha256}")
     return faults
-
-
-def _check_folder(home: Path, pins: JarPins) -> None:
-    if faults := _faults(home, pins):
-        raise DefinitionError(
-            f"POUNDLOCK_JARS_DIR={home} cannot give {pins.what}: {'; '.join(faults)}",
-            next="put exactly these files there, or unset POUNDLOCK_JARS_DIR to have them fetched",
-        )
 
 
 @contextlib.contextmanager

@@ -163,7 +163,8 @@ def gateway_command(spec: SessionSpec, settings: Mapping[str, str]) -> Sequence[
     jars = pyspark_jars()
     if spec.java_home is None or _needs_submit(spec, jars.parent):
         arguments = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-        return [str(_spark_home(jars) / "bin" / "spark-submit"), *arguments, private.GATEWAY_RESOURCE]
+        home = Path(os.environ.get("SPARK_HOME") or jars.parent)
+        return [str(home / "bin" / "spark-submit"), *arguments, private.GATEWAY_RESOURCE]
     return [
         str(Path(spec.java_home) / "bin" / "java"),
         "-cp",
@@ -179,11 +180,6 @@ def _needs_submit(spec: SessionSpec, home: Path) -> bool:
     asked = any(key.startswith(_SUBMIT_ONLY) for key in spec.user)
     configured = any(os.environ.get(name) for name in _CONF_VARIABLES) or (home / "conf").is_dir()
     return asked or configured or not spec.master.threads
-
-
-def _spark_home(jars: Path) -> Path:
-    home = os.environ.get("SPARK_HOME")
-    return Path(home) if home else jars.parent
 
 
 def _last_line(path: Path) -> str:
