@@ -223,16 +223,11 @@ def _names() -> dict[str, str]:
 
 def _spelled(field: str) -> str:
     """Return how a field is written in a TOML file: restart strategies as in Flink, all others as they are."""
-    prefix = "restart_strategy_"
-    if field.startswith("rest_"):
-        return f"rest.{field.removeprefix('rest_').replace('_', '-')}"
-    if not field.startswith(prefix):
+    parts = re.fullmatch(r"(rest|restart_strategy(?:_(?:fixed_delay|failure_rate|exponential_delay))?)_(.+)", field)
+    if parts is None:
         return field
-    rest = field.removeprefix(prefix)
-    for kind in ("fixed_delay", "failure_rate", "exponential_delay"):
-        if rest.startswith(f"{kind}_"):
-            return f"restart-strategy.{kind.replace('_', '-')}.{rest.removeprefix(f'{kind}_').replace('_', '-')}"
-    return f"restart-strategy.{rest}"
+    table = parts[1].replace("restart_strategy_", "restart_strategy.")
+    return f"{table}.{parts[2]}".replace("_", "-")
 
 
 def _resolve(flat: Mapping[str, Any], where: str) -> dict[str, Any]:

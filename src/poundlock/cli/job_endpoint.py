@@ -12,6 +12,8 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.config import Settings
@@ -143,7 +145,7 @@ class Presence:
         )
         self._files.start()
         try:
-            put(storage, SETUP, self._setup(folder).to_bytes())
+            put(storage, SETUP, msgspec.json.encode(self._setup(folder), enc_hook=str))
         except TROUBLE as error:
             self.log.logger.warning(f"{folder}/{SETUP} cannot be written: {error}")
 

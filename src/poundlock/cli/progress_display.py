@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -81,10 +81,8 @@ class _JsonWatcher:
 
     def update(self, progress: Progress) -> None:
         self._newest = progress
-        try:
+        with suppress(OSError, ValueError):  # the reader is gone; the job is not its business
             self._output.json(dataclasses.asdict(progress))
-        except (OSError, ValueError):
-            return  # the reader is gone; the job is not its business
 
     def say(self, text: str) -> None:
         self._output.note(text)
@@ -105,10 +103,8 @@ class _LineWatcher:
     def _print(self, text: str) -> None:
         lines = [self._heading, text] if self._heading else [text]
         self._heading = ""
-        try:
+        with suppress(OSError, ValueError):
             self._output.line("\n".join(lines))
-        except (OSError, ValueError):
-            return
 
     def update(self, progress: Progress) -> None:
         if progress.message:

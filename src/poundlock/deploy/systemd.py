@@ -22,22 +22,15 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 _STAY_ENDED = "2 4 5 130 143"
 # The JIT compiler needs pages that are written and then run, and Spark a folder for temporary files and the network;
 # everything here leaves those alone.
-_HARDENING = (
-    ("NoNewPrivileges", "yes"),
-    ("LockPersonality", "yes"),
-    ("RestrictRealtime", "yes"),
-    ("RestrictSUIDSGID", "yes"),
+_HARDENING = tuple(
+    (what, "yes") for what in ("NoNewPrivileges", "LockPersonality", "RestrictRealtime", "RestrictSUIDSGID")
 )
 # A user's own manager has no right to give a service a file system or a kernel of its own.
+_PROTECTED = ("Clock", "ControlGroups", "Hostname", "KernelLogs", "KernelModules", "KernelTunables")
 _HARDENING_OF_SYSTEM = (
     ("PrivateTmp", "yes"),
     ("ProtectSystem", "full"),
-    ("ProtectClock", "yes"),
-    ("ProtectControlGroups", "yes"),
-    ("ProtectHostname", "yes"),
-    ("ProtectKernelLogs", "yes"),
-    ("ProtectKernelModules", "yes"),
-    ("ProtectKernelTunables", "yes"),
+    *((f"Protect{what}", "yes") for what in _PROTECTED),
     ("RestrictAddressFamilies", "AF_INET AF_INET6 AF_NETLINK AF_UNIX"),
 )
 

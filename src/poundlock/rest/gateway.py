@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
+
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.control.channel import ControlChannel, Forwarding
 from poundlock.control.control_files import SETUP, TROUBLE
@@ -65,5 +67,5 @@ class Gateway:
 
     def _setup(self) -> JobSetup:
         with suppress(*TROUBLE):
-            return JobSetup.from_bytes(self._storage.read(SETUP))
+            return msgspec.json.decode(self._storage.read(SETUP), type=JobSetup)
         return JobSetup()

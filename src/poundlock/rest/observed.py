@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from poundlock.control.registry import ENDED, JobEntry
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
@@ -44,15 +42,6 @@ class JobSetup:
     parallelism: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     vertices: Sequence[Vertex] = ()
-
-    def to_bytes(self) -> bytes:
-        """Return it as it is kept."""
-        return msgspec.json.encode(self, enc_hook=str)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> JobSetup:
-        """Return what was kept. Raises ValueError if it is something else."""
-        return msgspec.json.decode(data, type=cls)
 
 
 @dataclass(kw_only=True)

@@ -62,9 +62,7 @@ def jvm_options(java: Java, jars: Sequence[str] = (), *, cache: Path | None = No
 
 def dump_options(java: Java, archive: Path) -> list[str]:
     """Return the options that make a JVM write an archive of the classes it used when it ends."""
-    if java.version >= _AOT_SINCE:
-        return [f"-XX:AOTCacheOutput={archive}"]
-    return [f"-XX:ArchiveClassesAtExit={archive}"]
+    return [f"-XX:{'AOTCacheOutput' if java.version >= _AOT_SINCE else 'ArchiveClassesAtExit'}={archive}"]
 
 
 def train(
@@ -121,13 +119,7 @@ def _run_training(java: Java, jars: Sequence[str], fresh: Path, log: Path, timeo
     with log.open("wb") as output:
         try:
             done = subprocess.run(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                timeout=timeout_s,
-                check=False,
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=timeout_s
             )
         except subprocess.TimeoutExpired as error:
             raise DefinitionError(
