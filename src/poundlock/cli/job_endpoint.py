@@ -23,7 +23,7 @@ from poundlock.control.control_logs import LogCopy
 from poundlock.control.control_server import ControlServer
 from poundlock.control.logs import JobLog
 from poundlock.control.registry import ENDED, JobEntry, Registration, Registry, now_ms, registered
-from poundlock.control.supervisor_link import Ending, Supervised
+from poundlock.control.supervisor import Ending, Supervised
 from poundlock.driver.driver import checkpoint_dir
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests

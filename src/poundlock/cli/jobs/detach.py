@@ -20,8 +20,7 @@ from poundlock.config import Settings
 from poundlock.control.logs import stamped
 from poundlock.control.process_id import process_start
 from poundlock.control.registry import JobEntry, Registry, now_ms
-from poundlock.control.supervisor import Supervisor
-from poundlock.control.supervisor_link import Situation
+from poundlock.control.supervisor import Situation, Supervisor
 from poundlock.driver.restart import ExponentialDelayRestart, restart_strategy, strategy_from_json
 from poundlock.errors import PoundlockError, refusing
 

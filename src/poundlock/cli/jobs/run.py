@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from poundlock.cli.job_endpoint import Presence
     from poundlock.config import Settings
     from poundlock.control.logs import JobLog
-    from poundlock.control.supervisor_link import Supervised
+    from poundlock.control.supervisor import Supervised
     from poundlock.driver.progress import Progress
     from poundlock.driver.savepoints.restore import Beginning
     from poundlock.job import Job
@@ -106,7 +106,7 @@ def command(
     from poundlock.cli.jobs.detach import detach, supervise
     from poundlock.control.cluster_driver import container
     from poundlock.control.logs import open_log
-    from poundlock.control.supervisor_link import supervised
+    from poundlock.control.supervisor import supervised
     from poundlock.driver.progress import StopRequest
     from poundlock.driver.requests import Requests
     from poundlock.spark.launch.dependencies import add_to_path
