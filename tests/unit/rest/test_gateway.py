@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fastapi.testclient import TestClient
 
@@ -45,7 +46,7 @@ class Scene:
         self.client = TestClient(make_app(self.gateway.observed, TOKEN), headers={"Authorization": f"Bearer {TOKEN}"})
 
     def begin(self, entry: JobEntry) -> ControlServer:
-        put(self.storage, SETUP, self.setup.to_bytes())
+        put(self.storage, SETUP, msgspec.json.encode(self.setup, enc_hook=str))
         made = ControlServer(self.storage, entry, StopRequest(), Requests())
         made.start()
         made.update(Progress("RUNNING", checkpoint=2, rows_read=20))
