@@ -46,11 +46,7 @@ _END_S = 60.0
 
 @dataclass(frozen=True)
 class KnownJob:
-    """A job that runs or has run.
-
-    Args:
-        again: looks again; returns None where there is no entry any more.
-    """
+    """A job that runs or has run; `again` looks again, and returns None where there is no entry any more."""
 
     entry: JobEntry
     again: Callable[[], JobEntry | None]

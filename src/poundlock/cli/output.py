@@ -19,11 +19,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 @dataclass(slots=True)
 class Output:
-    """Where results and errors go.
-
-    Args:
-        as_json: print one JSON value a result instead of text.
-    """
+    """Where results and errors go; with `as_json` each result is one JSON value instead of text."""
 
     as_json: bool = False
     out: TextIO = field(default_factory=lambda: sys.stdout)

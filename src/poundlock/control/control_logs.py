@@ -19,11 +19,7 @@ _KEPT = 16
 
 @dataclass
 class LogCopy:
-    """The driver's half.
-
-    Args:
-        started_ms: when the driver started: its pieces come behind those of earlier ones.
-    """
+    """The driver's half; the pieces of a driver that started later come behind those of earlier ones."""
 
     path: Path
     started_ms: int

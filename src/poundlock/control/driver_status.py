@@ -73,11 +73,7 @@ def lost(application: yarn.Application) -> PoundlockError:
 
 
 def in_folder(storage: Storage) -> JobEntry | None:
-    """Return the entry of the newest driver on a checkpoint as it stands now; None where none has written one.
-
-    Args:
-        storage: the checkpoint folder, as whoever looks calls it.
-    """
+    """Return the entry of the newest driver on a checkpoint as it stands now; None where none has written one."""
     newest = newest_entry(storage)
     if newest is None:
         return None

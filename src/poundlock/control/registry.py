@@ -157,11 +157,7 @@ class JobEntry:
 
 
 class Registry:
-    """The job processes that a state directory knows.
-
-    Args:
-        alive: whether a process of this machine is the one that started then.
-    """
+    """The job processes that a state directory knows; `alive` says whether a process of this machine is the one that started then."""
 
     def __init__(self, state_dir: Path, *, alive: Callable[[int, str], bool] = is_alive, kept: int = KEPT) -> None:
         self.folder = state_dir / FOLDER
@@ -321,11 +317,7 @@ class Registration:
         self._forget_token()
 
     def between(self, *, restarts: int, why: str) -> None:
-        """Note that the job's process has crashed and its supervisor will start it again: nobody answers until then.
-
-        Args:
-            restarts: how often it has been started again, this time included.
-        """
+        """Note that the job's process has crashed and its supervisor will start it again, for the `restarts`-th time: nobody answers until then."""
         self._forget_token()
         self.update(
             state="RESTARTING", failure=(why, ""), rest=None, token_file=None, child=None, process_restarts=restarts

@@ -165,11 +165,7 @@ _PASSING = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGH
 
 
 def is_final(code: int, ending: Ending | None) -> bool:
-    """Return whether the end of a process is the end of the job.
-
-    Args:
-        code: exit code; -N = killed by signal N.
-    """
+    """Return whether the end of a process is the end of the job; the exit code -N means that signal N killed it."""
     return code in _FINAL or (ending is not None and ending.final)
 
 

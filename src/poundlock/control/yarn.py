@@ -22,11 +22,7 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a clus
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """An application as the resource manager sees it.
-
-    Args:
-        why: what it says about its end; "" where it says nothing.
-    """
+    """An application as the resource manager sees it; `why` is "" where that says nothing about its end."""
 
     id: str
     state: str

@@ -43,11 +43,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def make_app(job: Observed, token: str) -> Any:
-    """Return the ASGI application of a job.
-
-    Args:
-        token: what every request has to bring, as `Authorization: Bearer …`.
-    """
+    """Return the ASGI application of a job; every request has to bring the token, as `Authorization: Bearer …`."""
     app = FastAPI(
         title="poundlock",
         version="1",

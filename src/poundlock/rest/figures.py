@@ -68,11 +68,7 @@ class CheckpointFigures:
 
 @dataclass(slots=True)
 class Spread:
-    """How values are spread, as Prometheus's histograms have it.
-
-    Args:
-        bounds: the upper ends of the classes, rising; the last class has none.
-    """
+    """How values are spread, as Prometheus's histograms have it: `bounds` are the upper ends of the classes, rising; the last class has none."""
 
     bounds: Sequence[float]
     counts: list[int] = field(init=False)
@@ -92,11 +88,7 @@ class Spread:
 
 @dataclass(slots=True)
 class Totals:
-    """Sums over the records since this process started.
-
-    Args:
-        seconds, sizes: of checkpoints: how long they took, and how many bytes they wrote to sinks.
-    """
+    """Sums over the records since this process started; `seconds` and `sizes` are of checkpoints, what they took and wrote to sinks."""
 
     records: Counter[str] = field(default_factory=Counter)
     rows_in: Counter[str] = field(default_factory=Counter)

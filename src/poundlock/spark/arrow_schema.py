@@ -42,11 +42,7 @@ def arrow_schema(frame: DataFrame, step: str) -> pa.Schema:
 def map_arrow(
     frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], columns: str
 ) -> DataFrame:
-    """Return what a function makes of the rows of each partition.
-
-    Args:
-        columns: of what it yields, as DDL.
-    """
+    """Return what a function, which travels pickled, makes of the rows of each partition; `columns` are of that, as DDL."""
     return frame.mapInArrow(partial(run_arrow_task, task=task), columns)
 
 

@@ -24,11 +24,7 @@ class UserCodeError(PoundlockError):
 
 
 def explain(exception: BaseException, sources: Sequence[Any] = ()) -> PoundlockError:
-    """Return the error to show for an exception out of Spark, Py4J or Python.
-
-    Args:
-        sources: the job's sources; those with `explain_error(text)` are asked first.
-    """
+    """Return the error to show for an exception out of Spark, Py4J or Python; sources that explain errors are asked first."""
     for link in _chain(exception):
         if isinstance(link, PoundlockError):
             return link

@@ -118,11 +118,7 @@ class Needs:
 
 
 def needs_of(plan: Plan, checkpoint: str) -> Needs:
-    """Return what the tasks of a job need.
-
-    Args:
-        checkpoint: its checkpoint folder, in which tasks keep state, and what a stream of Spark's gave, where the job has any.
-    """
+    """Return what the tasks of a job need; in the checkpoint folder they keep state, and what a stream of Spark's gave, where there is any."""
     modules = list(_MODULES)
     written: list[str] = [checkpoint] if plan.keyed or plan.has_streams else []
     read: list[str] = []
@@ -186,11 +182,7 @@ def _probe(elements: Iterator[int], *, needs: Needs, marks: dict[str, str]) -> I
 
 
 def look(needs: Needs, marks: dict[str, str]) -> dict[str, Any]:
-    """Task: return what of the needs is missing on this machine.
-
-    Args:
-        marks: per folder that tasks write to, the name of a file that the driver has put there.
-    """
+    """Task: return what of the needs is missing here; `marks` are, per folder that tasks write to, the name of a file that the driver put there."""
     from importlib import import_module
 
     missing = {}

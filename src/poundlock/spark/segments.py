@@ -53,11 +53,7 @@ class LoweredSegment:
 
 @dataclass(frozen=True)
 class SparkSegment:
-    """A segment and the columns that come into it.
-
-    Args:
-        input_schemas: per input its columns, hidden ones included.
-    """
+    """A segment and, per input, the columns that come into it, hidden ones included."""
 
     segment: Segment
     input_schemas: Mapping[str, pa.Schema]

@@ -70,11 +70,7 @@ def stream_source(name: str, source: SparkSource, steps: Sequence[Node], session
 
 @dataclass(frozen=True)
 class StreamSource:
-    """A stream of Spark's, read by way of staged batches.
-
-    Args:
-        frame: the stream; None in a task.
-    """
+    """A stream of Spark's, read by way of staged batches; a task has no frame."""
 
     name: str
     source: SparkSource
@@ -112,11 +108,7 @@ class StreamSource:
 
 
 class StreamEnumerator:
-    """Driver's half: runs the query, and knows which of its batches are staged.
-
-    Args:
-        workspace: folder of the query's checkpoint and of what is staged.
-    """
+    """Driver's half: runs the query, and knows which of its batches are staged; both are kept in the workspace."""
 
     def __init__(self, name: str, frame: DataFrame, columns: pa.Schema, workspace: Storage, *, bounded: bool) -> None:
         self._name, self._frame, self._columns = name, frame, columns

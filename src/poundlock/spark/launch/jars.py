@@ -52,11 +52,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class JarPins:
-    """A named set of jars.
-
-    Args:
-        borrowed: artifacts taken from pyspark's own jars, in whatever version is there.
-    """
+    """A named set of jars; those that are borrowed are pyspark's own, in whatever version is there."""
 
     what: str
     pins: tuple[Pin, ...]

@@ -60,11 +60,7 @@ def cache_dir(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def newest_java(spark: str | None = None) -> int:
-    """Return the newest Java that a Spark runs on.
-
-    Args:
-        spark: its version; default: the installed one's.
-    """
+    """Return the newest Java that a version of Spark runs on; default: the installed one."""
     major, minor, *_ = (spark or importlib.metadata.version("pyspark")).split(".")
     return _NEWEST.get(f"{major}.{minor}", _NEWEST_OF_LATER)
 

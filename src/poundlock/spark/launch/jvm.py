@@ -69,11 +69,7 @@ class SparkNotStarted(DefinitionError):
 
 @dataclass
 class Jvm:
-    """A JVM that this process has started.
-
-    Args:
-        address: port and secret at which it waits for a session, once it does.
-    """
+    """A JVM that this process has started; `address` is port and secret at which it waits for a session, once it does."""
 
     process: subprocess.Popen[bytes]
     log: Path

@@ -28,11 +28,7 @@ _YARN_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 @dataclass(frozen=True, kw_only=True)
 class Master:
-    """A Spark master.
-
-    Args:
-        addresses: where it listens, each of them if there are several; none where its configuration does not say.
-    """
+    """A Spark master, and where it listens: each address if there are several, none where its configuration does not say."""
 
     text: str
     kind: Kind

@@ -125,11 +125,7 @@ class Session:
         return True
 
     def stop(self, patience_s: float = _END_S) -> None:
-        """End the application and the JVM; does not raise. A session of the user's goes on.
-
-        Args:
-            patience_s: after so many seconds the JVM is killed.
-        """
+        """End the application and the JVM, which is killed after so many seconds; does not raise. A session of the user's goes on."""
         if self._process is None:
             return
         if self._process.alive and not self.local:

@@ -147,11 +147,7 @@ _CREDENTIALS = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvid
 
 @dataclass(frozen=True, slots=True)
 class StoreNeeds:
-    """What Spark needs.
-
-    Args:
-        settings: Spark settings; a user's win.
-    """
+    """What Spark needs: sets of jars by name, and settings; a user's win."""
 
     jar_sets: tuple[str, ...] = ()
     settings: dict[str, str] = field(default_factory=dict)
