@@ -43,12 +43,7 @@ _SHOWN = (
 
 @dataclass(kw_only=True)
 class Presence:
-    """What others can see of this job and ask of it.
-
-    Args:
-        arguments: the command line of `run` behind the program.
-        supervised: the line to the supervisor; None without one.
-    """
+    """What others can see of this job and ask of it."""
 
     job: Job
     settings: Settings

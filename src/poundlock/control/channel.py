@@ -218,11 +218,7 @@ class FirstAnswer(ControlChannel):
 
 @dataclass
 class Forwarding:
-    """Hands on to a job elsewhere what is asked of it here.
-
-    Args:
-        say: gets what could not be handed on.
-    """
+    """Hands on to a job elsewhere what is asked of it here, and says what could not be handed on."""
 
     entry: JobEntry
     channel: ControlChannel

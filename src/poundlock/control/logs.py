@@ -29,12 +29,7 @@ _ROOT = "poundlock"
 
 @dataclass(slots=True)
 class JobLog:
-    """An open log; use it in a `with` block.
-
-    Args:
-        path: file of the JSON lines.
-        logger: structlog logger bound to the job's name; modules may as well use `logging.getLogger(__name__)`.
-    """
+    """An open log, for a `with` block; modules may as well use `logging.getLogger(__name__)` as its structlog logger."""
 
     path: Path
     logger: structlog.typing.FilteringBoundLogger

@@ -18,12 +18,7 @@ from poundlock.rest.figures import Figures
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vertex:
-    """One source or sink of the job.
-
-    Args:
-        kind: "source" or "sink".
-        description: what it is, such as "FileSink".
-    """
+    """One source or sink of the job: which of the two is its kind, and its description is such as "FileSink"."""
 
     name: str
     kind: str

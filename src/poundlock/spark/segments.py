@@ -76,11 +76,7 @@ class SparkSegment:
         return self._output_schemas
 
     def lower(self, session: SparkSession, blocks: Mapping[str, RDD[bytes]]) -> LoweredSegment:
-        """Put the segment over the blocks of a checkpoint.
-
-        Args:
-            blocks: per input the blocks of its rows. One that is read more than once is kept in memory or on disk.
-        """
+        """Put the segment over the blocks of a checkpoint, per input. Those that are read more than once are kept in memory or on disk."""
         from pyspark import StorageLevel
 
         schemas = self.schemas(session)

@@ -207,12 +207,7 @@ def connectors(json: JsonOption = False) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledConnector:
-    """One connector.
-
-    Args:
-        roles: "source", "sink" or both; empty where it cannot be loaded.
-        problem: why it cannot be used; "" if it can.
-    """
+    """One connector; one that cannot be loaded has no roles, and a problem instead."""
 
     name: str
     roles: Sequence[str]
