@@ -1,6 +1,6 @@
 """Submitting a job whose driver runs on the cluster: what travels with it, the command of spark-submit, the application's id.
 
-spark-submit ends when the cluster has taken the job. How it goes from then on is said by its driver, see `control.py`.
+spark-submit ends when the cluster has taken the job. How it goes from then on is said by its driver, see `control_server.py`.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Submission:
             **archive_conf(self.settings),
             **self.given,
         }
-        # 16 MB stacks: see `session.py`; the JVM of the driver is there before the driver is.
+        # 16 MB stacks: see `session_conf.py`; the JVM of the driver is there before the driver is.
         options = ["-Xss16m", self.given.get("spark.driver.extraJavaOptions", "")]
         return {**conf, "spark.driver.extraJavaOptions": " ".join(options).strip()}
 
