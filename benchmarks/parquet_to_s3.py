@@ -22,7 +22,7 @@ from benchmarks.measure import process_cpu_s, run
 from benchmarks.result import Result
 from poundlock.errors import PoundlockError
 from poundlock.spark.launch.jars import jar_set
-from poundlock.spark.launch.storage_conf import needs_of
+from poundlock.spark.launch.session_conf import needs_of
 from poundlock.storage.s3 import S3Storage
 from poundlock.testing.minio import EmbeddedMinio
 from poundlock.testing.s3 import EmbeddedS3

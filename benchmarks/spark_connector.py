@@ -6,8 +6,7 @@ is 4.0.0. Their other dependencies are in pyspark/jars.
 
 from __future__ import annotations
 
-from poundlock.spark.launch.jar_lock import JarPins, Pin
-from poundlock.spark.launch.jars import jar_set
+from poundlock.spark.launch.jars import JarPins, Pin, jar_set
 
 __all__ = ["connector_jars"]
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poundlock.errors import DefinitionError
-from poundlock.spark.launch.jar_lock import JarPins, Pin
-from poundlock.spark.launch.jars import JarPlaces, jar_set
+from poundlock.spark.launch.jars import JarPins, JarPlaces, Pin, jar_set
 from poundlock.spark.launch.java import find_java
 
 __all__ = ["FLINK", "Installed", "install", "installed"]

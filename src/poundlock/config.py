@@ -14,12 +14,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
-from pydantic.fields import FieldInfo
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from poundlock import values
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, refusing
 from poundlock.redaction import redact, secret_values
 from poundlock.values import duration, size
 
@@ -72,6 +71,14 @@ def _listed(value: object) -> object:
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _unlimited(value: object) -> object:
+    return None if _lower(value) in ("infinite", "-1") else value
+
+
 Folder = Annotated[Path, BeforeValidator(_path)]
 Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
@@ -100,23 +107,32 @@ class Settings(BaseSettings):
     checkpoint_retention: Annotated[str, BeforeValidator(values.checkpoint_retention)] | None = None
     checkpoints_retained: Annotated[int, Field(ge=1)] | None = None
     ledger_retention: Span | None = None
-    on_error: Literal["dead_letter", "fail", "skip"] | None = None
+    on_error: Annotated[
+        Literal["dead_letter", "fail", "skip"] | None,
+        BeforeValidator(lambda value: value.lower().replace("-", "_") if isinstance(value, str) else value),
+    ] = None
     dead_letters: str | None = None
     state_dir: Folder = Field(default_factory=lambda: _home("XDG_STATE_HOME", ".local/state"))
     cache_dir: Folder = Field(default_factory=lambda: _home("XDG_CACHE_HOME", ".cache"))
     log_dir: Folder | None = None
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        BeforeValidator(lambda value: "warning" if _lower(value) == "warn" else _lower(value)),
+    ] = "info"
     jars_dir: Folder | None = None
     ivy_settings: Folder | None = None
     java_home: Folder | None = None
-    driver_memory: str = "2g"
+    driver_memory: Annotated[str, AfterValidator(lambda value: f"{max(1, size(value) >> 20)}m")] = "2g"
     rest_enabled: bool = True
     rest_port: Annotated[int, Field(ge=0, le=65535)] = 0
     rest_bind_address: str = "127.0.0.1"
     rest_token_file: Folder | None = None
     spark: dict[str, str] = Field(default_factory=dict, repr=False)
 
-    restart_strategy_type: Literal["none", "fixed-delay", "failure-rate", "exponential-delay"] | None = None
+    restart_strategy_type: Annotated[
+        Literal["none", "fixed-delay", "failure-rate", "exponential-delay"] | None,
+        BeforeValidator(lambda value: _RESTART_TYPES.get(value.lower(), value) if isinstance(value, str) else value),
+    ] = None
     restart_strategy_fixed_delay_attempts: int | None = None
     restart_strategy_fixed_delay_delay: Span | None = None
     restart_strategy_failure_rate_max_failures_per_interval: int | None = None
@@ -127,32 +143,9 @@ class Settings(BaseSettings):
     restart_strategy_exponential_delay_backoff_multiplier: float | None = None
     restart_strategy_exponential_delay_reset_backoff_threshold: Span | None = None
     restart_strategy_exponential_delay_jitter_factor: float | None = None
-    restart_strategy_exponential_delay_attempts_before_reset_backoff: int | None = None
-
-    @field_validator("restart_strategy_type", mode="before")
-    @classmethod
-    def _restart_type(cls, value: object) -> object:
-        return _RESTART_TYPES.get(value.lower(), value) if isinstance(value, str) else value
-
-    @field_validator("on_error", mode="before")
-    @classmethod
-    def _on_error(cls, value: object) -> object:
-        return value.lower().replace("-", "_") if isinstance(value, str) else value
-
-    @field_validator("log_level", mode="before")
-    @classmethod
-    def _log_level(cls, value: object) -> object:
-        return {"warn": "warning"}.get(value.lower(), value.lower()) if isinstance(value, str) else value
-
-    @field_validator("restart_strategy_exponential_delay_attempts_before_reset_backoff", mode="before")
-    @classmethod
-    def _unlimited(cls, value: object) -> object:
-        return None if isinstance(value, str) and value.lower() in ("infinite", "-1") else value
-
-    @field_validator("driver_memory")
-    @classmethod
-    def _memory(cls, value: str) -> str:
-        return f"{max(1, size(value) >> 20)}m"
+    restart_strategy_exponential_delay_attempts_before_reset_backoff: Annotated[
+        int | None, BeforeValidator(_unlimited)
+    ] = None
 
     @classmethod
     def settings_customise_sources(
@@ -166,7 +159,7 @@ class Settings(BaseSettings):
         """Order the sources: typed, environment, TOML file."""
         typed = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
         file = typed.get("config") or os.environ.get("POUNDLOCK_CONFIG") or None
-        return init_settings, _Resolved(settings_cls, _environment()), _Resolved(settings_cls, _toml(file))
+        return init_settings, *(InitSettingsSource(settings_cls, values) for values in (_environment(), _toml(file)))
 
     @property
     def logs(self) -> Path:
@@ -183,26 +176,8 @@ class Settings(BaseSettings):
         return data
 
 
-class _Resolved(PydanticBaseSettingsSource):
-    """A source whose keys were looked up before."""
-
-    def __init__(self, settings_cls: type[BaseSettings], values: dict[str, Any]) -> None:
-        super().__init__(settings_cls)
-        self._values = values
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        return self._values.get(field_name), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return self._values
-
-
 def load_settings(
-    options: Iterable[str] = (),
-    *,
-    conf: Iterable[str] = (),
-    config: str | Path | None = None,
-    **typed: Any,
+    options: Iterable[str] = (), *, conf: Iterable[str] = (), config: str | Path | None = None, **typed: Any
 ) -> Settings:
     """Return the settings of a run.
 
@@ -248,16 +223,11 @@ def _names() -> dict[str, str]:
 
 def _spelled(field: str) -> str:
     """Return how a field is written in a TOML file: restart strategies as in Flink, all others as they are."""
-    prefix = "restart_strategy_"
-    if field.startswith("rest_"):
-        return f"rest.{field.removeprefix('rest_').replace('_', '-')}"
-    if not field.startswith(prefix):
+    parts = re.fullmatch(r"(rest|restart_strategy(?:_(?:fixed_delay|failure_rate|exponential_delay))?)_(.+)", field)
+    if parts is None:
         return field
-    rest = field.removeprefix(prefix)
-    for kind in ("fixed_delay", "failure_rate", "exponential_delay"):
-        if rest.startswith(f"{kind}_"):
-            return f"restart-strategy.{kind.replace('_', '-')}.{rest.removeprefix(f'{kind}_').replace('_', '-')}"
-    return f"restart-strategy.{rest}"
+    table = parts[1].replace("restart_strategy_", "restart_strategy.")
+    return f"{table}.{parts[2]}".replace("_", "-")
 
 
 def _resolve(flat: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -306,12 +276,8 @@ def _toml(file: str | Path | None) -> dict[str, Any]:
     if file is None and not path.is_file():
         return {}
     try:
-        with path.open("rb") as handle:
-            tables = tomllib.load(handle)
-    except OSError as error:
-        raise DefinitionError(
-            f"{path} cannot be read: {error.strerror or error}", next="give --config a file, or leave it out"
-        ) from error
+        with refusing(f"{path} cannot be read", next="give --config a file, or leave it out"):
+            tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise DefinitionError(f"{path} is not TOML: {error}", next="mend that line") from error
     values = _resolve(dict(_flatten(tables)), str(path))

@@ -5,6 +5,9 @@ An error says what happened, where, and what to type next; `str(error)` is at mo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import ClassVar
 
 
@@ -38,14 +41,9 @@ class PoundlockError(Exception):
         super().__init__(f"{self.what}\nNext: {self.next}" if self.next else self.what)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Errors cross from task to driver pickled; keyword-only arguments need the dictionary form.
-        return (_rebuild, (type(self), self.what, self.next, self.job, self.checkpoint, self.participant))
-
-
-def _rebuild(
-    kind: type[PoundlockError], what: str, next: str, job: str | None, checkpoint: int | None, participant: str | None
-) -> PoundlockError:
-    return kind(what, next=next, job=job, checkpoint=checkpoint, participant=participant)
+        # Errors cross from task to driver pickled, which knows nothing of keyword-only arguments.
+        place = partial(type(self), job=self.job, checkpoint=self.checkpoint, participant=self.participant)
+        return partial(place, self.what, next=self.next), ()
 
 
 def next_of(error: BaseException, otherwise: str = "") -> str:
@@ -79,6 +77,15 @@ class FencedError(TerminalError):
     """Another driver has taken over this checkpoint; this one must stop and touch nothing more."""
 
     exit_code = 5
+
+
+@contextmanager
+def refusing(what: str, *, next: str) -> Iterator[None]:
+    """Have what the system refuses within be a DefinitionError: `what`, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise DefinitionError(f"{what}: {error.strerror or error}", next=next) from error
 
 
 class CommitUnknown(TransientError):

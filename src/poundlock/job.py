@@ -84,19 +84,15 @@ class Job:
             raise DefinitionError(
                 f"{self.name!r} is not a job name", next='use letters, digits, ".", "_" and "-", such as "event-log"'
             )
-        if self.on_error not in ("dead_letter", "fail", "skip"):
-            raise DefinitionError(
-                f"on_error={self.on_error!r} is not known", next='use "dead_letter", "fail" or "skip"'
-            )
-        if self.require not in (None, "exactly-once", "effectively-once", "at-least-once"):
-            raise DefinitionError(
-                f"require={self.require!r} is not a guarantee",
-                next='use "exactly-once", "effectively-once" or "at-least-once"',
-            )
-        if self.runtime_mode not in ("automatic", "streaming", "batch"):
-            raise DefinitionError(
-                f"runtime_mode={self.runtime_mode!r} is not known", next='use "automatic", "streaming" or "batch"'
-            )
+        for name, what, known in (
+            ("on_error", "known", ("dead_letter", "fail", "skip")),
+            ("require", "a guarantee", ("exactly-once", "effectively-once", "at-least-once")),
+            ("runtime_mode", "known", ("automatic", "streaming", "batch")),
+        ):
+            value = getattr(self, name)
+            if value not in known and not (name == "require" and value is None):
+                first, second, third = known
+                raise DefinitionError(f"{name}={value!r} is not {what}", next=f'use "{first}", "{second}" or "{third}"')
         self.checkpoint_interval = duration(self.checkpoint_interval)
         self.checkpoint_min_pause = duration(self.checkpoint_min_pause)
         if self.checkpoint_timeout is not None:

@@ -18,8 +18,7 @@ _WORDS = (
 _NAME = re.compile(rf"(?:{_WORDS})(?!.*(?:url|uri|file|location|class|provider|enabled|interval)$)", re.IGNORECASE)
 # Patterns start at the telling word, never with a run of any letters: a long line must not take quadratic time.
 _IN_TEXT = re.compile(
-    rf"""(?P<name>(?:{_WORDS})[\w.-]*["']?\s*[=:]\s*)(?P<value>"[^"]*"|'[^']*'|[^\s,;&}})\]]+)""",
-    re.IGNORECASE,
+    rf"""(?P<name>(?:{_WORDS})[\w.-]*["']?\s*[=:]\s*)(?P<value>"[^"]*"|'[^']*'|[^\s,;&}})\]]+)""", re.IGNORECASE
 )
 _JAAS = re.compile(r"""(?P<name>jaas[\w.-]*["']?\s*[=:]\s*)[^;\n]*;?""", re.IGNORECASE)  # a whole sentence of settings
 _URL = re.compile(r"(?P<user>://[^/\s:@]*):(?P<value>[^/\s@]+)@")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from poundlock.operators.generators import generator_of
+from poundlock.operators.generators import generator_of, kept_generator
 from poundlock.operators.time_values import MIN
-from poundlock.operators.generators import kept_generator
 from poundlock.stream.watermarks import WatermarkStrategy
 
 

@@ -20,8 +20,7 @@ from xml.sax.saxutils import escape
 import psutil
 
 from poundlock.errors import TransientError
-from poundlock.spark.launch.jar_lock import JarPins, Pin
-from poundlock.spark.launch.jars import jar_set, pyspark_jars
+from poundlock.spark.launch.jars import JarPins, Pin, jar_set, pyspark_jars
 from poundlock.spark.launch.java import find_java
 from poundlock.testing.servers import Servers, free_port, launch
 

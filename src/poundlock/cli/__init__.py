@@ -1,1 +1,1 @@
-"""The command `poundlock`: one file a command, each returning a value that an Output prints for people or as JSON."""
+"""The command `poundlock`: a function a command, whose result an Output prints for people or as JSON."""

@@ -11,47 +11,39 @@ import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import msgspec
+
+from poundlock.checkpoint.identity import Identity
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.config import Settings
+from poundlock.control.cluster_driver import container, end_fenced
+from poundlock.control.control_files import SETUP, TROUBLE, put
+from poundlock.control.control_logs import LogCopy
+from poundlock.control.control_server import ControlServer
+from poundlock.control.logs import JobLog
+from poundlock.control.registry import ENDED, JobEntry, Registration, Registry, now_ms, registered
+from poundlock.control.supervisor import Ending, Supervised
+from poundlock.driver.driver import checkpoint_dir
+from poundlock.driver.progress import Progress, StopRequest
+from poundlock.driver.requests import Requests
 from poundlock.errors import PoundlockError
-
-if TYPE_CHECKING:
-    from poundlock.checkpoint.identity import Identity
-    from poundlock.config import Settings
-    from poundlock.control.control_server import ControlServer
-    from poundlock.control.logs import JobLog
-    from poundlock.control.registry import JobEntry, Registration, Registry
-    from poundlock.control.supervisor_link import Supervised
-    from poundlock.driver.progress import Progress, StopRequest
-    from poundlock.driver.requests import Requests
-    from poundlock.job import Job
-    from poundlock.rest.observed import JobSetup, Observed
-    from poundlock.rest.server import RestServer
-
+from poundlock.job import Job
+from poundlock.redaction import redact_text
+from poundlock.rest.figures import Figures
+from poundlock.rest.observed import JobSetup, Observed, Vertex
+from poundlock.rest.server import RestServer, missing_packages, read_token, take_port
+from poundlock.storage import LocalStorage, open_storage
 
 _SHOWN = (
-    "checkpoint_interval",
-    "checkpoint_min_pause",
-    "checkpoint_timeout",
-    "tolerable_failed_checkpoints",
-    "checkpoint_retention",
-    "checkpoints_retained",
-)
+    "checkpoint_interval", "checkpoint_min_pause", "checkpoint_timeout", "tolerable_failed_checkpoints",
+    "checkpoint_retention", "checkpoints_retained",
+)  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class Presence:
-    """What others can see of this job and ask of it.
-
-    Args:
-        job: which job.
-        settings: of the run.
-        log: of the run.
-        stop, requests: how it is asked.
-        job_file: what was given to `run`.
-        arguments: the command line of `run` behind the program.
-        supervised: the line to the supervisor; None without one.
-    """
+    """What others can see of this job and ask of it."""
 
     job: Job
     settings: Settings
@@ -73,8 +65,6 @@ class Presence:
         """Take the REST server's port and token before anything is touched. Raises DefinitionError if that cannot be."""
         if not self.settings.rest_enabled:
             return
-        from poundlock.rest.server import missing_packages, read_token, take_port
-
         missing = missing_packages()
         if missing:
             self.log.logger.info(
@@ -86,11 +76,6 @@ class Presence:
 
     def claimed(self, identity: Identity) -> None:
         """Take whose checkpoint this process runs: list it, and begin to answer."""
-        from poundlock.control.cluster_driver import container
-        from poundlock.control.registry import Registry, now_ms, registered
-        from poundlock.driver.driver import checkpoint_dir
-        from poundlock.redaction import redact_text
-
         folder = checkpoint_dir(self.job, self.settings)
         secret = self.settings.secrets()
         entry = registered(
@@ -121,7 +106,10 @@ class Presence:
         own = dataclasses.replace(entry, started_ms=now_ms())  # of this process, whoever supervises it
         self._serve_files(own, folder)
         if self._server is not None:
-            self._observed = self._observe(own, folder)
+            figures = Figures(Ledger(open_storage(folder)))
+            self._observed = Observed(
+                entry=own, setup=self._setup(folder), figures=figures, stop=self.stop, requests=self.requests
+            )
             self._server.start(self._observed)
             host, port = self._server.address
             self.log.logger.info("REST", address=f"http://{host}:{port}")
@@ -130,8 +118,6 @@ class Presence:
         """List the job on this machine; return its entry with the way to its REST server."""
         token = None
         if self._listening is not None:
-            from poundlock.rest.server import RestServer
-
             token = self._token or secrets.token_urlsafe(32)
             self.log.hide([token])
             self._server = RestServer(self._listening, token)
@@ -141,11 +127,6 @@ class Presence:
 
     def _serve_files(self, entry: JobEntry, folder: str) -> None:
         """Begin to answer through the checkpoint folder, for those who are on another machine."""
-        from poundlock.control.control_files import SETUP, TROUBLE, put
-        from poundlock.control.control_logs import LogCopy
-        from poundlock.control.control_server import ControlServer
-        from poundlock.storage import LocalStorage, open_storage
-
         storage = open_storage(folder)
         away = entry.application is not None or not isinstance(storage, LocalStorage)
         self._files = ControlServer(
@@ -159,14 +140,12 @@ class Presence:
         )
         self._files.start()
         try:
-            put(storage, SETUP, self._setup(folder).to_bytes())
+            put(storage, SETUP, msgspec.json.encode(self._setup(folder), enc_hook=str))
         except TROUBLE as error:
             self.log.logger.warning(f"{folder}/{SETUP} cannot be written: {error}")
 
     def update(self, progress: Progress) -> None:
         """Take how the job goes."""
-        from poundlock.control.registry import ENDED
-
         before, self._newest = self._newest, progress
         if self.supervised is not None and progress.last_ms is not None:
             self.supervised.checkpointed()
@@ -185,8 +164,6 @@ class Presence:
         state = self._newest.state if self._newest is not None and error is None else "FAILED"
         progress = dataclasses.asdict(self._newest) if self._newest is not None else {}
         if self.supervised is not None:
-            from poundlock.control.supervisor_link import Ending
-
             # Once it ran, its own restart strategy had the word; the supervisor writes down what becomes of the job.
             final = self._entry is not None
             self.supervised.end(
@@ -202,14 +179,10 @@ class Presence:
             self._listening.close()
 
     def _fenced(self) -> None:
-        from poundlock.control.cluster_driver import end_fenced
-
         self.log.logger.error("another driver has taken over: this one ends, and nothing is lost")
         end_fenced()
 
     def _setup(self, folder: str) -> JobSetup:
-        from poundlock.rest.observed import JobSetup, Vertex
-
         shown = {name: str(getattr(self.job, name)) for name in _SHOWN}
         return JobSetup(
             parallelism=self.job.parallelism,
@@ -218,18 +191,4 @@ class Presence:
                 *(Vertex(name=n.id, kind="source", description=type(n.source).__name__) for n in self.job.sources),
                 *(Vertex(name=n.id, kind="sink", description=type(n.sink).__name__) for n in self.job.sinks),
             ],
-        )
-
-    def _observe(self, entry: JobEntry, folder: str) -> Observed:
-        from poundlock.checkpoint.ledger.ledger import Ledger
-        from poundlock.rest.figures import Figures
-        from poundlock.rest.observed import Observed
-        from poundlock.storage import open_storage
-
-        return Observed(
-            entry=entry,
-            setup=self._setup(folder),
-            figures=Figures(Ledger(open_storage(folder))),
-            stop=self.stop,
-            requests=self.requests,
         )

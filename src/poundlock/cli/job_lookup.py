@@ -1,29 +1,36 @@
-"""What the commands about running jobs share: how a job is named, how it is reached, and how its end is waited for."""
+"""What commands share: how a job or the checkpoint of one is named and found, how a running job is reached, and how its end is waited for.
+
+A user's file is run only where it is what was given; a folder or a name needs none of the user's code. Nothing is changed.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument
 
-from poundlock.cli.output import Output, Text
+from poundlock.cli.options import Call
+from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 
 if TYPE_CHECKING:
-    from poundlock.control.channel import ControlChannel
-    from poundlock.control.control_client import FolderChannel
+    from poundlock.checkpoint.identity import Identity
+    from poundlock.checkpoint.participant import JSON, Participant
+    from poundlock.control.channel import ControlChannel, FolderChannel
     from poundlock.control.registry import JobEntry
     from poundlock.driver.requests import Then
+    from poundlock.job import Job
     from poundlock.storage import Storage
 
 
 RunningJobArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="JOB",
         help="A job's id, the beginning of its id, its name, or its checkpoint folder; see `poundlock list`.",
     ),
@@ -39,12 +46,7 @@ _END_S = 60.0
 
 @dataclass(frozen=True)
 class KnownJob:
-    """A job that runs or has run.
-
-    Args:
-        entry: as it was when it was looked up.
-        again: looks again; returns None where there is no entry any more.
-    """
+    """A job that runs or has run; `again` looks again, and returns None where there is no entry any more."""
 
     entry: JobEntry
     again: Callable[[], JobEntry | None]
@@ -71,15 +73,13 @@ def names_folder(wanted: str) -> bool:
     return "/" in wanted or Path(wanted, "job.json").is_file()
 
 
-def find_job(wanted: str, define: Sequence[str] | None, config: Path | None) -> KnownJob:
+def find_job(wanted: str, call: Call) -> KnownJob:
     """Return the job that is meant, running or not, by its id, its name or its checkpoint folder. Raises DefinitionError."""
-    from poundlock.cli.checkpoint_lookup import find_checkpoint
-    from poundlock.config import load_settings
     from poundlock.control.registry import Registry
 
-    registry = Registry(load_settings(define or (), config=config).state_dir)
+    registry = Registry(call.settings().state_dir)
     if names_folder(wanted):
-        return _in_folder(find_checkpoint(wanted, define or (), config).storage)
+        return _in_folder(find_checkpoint(wanted, call).storage)
     entry = registry.resolve(wanted)
     return KnownJob(entry, lambda: registry.reread(entry))
 
@@ -115,9 +115,9 @@ def _in_folder(storage: Storage) -> KnownJob:
     return KnownJob(entry, lambda: in_folder(storage))
 
 
-def find_running(wanted: str, define: Sequence[str] | None, config: Path | None) -> KnownJob:
+def find_running(wanted: str, call: Call) -> KnownJob:
     """Return the job that is meant. Raises DefinitionError if it does not run."""
-    job = find_job(wanted, define, config)
+    job = find_job(wanted, call)
     entry = job.entry
     if entry.ended:
         raise DefinitionError(
@@ -130,7 +130,7 @@ def find_running(wanted: str, define: Sequence[str] | None, config: Path | None)
 def folder_channel(entry: JobEntry) -> FolderChannel:
     """Return the way to a job through its checkpoint folder."""
     from poundlock.control import yarn
-    from poundlock.control.control_client import FolderChannel
+    from poundlock.control.channel import FolderChannel
     from poundlock.control.driver_status import lost
     from poundlock.storage import open_storage
 
@@ -165,8 +165,7 @@ def progress_line(progress: Mapping[str, Any] | None) -> str | None:
 def await_end(job: KnownJob, output: Output, patience_s: float | None = None) -> JobEntry | None:
     """Wait until a job has ended, noting now and then on standard error how it goes; None if it has not within the patience.
 
-    Raises:
-        TransientError: its driver is on another machine, and has written nothing for long.
+    Raises TransientError: its driver is on another machine, and has written nothing for long.
     """
     begun = noted = silent = time.monotonic()
     shown, newest = None, job.entry
@@ -208,15 +207,9 @@ def savepoint_folder(directory: str) -> str:
 
 
 def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on", drain: bool = False) -> str:
-    """Ask a job for a savepoint, wait for it and for the end it brings, and return its path.
+    """Ask a job for a savepoint, wait for it and for the end it brings, and return its path; see `Trigger`.
 
-    Args:
-        job: which.
-        directory: as it was typed.
-        then, drain: see `Trigger`.
-
-    Raises:
-        PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
+    Raises PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
     """
     from poundlock.control.channel import EndedMeanwhile, check_shared
 
@@ -241,9 +234,132 @@ def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on"
     return path
 
 
-def saved(entry: JobEntry, path: str) -> Text:
-    """Return what to show when a savepoint was taken."""
-    return Text(
-        text=f"Savepoint completed. Path: {path}\nYou can resume your program from this savepoint with the run command.",
-        data={"job_id": entry.job_id, "savepoint": path},
-    )
+def show_saved(entry: JobEntry, path: str, output: Output) -> None:
+    text = f"{SAVED}{path}\nYou can resume your program from this savepoint with the run command."
+    output.show(text, {"job_id": entry.job_id, "savepoint": path})
+
+
+CheckpointArgument = Annotated[
+    str, Argument(metavar="PATH", help="A job's checkpoint folder, its file JOB.PY[:NAME], or its name.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCheckpoint:
+    """The checkpoint folder of a job that has run, and the job where its file was given."""
+
+    storage: Storage
+    identity: Identity
+    job: Job | None
+
+
+def find_checkpoint(path: str, call: Call) -> FoundCheckpoint:
+    """Return the checkpoint that a path or name means.
+
+    That is a checkpoint folder, `job.py[:name]`, or the name of a job: of a folder below the state directory's checkpoints, else
+    of a job that was run with this state directory.
+
+    Raises:
+        DefinitionError: no job has run there, or the job's file or the settings are wrong.
+        TerminalError: the checkpoint's identity is damaged.
+    """
+    if _is_file(path):
+        return _of_file(path, call)
+    checkpoint = _open(path)
+    if checkpoint is None and "/" not in path:
+        state_dir = call.settings().state_dir
+        folder = state_dir / "checkpoints"
+        checkpoint = _open(str(folder / path)) or _registered(path, state_dir)
+        if checkpoint is None:
+            known = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+            near = get_close_matches(path, known, n=1)
+            raise _none(path, f"did you mean {near[0]}?" if near else _NEXT)
+    if checkpoint is None:
+        raise _none(path, _NEXT)
+    return checkpoint
+
+
+def find_of_job(job: str, call: Call) -> FoundCheckpoint:
+    """Return the checkpoint of a job that is meant as `info` takes it, by id or name, or by what `find_checkpoint` takes.
+
+    Raises:
+        DefinitionError: there is no such job, or none has run there.
+        TerminalError: the checkpoint's identity is damaged.
+    """
+    if names_folder(job) or _is_file(job):
+        return find_checkpoint(job, call)
+    try:
+        entry = find_job(job, call).entry
+    except DefinitionError as unknown:
+        try:
+            return find_checkpoint(job, call)
+        except DefinitionError:
+            raise unknown from None
+    return find_checkpoint(entry.checkpoint_dir, call)
+
+
+def _is_file(path: str) -> bool:
+    return path.endswith(".py") or ".py:" in path
+
+
+def rebuilder(checkpoint: FoundCheckpoint) -> Callable[[str, JSON], Participant | None]:
+    """Return how sinks are made again: as the job's file says where it was given, else as they described themselves."""
+    from poundlock.connectors.sink_factory import rebuild_sink
+
+    if checkpoint.job is None:
+        return lambda name, description: rebuild_sink(description)
+    from poundlock.plan.plan import make_plan
+
+    sinks = make_plan(checkpoint.job).sinks
+    return lambda name, description: sinks[name] if name in sinks else rebuild_sink(description)
+
+
+def rebuilt_sinks(checkpoint: FoundCheckpoint) -> Mapping[str, Participant | None]:
+    """Return the sinks the job has or had; None where one cannot be made without the job's own code."""
+    from poundlock.audit.fsck import rebuilt_sinks as rebuilt
+    from poundlock.checkpoint.ledger.ledger import Ledger
+
+    return rebuilt(checkpoint.storage, checkpoint.identity, Ledger(checkpoint.storage).newest(), rebuilder(checkpoint))
+
+
+def _of_file(path: str, call: Call) -> FoundCheckpoint:
+    from poundlock.cli.job_loader import load_job
+    from poundlock.driver.driver import checkpoint_dir, with_settings
+
+    settings = call.settings()
+    job = with_settings(load_job(path), settings)
+    folder = checkpoint_dir(job, settings)
+    checkpoint = _open(folder, job)
+    if checkpoint is None:
+        raise _none(folder, f"run the job first: poundlock run {path}")
+    return checkpoint
+
+
+def _open(folder: str, job: Job | None = None) -> FoundCheckpoint | None:
+    from poundlock.checkpoint.identity import read_identity
+    from poundlock.driver.savepoints.handover import refuse_left
+    from poundlock.storage import open_storage
+
+    storage = open_storage(folder)
+    identity = read_identity(storage)
+    if identity is None:
+        refuse_left(storage)  # half of a restore has no identity yet
+    return None if identity is None else FoundCheckpoint(storage=storage, identity=identity, job=job)
+
+
+def _registered(job: str, state_dir: Path) -> FoundCheckpoint | None:
+    """Return the checkpoint of a job that was run with this state directory, wherever it keeps it."""
+    from poundlock.control.registry import Registry
+
+    try:
+        entry = Registry(state_dir).resolve(job)
+    except DefinitionError:
+        return None  # the caller says what may be given instead
+    return _open(entry.checkpoint_dir)
+
+
+def _none(path: str, next: str) -> DefinitionError:
+    return DefinitionError(f"{path} is no checkpoint of a job that has run", next=next)
+
+
+_NEXT = "give the job's checkpoint folder (it holds job.json), its file job.py, or its name"

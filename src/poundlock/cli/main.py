@@ -20,19 +20,22 @@ from importlib import import_module
 from pathlib import Path
 
 import typer
+from typer import Option
 from typer.exceptions import TyperException
 
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.storage.storage_errors import unreadable
 
+# Module below `cli`, and behind a colon the function in it; without one its `command`, or its `app` of several.
 _COMMANDS: Mapping[str, str] = {
-    "run": "jobs.run", "list": "jobs.list_jobs", "info": "jobs.info", "logs": "jobs.logs", "stop": "jobs.stop",
-    "cancel": "jobs.cancel", "rest": "jobs.rest", "checkpoint": "jobs.checkpoint", "checkpoints": "data.list_checkpoints",
-    "savepoint": "jobs.savepoint", "explain": "setup.explain", "new": "setup.new", "demo": "setup.demo",
-    "kafka": "setup.kafka", "deploy": "setup.deploy", "doctor": "setup.doctor", "connectors": "setup.connectors",
-    "fsck": "data.fsck", "state": "data.state", "ledger": "data.ledger", "audit": "data.audit", "replay": "data.replay",
-    "files": "data.files", "warm": "setup.warm", "version": "setup.version",
+    "run": "jobs.run", "list": "jobs.info:list_jobs", "info": "jobs.info", "logs": "jobs.logs", "stop": "jobs.ask:stop",
+    "cancel": "jobs.ask:cancel", "rest": "jobs.rest", "checkpoint": "jobs.ask:checkpoint",
+    "checkpoints": "data.ledger:checkpoints", "savepoint": "jobs.savepoint", "explain": "setup.explain", "new": "setup.new",
+    "demo": "setup.trials:demo", "kafka": "setup.trials", "deploy": "setup.deploy", "doctor": "setup.doctor",
+    "connectors": "setup.doctor:connectors", "fsck": "data.sinks:fsck", "state": "data.state", "ledger": "data.ledger",
+    "audit": "data.sinks:audit", "replay": "data.replay", "files": "data.sinks:files", "warm": "setup.doctor:warm",
+    "version": "setup.doctor:version",
 }  # fmt: skip
 
 
@@ -47,35 +50,31 @@ def app(names: Iterable[str] = _COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in names:
-        module = import_module(f"poundlock.cli.{_COMMANDS[name]}")
-        if hasattr(module, "app"):
+        path, _, function = _COMMANDS[name].partition(":")
+        module = import_module(f"poundlock.cli.{path}")
+        if not function and hasattr(module, "app"):
             made.add_typer(module.app, name=name)
         else:
-            made.command(name)(module.command)
+            made.command(name)(getattr(module, function or "command"))
     made.callback(invoke_without_command=True)(_options)
     return made
 
 
 def _options(
     context: typer.Context,
-    show_version: bool = typer.Option(False, "--version", help="Show the version and exit.", is_eager=True),
+    show_version: bool = Option(False, "--version", help="Show the version and exit.", is_eager=True),
 ) -> None:
     if show_version:
-        from poundlock.cli.setup.version import versions
+        from poundlock.cli.setup.doctor import version
 
-        Output().show(versions())
+        version()
         raise typer.Exit()
     if context.invoked_subcommand is None:
         Output().line(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None, failed: Callable[[PoundlockError], None] = lambda error: None) -> int:
-    """Run the command line and return the exit code.
-
-    Args:
-        arguments: what was typed after `poundlock`; default: the process's own.
-        failed: told what was printed as an error.
-    """
+    """Run the command line, by default that of the process, and return the exit code; `failed` is told what was printed as an error."""
     output = Output()
     try:
         typed = sys.argv[1:] if arguments is None else list(arguments)

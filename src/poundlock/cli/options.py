@@ -1,48 +1,78 @@
-"""Options that several commands share, each with one spelling and one help text. Nothing is parsed here."""
+"""Options that several commands share, each with one spelling and one help text, and those that nearly all have as one `Call`."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
+from typer import Argument, Option
 
-JobArgument = Annotated[
-    str, typer.Argument(metavar="JOB.PY[:NAME]", help="File of the job; :NAME where it defines several.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-DefineOption = Annotated[
-    list[str] | None,
-    typer.Option("-D", metavar="KEY=VALUE", help="A setting; wins over environment and file. spark.… goes to Spark."),
-]
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="Settings file; default: poundlock.toml where there is one."),
-]
+from poundlock.cli.output import Output
+
+if TYPE_CHECKING:
+    from poundlock.config import Settings
+
+T = TypeVar("T")
+
+JobArgument = Annotated[str, Argument(metavar="JOB.PY[:NAME]", help="File of the job; :NAME where it defines several.")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
 MasterOption = Annotated[
-    str | None,
-    typer.Option("--master", metavar="MASTER", help="local[N], spark://HOST:PORT, yarn or k8s://URL."),
-]
-ConfOption = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's, as for spark-submit.")
-]
-PyFilesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--py-files", metavar="FILES", help="Modules for the tasks of a cluster: a.py,b.zip; comma-separated."
-    ),
-]
-ArchivesOption = Annotated[
-    str | None,
-    typer.Option("--archives", metavar="FILES", help="Unpacked beside the tasks: env.tar.gz#env is their Python."),
-]
-DeployModeOption = Annotated[
-    str | None,
-    typer.Option("--deploy-mode", metavar="client|cluster", help="Where the driver runs; default: client, here."),
+    str | None, Option("--master", metavar="MASTER", help="local[N], spark://HOST:PORT, yarn or k8s://URL.")
 ]
 ParallelismOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "-p", "--parallelism", min=1, help="Number of tasks, and the cores asked of a cluster; default: those it gives."
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a command is given beside its own options: where its result goes, and which settings hold."""
+
+    output: Output = field(default_factory=Output)
+    define: Sequence[str] = ()
+    config: Path | None = None
+
+    def settings(self, **typed: Any) -> Settings:
+        """Return the settings of the run; see `load_settings`."""
+        from poundlock.config import load_settings
+
+        return load_settings(self.define, config=self.config, **typed)
+
+
+def _shared(
+    json: JsonOption = False,
+    define: Annotated[
+        list[str] | None,
+        Option("-D", metavar="KEY=VALUE", help="A setting; wins over environment and file. spark.… goes to Spark."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        Option("--config", metavar="FILE", help="Settings file; default: poundlock.toml where there is one."),
+    ] = None,
+) -> Call:
+    return Call(Output(json), define or (), config)
+
+
+def with_shared_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Have --json, -D and --config stand where `call` does among a command's parameters, and hand them on as that."""
+    shared = inspect.signature(_shared, eval_str=True).parameters
+    signature = inspect.signature(command, eval_str=True)
+
+    @wraps(command)
+    def called(**given: Any) -> T:
+        call = _shared(**{name: given.pop(name) for name in shared})
+        return command(call=call, **given)
+
+    parameters = []
+    for name, each in signature.parameters.items():
+        parameters += list(shared.values()) if name == "call" else [each]
+    ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    called.__signature__ = signature.replace(parameters=ordered)  # type: ignore[attr-defined]
+    return called

@@ -9,57 +9,39 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TextIO
+from datetime import datetime, timedelta
+from typing import Any, TextIO
 
 from poundlock.errors import PoundlockError
 
-
-class Result(Protocol):
-    """What a command found out."""
-
-    def to_json(self) -> Any:
-        """Return it as plain data."""
-        ...
-
-    def lines(self) -> Iterable[str]:
-        """Return it as lines for people."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
-    """A result that is a text and, for --json, some data."""
-
-    text: str
-    data: Any = None
-
-    def to_json(self) -> Any:
-        return self.text if self.data is None else self.data
-
-    def lines(self) -> Iterable[str]:
-        return self.text.splitlines()
+_EPOCH = datetime(1970, 1, 1)
 
 
 @dataclass(slots=True)
 class Output:
-    """Where results and errors go.
-
-    Args:
-        as_json: print one JSON value a result instead of text.
-        out, err: the streams.
-    """
+    """Where results and errors go; with `as_json` each result is one JSON value instead of text."""
 
     as_json: bool = False
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
 
-    def show(self, result: Result) -> None:
-        """Print a result."""
+    def show(self, text: str | Iterable[str], data: Any) -> None:
+        """Print a result.
+
+        Args:
+            text: for people; a text or its lines.
+            data: for --json; plain data, or a function that returns it.
+        """
         if self.as_json:
-            self.json(result.to_json())
+            self.json(data() if callable(data) else data)
         else:
-            for line in result.lines():
+            for line in text.splitlines() if isinstance(text, str) else text:
                 self.line(line)
+
+    def say(self, text: str) -> None:
+        """Print a line before the result, for people alone."""
+        if not self.as_json:
+            self.line(text)
 
     def json(self, value: Any) -> None:
         """Print one JSON value on a line of its own."""
@@ -77,3 +59,32 @@ class Output:
         """Print an error: what happened and where, then what to type next."""
         print(f"error: {error.what}", file=self.err)
         print(f"Next: {error.next or 'nothing needs to be done'}", file=self.err, flush=True)
+
+
+def utc_text(ms: int | None, timespec: str = "milliseconds") -> str:
+    """Return a time in UTC, `2018-12-19 01:50:26.432`; "-" for none. One that no calendar has stays a number."""
+    if ms is None:
+        return "-"
+    try:
+        return (_EPOCH + timedelta(milliseconds=ms)).isoformat(" ", timespec)
+    except OverflowError:
+        return str(ms)
+
+
+def iso_text(ms: int) -> str:
+    """Return a time in UTC as ISO 8601 has it: `2018-12-19T01:50:26.432Z`."""
+    text = utc_text(ms)
+    return f"{text.replace(' ', 'T')}Z" if " " in text else text
+
+
+def watermark_text(ms: int | None) -> str:
+    """Return a watermark in UTC; `-` before any, `at the end` behind all input."""
+    text = utc_text(ms)
+    if ms is None or text != str(ms):
+        return text
+    return "at the end" if ms > 0 else "-"
+
+
+def local_text(ms: int) -> str:
+    """Return a time in this machine's zone as Flink's command line writes it: `19.12.2018 02:50:26`."""
+    return datetime.fromtimestamp(ms / 1000).strftime("%d.%m.%Y %H:%M:%S")

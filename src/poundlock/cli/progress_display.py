@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from poundlock.cli.output import Output
-
-if TYPE_CHECKING:
-    from poundlock.driver.progress import Progress
+from poundlock.cli.output import Output, watermark_text
+from poundlock.driver.progress import Progress
 
 
 class Watcher(Protocol):
@@ -67,22 +64,12 @@ def status_line(progress: Progress) -> str:
             parts.append(f"{count:,} {name}")
     if progress.watermark is not None or progress.held_by is not None:
         held = "" if progress.held_by is None else f" held by {progress.held_by}"
-        parts.append(f"watermark {time_text(progress.watermark)}{held}")
+        parts.append(f"watermark {watermark_text(progress.watermark)}{held}")
     if progress.last_ms is not None:
         parts.append(f"last {progress.last_ms / 1000:.1f} s")
     if progress.restarts:
         parts.append(f"{progress.restarts} restarts")
     return "  ".join(parts)
-
-
-def time_text(watermark: int | None) -> str:
-    """Return a watermark for people, in UTC: `2018-12-19 01:50:26.432`; `-` before any, `at the end` behind all input."""
-    if watermark is None:
-        return "-"
-    try:
-        return datetime.fromtimestamp(watermark / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    except (OverflowError, ValueError, OSError):
-        return "at the end" if watermark > 0 else "-"
 
 
 class _JsonWatcher:
@@ -94,10 +81,8 @@ class _JsonWatcher:
 
     def update(self, progress: Progress) -> None:
         self._newest = progress
-        try:
+        with suppress(OSError, ValueError):  # the reader is gone; the job is not its business
             self._output.json(dataclasses.asdict(progress))
-        except (OSError, ValueError):
-            return  # the reader is gone; the job is not its business
 
     def say(self, text: str) -> None:
         self._output.note(text)
@@ -118,10 +103,8 @@ class _LineWatcher:
     def _print(self, text: str) -> None:
         lines = [self._heading, text] if self._heading else [text]
         self._heading = ""
-        try:
+        with suppress(OSError, ValueError):
             self._output.line("\n".join(lines))
-        except (OSError, ValueError):
-            return
 
     def update(self, progress: Progress) -> None:
         if progress.message:

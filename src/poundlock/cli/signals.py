@@ -13,14 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from poundlock.control.cluster_driver import container
-
-if TYPE_CHECKING:
-    from poundlock.driver.progress import StopRequest
-    from poundlock.job import Job
-
+from poundlock.driver.progress import StopRequest
+from poundlock.job import Job
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 

@@ -5,20 +5,32 @@ Nothing is asked twice that was taken: the next way is tried only where nobody a
 
 from __future__ import annotations
 
+import json
+import secrets
 import signal
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
+from poundlock import errors
+from poundlock.control.control_files import ANSWERS, REQUESTS, TROUBLE, newest_entry
+from poundlock.control.process_id import send_signal
 from poundlock.control.registry import JobEntry
 from poundlock.driver.progress import StopRequest
 from poundlock.driver.requests import Requests, Then, Trigger
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
+from poundlock.storage import LocalStorage, Storage, open_storage
 
 T = TypeVar("T")
+Kind = Literal["stop", "cancel", "checkpoint", "savepoint"]
 _AGAIN_S = 5.0
+_SILENT_S = 15.0  # so long, and the cluster is asked whether the driver is still there
+_PATIENCE_S = 60.0
+_POLL_S = 0.3
 
 
 class NoAnswer(TransientError):
@@ -29,60 +41,53 @@ class EndedMeanwhile(TransientError):
     """The job took what was asked for, and answered no more; how it ended says what became of it."""
 
 
-class ControlChannel(Protocol):
+class ControlChannel(ABC):
     """A way to a running job. Each method raises NoAnswer where nobody took it, and PoundlockError where it failed."""
 
-    def stop(self) -> None:
-        """Ask for a clean stop; it may still be under way."""
-        ...
+    @abstractmethod
+    def ask(
+        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
+    ) -> str | int | None:
+        """Ask for something; return the number of a checkpoint or the path of a savepoint when it is taken.
 
-    def cancel(self) -> None:
-        """Ask for the end at once; it may still be under way."""
-        ...
+        A stop or cancel may still be under way. See `Trigger` for what is said of a savepoint.
+
+        Raises EndedMeanwhile: the job ended with it, or before.
+        """
+
+    @abstractmethod
+    def status(self) -> Mapping[str, Any]:
+        """Return the job's newest progress, as fields of Progress."""
 
     def checkpoint(self) -> int:
         """Have a checkpoint taken, and return its number when it is committed."""
-        ...
+        return int(self.ask("checkpoint") or 0)
 
     def savepoint(self, directory: str | None, *, then: Then = "go on", drain: bool = False) -> str:
-        """Have a savepoint taken, and return its path. Raises EndedMeanwhile where the job ended with it, or before.
-
-        Args:
-            directory, then, drain: see `Trigger`.
-        """
-        ...
-
-    def status(self) -> Mapping[str, Any]:
-        """Return the job's newest progress, as fields of Progress."""
-        ...
+        """Have a savepoint taken, and return its path."""
+        return str(self.ask("savepoint", directory=directory, then=then, drain=drain))
 
 
 @dataclass(frozen=True)
-class SignalChannel:
+class SignalChannel(ControlChannel):
     """A process of this machine, or its supervisor, which is there also while it starts the next process."""
 
     entry: JobEntry
 
-    def stop(self) -> None:
+    def ask(
+        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
+    ) -> str | int | None:
+        if kind not in ("stop", "cancel"):
+            raise self._silent()
         self._send(signal.SIGTERM)
-
-    def cancel(self) -> None:
-        # Two of one kind may arrive as one.
-        self._send(signal.SIGTERM)
-        self._send(signal.SIGINT)
-
-    def checkpoint(self) -> int:
-        raise self._silent()
-
-    def savepoint(self, directory: str | None, *, then: Then = "go on", drain: bool = False) -> str:
-        raise self._silent()
+        if kind == "cancel":
+            self._send(signal.SIGINT)  # two of one kind may arrive as one
+        return None
 
     def status(self) -> Mapping[str, Any]:
         raise self._silent()
 
     def _send(self, number: signal.Signals) -> None:
-        from poundlock.control.process_id import send_signal
-
         if not self.entry.here:
             raise NoAnswer(f"{self._who} runs on {self.entry.host}", next=f"type it on {self.entry.host}")
         try:
@@ -106,27 +111,102 @@ class SignalChannel:
 
 
 @dataclass(frozen=True)
-class FirstAnswer:
+class FolderChannel(ControlChannel):
+    """A way to a job through the files in its checkpoint folder.
+
+    Args:
+        lost: says why the driver is gone for good, None as long as it may be there; asked when it is silent.
+    """
+
+    storage: Storage
+    name: str
+    lost: Callable[[], str | None] = lambda: None
+
+    def status(self) -> Mapping[str, Any]:
+        entry = newest_entry(self.storage)
+        return {} if entry is None else entry.progress
+
+    def ask(
+        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
+    ) -> str | int | None:
+        name = f"{secrets.token_hex(16)}.json"
+        body = {"kind": kind, "directory": directory, "then": then, "drain": drain}
+        # Before it is asked: a driver that begins in between forgets what the one before it was asked.
+        seen = first = newest_entry(self.storage)
+        self.storage.create_exclusive(f"{REQUESTS}/{name}", json.dumps(body).encode())
+        silent = time.monotonic()
+        while True:
+            entry = newest_entry(self.storage)
+            if entry is not None and entry != seen:
+                seen, silent = entry, time.monotonic()
+            why = None
+            if entry is not None and entry.ended:
+                why = f"ended before this was done ({entry.state})"
+            elif entry is not None and first is not None and entry.driver != first.driver:
+                why = "was started again before this was done"
+            elif time.monotonic() - silent > _SILENT_S and (lost := self.lost()) is not None:
+                why = f"is gone: {lost}"
+            trouble = None
+            try:  # behind the entry: an answer is there before a last entry is
+                answer = self._answer(name)
+            except TROUBLE as error:
+                answer, trouble = None, error
+            if answer is not None:
+                return self._understood(answer)
+            if why is not None and trouble is None:
+                self._revoke(name)
+                raise PoundlockError(
+                    f"job {self.name} {why}", next=f"see how it goes, then ask again: poundlock info {self.name}"
+                )
+            if time.monotonic() - silent > _PATIENCE_S:
+                self._revoke(name)
+                raise self._silence(entry, trouble)
+            time.sleep(_POLL_S)
+
+    def _answer(self, name: str) -> Mapping[str, Any] | None:
+        """Return the answer to a request, None where there is none yet. Raises what a storage does that is away."""
+        try:
+            answer: Mapping[str, Any] = json.loads(self.storage.read(f"{ANSWERS}/{name}"))
+        except FileNotFoundError:
+            return None
+        return answer
+
+    def _revoke(self, name: str) -> None:
+        with suppress(*TROUBLE):
+            self.storage.delete(f"{REQUESTS}/{name}")
+
+    def _silence(self, entry: JobEntry | None, trouble: Exception | None) -> TransientError:
+        what = (
+            f"the driver of job {self.name} has written nothing into {self.storage.root} for {_PATIENCE_S:.0f} s"
+            if trouble is None
+            else f"the answer of job {self.name} in {self.storage.root} cannot be read: {trouble}"
+        )
+        how = f"yarn application -status {entry.application}" if entry and entry.application else "poundlock list -a"
+        return TransientError(what, next=f"see whether it runs: {how}")
+
+    def _understood(self, answer: Mapping[str, Any]) -> str | int | None:
+        if answer["failure"] is not None:
+            kind, what, next = answer["failure"]
+            raise getattr(errors, kind, PoundlockError)(what, next=next)
+        location: str | int | None = answer["location"]
+        return location
+
+
+@dataclass(frozen=True)
+class FirstAnswer(ControlChannel):
     """Several ways to one job, the best first."""
 
     ways: Sequence[ControlChannel]
 
-    def stop(self) -> None:
-        self._ask(lambda way: way.stop())
-
-    def cancel(self) -> None:
-        self._ask(lambda way: way.cancel())
-
-    def checkpoint(self) -> int:
-        return self._ask(lambda way: way.checkpoint())
-
-    def savepoint(self, directory: str | None, *, then: Then = "go on", drain: bool = False) -> str:
-        return self._ask(lambda way: way.savepoint(directory, then=then, drain=drain))
+    def ask(
+        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
+    ) -> str | int | None:
+        return self._first(lambda way: way.ask(kind, directory=directory, then=then, drain=drain))
 
     def status(self) -> Mapping[str, Any]:
-        return self._ask(lambda way: way.status())
+        return self._first(lambda way: way.status())
 
-    def _ask(self, what: Callable[[ControlChannel], T]) -> T:
+    def _first(self, what: Callable[[ControlChannel], T]) -> T:
         *others, last = self.ways
         for way in others:
             try:
@@ -138,14 +218,7 @@ class FirstAnswer:
 
 @dataclass
 class Forwarding:
-    """Hands on to a job elsewhere what is asked of it here.
-
-    Args:
-        entry: of the job.
-        channel: the way to it.
-        stop, requests: what is asked here.
-        say: gets what could not be handed on.
-    """
+    """Hands on to a job elsewhere what is asked of it here, and says what could not be handed on."""
 
     entry: JobEntry
     channel: ControlChannel
@@ -158,14 +231,14 @@ class Forwarding:
         """Hand on what is new; returns at once."""
         while (trigger := self.requests.take()) is not None:
             threading.Thread(target=self._trigger, args=(trigger,), name="poundlock-request", daemon=True).start()
-        kind = "cancel" if self.stop.canceling else "stop"
+        kind: Literal["stop", "cancel"] = "cancel" if self.stop.canceling else "stop"
         if self.stop.stopping and kind not in self._asked:
             self._asked.add(kind)
             threading.Thread(target=self._stop, args=(kind,), name=f"poundlock-{kind}", daemon=True).start()
 
-    def _stop(self, kind: str) -> None:
+    def _stop(self, kind: Literal["stop", "cancel"]) -> None:
         try:
-            (self.channel.cancel if kind == "cancel" else self.channel.stop)()
+            self.channel.ask(kind)
         except (TransientError, OSError) as error:
             self.say(f"the driver could not be asked to {kind}: {error}")
             time.sleep(_AGAIN_S)
@@ -191,8 +264,6 @@ class Forwarding:
 
 def check_shared(entry: JobEntry, directory: str | None) -> None:
     """Raise DefinitionError if a savepoint would be on the machine of a driver elsewhere, and of nobody else."""
-    from poundlock.storage import LocalStorage, open_storage
-
     if not entry.here and (directory is None or isinstance(open_storage(directory), LocalStorage)):
         what = "a savepoint of it needs a folder to go to" if directory is None else f"{directory} is of one machine"
         where = "a cluster" if entry.application else entry.host

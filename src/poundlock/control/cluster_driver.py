@@ -36,9 +36,7 @@ class Container:
     """Where a submitted driver runs.
 
     Args:
-        application: the cluster's id of it.
         attempt: which of the cluster's attempts, from 1.
-        checkpoint: the job's checkpoint folder.
         job_id: 32 hex digits that the job gets if it begins with a savepoint; the same for every attempt.
     """
 

@@ -32,11 +32,7 @@ def put(storage: Storage, path: str, data: bytes) -> None:
 
 
 def newest_entry(storage: Storage) -> JobEntry | None:
-    """Return the entry of a job's newest driver; None if there is none that can be read.
-
-    Args:
-        storage: the job's checkpoint folder.
-    """
+    """Return the entry of a job's newest driver; None if there is none that can be read."""
     try:
         return JobEntry.from_bytes(storage.read(DRIVER))
     except TROUBLE:
@@ -58,12 +54,7 @@ def entry_of(storage: Storage, application: str) -> JobEntry | None:
 def last_entry(storage: Storage, application: str) -> JobEntry | None:
     """Return the last entry of an application that is over, else its newest; None where it has none.
 
-    Args:
-        storage: the job's checkpoint folder.
-        application: the cluster's id of it.
-
-    Raises:
-        OSError, RuntimeError, PoundlockError: the folder cannot be read, and there may be one.
+    Raises OSError, RuntimeError, PoundlockError: the folder cannot be read, and there may be one.
     """
     entries = []
     for path in (DRIVER, _aside(application)):

@@ -19,12 +19,7 @@ _KEPT = 16
 
 @dataclass
 class LogCopy:
-    """The driver's half.
-
-    Args:
-        path: the log.
-        started_ms: when the driver started: its pieces come behind those of earlier ones.
-    """
+    """The driver's half; the pieces of a driver that started later come behind those of earlier ones."""
 
     path: Path
     started_ms: int
@@ -33,11 +28,7 @@ class LogCopy:
     _number: int = 0
 
     def bring(self, storage: Storage) -> None:
-        """Copy what is new, up to its last whole line. Raises OSError.
-
-        Args:
-            storage: the checkpoint folder.
-        """
+        """Copy what is new, up to its last whole line. Raises OSError."""
         from poundlock.control.control_files import put
 
         with self.path.open("rb") as file:
@@ -92,11 +83,7 @@ class CopiedLog:
 
 @dataclass
 class LogFile:
-    """A log of this machine.
-
-    Args:
-        path: the file.
-    """
+    """A log of this machine."""
 
     path: Path
     _file: BinaryIO | None = None

@@ -46,9 +46,6 @@ class ControlServer:
     """The driver: writes how the job goes, and looks for requests, in a thread of its own.
 
     Args:
-        storage: the checkpoint folder.
-        entry: the first to be written.
-        stop, requests: how the job is asked.
         log: gets what could not be written or read.
         taken_over: called where another driver has begun on this checkpoint; from then on nothing is written any more.
         copy: of the driver's log; None = who is on its machine reads the log itself.
@@ -110,12 +107,8 @@ class ControlServer:
         with self._lock:
             self.entry = replace(
                 self.entry,
-                state=state,
-                exit_code=exit_code,
-                failure=failure,
-                progress=dict(progress),
-                ended_ms=now_ms(),
-            )
+                state=state, exit_code=exit_code, failure=failure, progress=dict(progress), ended_ms=now_ms(),
+            )  # fmt: skip
         deadline = time.monotonic() + (0 if self.entry.application is None else _LAST_S)
         for write in (self._answer, self._write):  # in this order: behind a last entry nobody waits for an answer
             while not write() and time.monotonic() < deadline:

@@ -22,12 +22,7 @@ _MINORS = range(50)
 def last_of(application: str, checkpoint: str) -> JobEntry | None:
     """Return the last entry of an application that is over; see `control_files.last_entry`.
 
-    Args:
-        application: the cluster's id of it.
-        checkpoint: the job's checkpoint folder.
-
-    Raises:
-        TransientError: the folder cannot be read, and there may be one.
+    Raises TransientError: the folder cannot be read, and there may be one.
     """
     try:
         return last_entry(open_storage(checkpoint), application)
@@ -41,7 +36,7 @@ def last_of(application: str, checkpoint: str) -> JobEntry | None:
 
 def lost(application: yarn.Application) -> PoundlockError:
     """Return why an application is over whose driver has left no last word."""
-    for code in _exit_codes(application.why):
+    for code in map(int, re.findall(r"(?:exitCode: |exited with status )([0-9]+)", application.why)):
         if code - OTHER_PYTHON in _MINORS:
             return PoundlockError(
                 f"the Python of the cluster's containers is 3.{code - OTHER_PYTHON}, and the job was submitted by another",
@@ -64,9 +59,9 @@ def lost(application: yarn.Application) -> PoundlockError:
                 f"{application.id} has had all attempts that the cluster allows, and each lost its executors or its Spark",
                 next=f"read yarn logs -applicationId {application.id}, then start the job again; nothing is lost",
             )
-    if (program := _missing_program(application.why)) is not None:
+    if (program := re.search(r'Cannot run program "([^"]+)"', application.why)) is not None:
         return PoundlockError(
-            f"the cluster's containers have no {program}",
+            f"the cluster's containers have no {program[1]}",
             next="send an environment along with --archives env.tar.gz#env, or name the Python there: "
             "--conf spark.pyspark.python=/path/to/python",
         )
@@ -78,11 +73,7 @@ def lost(application: yarn.Application) -> PoundlockError:
 
 
 def in_folder(storage: Storage) -> JobEntry | None:
-    """Return the entry of the newest driver on a checkpoint as it stands now; None where none has written one.
-
-    Args:
-        storage: the checkpoint folder, as whoever looks calls it.
-    """
+    """Return the entry of the newest driver on a checkpoint as it stands now; None where none has written one."""
     newest = newest_entry(storage)
     if newest is None:
         return None
@@ -103,7 +94,6 @@ def polled(entry: JobEntry, *, ask: bool | None = None) -> JobEntry:
     """Return the entry of a job whose driver runs on a cluster as it stands now; any other as it is.
 
     Args:
-        entry: of the job.
         ask: whether the cluster is asked, too; None = where the driver is silent.
 
     Raises:
@@ -134,13 +124,3 @@ def _with(entry: JobEntry, newest: JobEntry | None) -> JobEntry:
     names = ("state", "ended_ms", "exit_code", "failure", "progress", "since", "troubles", "written_ms")
     known = {name: getattr(newest, name) for name in names}
     return replace(entry, job_id=entry.job_id or newest.job_id, **known)
-
-
-def _exit_codes(why: str) -> list[int]:
-    """Return the exit codes of containers and drivers in what YARN says."""
-    return [int(code) for code in re.findall(r"(?:exitCode: |exited with status )([0-9]+)", why)]
-
-
-def _missing_program(why: str) -> str | None:
-    match = re.search(r'Cannot run program "([^"]+)"', why)
-    return match[1] if match else None

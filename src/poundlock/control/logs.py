@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sys
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 import structlog
 
-from poundlock.control.log_names import stamped
 from poundlock.errors import DefinitionError
 from poundlock.redaction import redact, redact_text
 from poundlock.storage.storage_errors import is_full, storage_trouble
@@ -29,12 +29,7 @@ _ROOT = "poundlock"
 
 @dataclass(slots=True)
 class JobLog:
-    """An open log; use it in a `with` block.
-
-    Args:
-        path: file of the JSON lines.
-        logger: structlog logger bound to the job's name; modules may as well use `logging.getLogger(__name__)`.
-    """
+    """An open log, for a `with` block; modules may as well use `logging.getLogger(__name__)` as its structlog logger."""
 
     path: Path
     logger: structlog.typing.FilteringBoundLogger
@@ -77,12 +72,8 @@ def open_log(
     """Open the log of a run in `<folder>/<job>-<timestamp>.log`; where one is open in this process, go on with that.
 
     Args:
-        job: the job's name.
-        folder: made where it is missing.
-        level: lines below it are left out.
         secrets: values to blank wherever they appear.
         warnings_on_terminal: also print warnings and errors on stderr, one line each.
-        now: the time in the file's name; default: now.
 
     Raises:
         DefinitionError: the folder cannot be written.
@@ -92,7 +83,7 @@ def open_log(
     for handler in root.handlers:
         if isinstance(handler, _RunHandler):
             handler.hidden.update(secrets)
-            return JobLog(_path_of(handler), _logger(job), [], handler.hidden)
+            return JobLog(Path(handler.baseFilename), _logger(job), [], handler.hidden)
     path = folder / stamped(job, ".log", now)
     hidden = set(secrets)
     try:
@@ -120,6 +111,17 @@ def open_log(
     return JobLog(path, _logger(job), handlers, hidden)
 
 
+def stamped(name: str, ending: str, now: datetime | None = None) -> str:
+    """Return a file name such as `event-log-20181219T080000.123Z.log`.
+
+    Args:
+        name: what it is of; characters that some file system refuses become `_`.
+        ending: the file's ending, its dot included.
+    """
+    time = (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3]
+    return f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}-{time}Z{ending}"
+
+
 class _RunHandler(logging.FileHandler):
     """The handler of a run's own file; there is at most one in a process."""
 
@@ -133,10 +135,6 @@ class _RunHandler(logging.FileHandler):
     def close(self) -> None:
         with contextlib.suppress(OSError):
             super().close()
-
-
-def _path_of(handler: logging.FileHandler) -> Path:
-    return Path(handler.baseFilename)
 
 
 def _logger(job: str) -> structlog.typing.FilteringBoundLogger:

@@ -6,7 +6,6 @@ other does not; what others do with it is to read it and, long after its end, to
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -15,9 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from poundlock.control.process_id import is_alive, process_start
 from poundlock.driver.progress import Progress
@@ -31,8 +32,9 @@ ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
 _FORMAT = 1
 _FILE = re.compile(r"[0-9a-f]{32}-[0-9]+-[0-9]+\.json")
 _ABANDONED_S = 3600.0
-_LARGEST = 1 << 47  # of a number that is still a time in ms
 _TROUBLES = 20
+
+Number = Annotated[int, msgspec.Meta(gt=-(1 << 47), lt=1 << 47)]  # anything else is no time in ms, nor a small number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,21 +43,12 @@ class JobEntry:
 
     Args:
         job_id: 32 hex digits; the same for every process that goes on from one checkpoint.
-        name: the job's name.
-        pid, process_start: the process; see `processes.process_start`.
-        host: where it runs.
+        pid, process_start: the process; see `process_id.process_start`.
         started_ms: when it started, ms since the epoch.
         child: the process of the job where `pid` is its supervisor; None without one, and between two of them.
-        process_restarts: how often the supervisor has started the job's process again.
-        state: Flink's name of it.
-        checkpoint_dir, log: its folder and its log.
-        job_file: what was given to `run`.
         arguments: the command line of `run` behind the program.
-        folder: the working folder it was started in.
         rest: (host, port) of its REST server; None = it has none.
         token_file: file of the bearer token; None without REST.
-        ended_ms: when it ended; None while it runs.
-        exit_code: how it ended.
         failure: the two lines it failed with, as (what, next); (what it was restarted for, "") while it is RESTARTING.
         progress: the newest that is known, as fields of Progress; while it runs, the job itself knows better.
         application: the cluster's id of it where its driver runs there; None = it is a process of a machine.
@@ -69,10 +62,10 @@ class JobEntry:
 
     job_id: str
     name: str
-    pid: int
+    pid: Number
     process_start: str
     host: str
-    started_ms: int
+    started_ms: Number
     state: str
     checkpoint_dir: str
     log: str
@@ -81,18 +74,18 @@ class JobEntry:
     folder: str = ""
     rest: tuple[str, int] | None = None
     token_file: str | None = None
-    ended_ms: int | None = None
-    exit_code: int | None = None
+    ended_ms: Number | None = None
+    exit_code: Number | None = None
     failure: tuple[str, str] | None = None
     progress: Mapping[str, Any] = field(default_factory=dict)
-    child: int | None = None
-    process_restarts: int = 0
+    child: Number | None = None
+    process_restarts: Number = 0
     application: str | None = None
     spark_application: str | None = None
-    attempt: int = 1
+    attempt: Number = 1
     since: Mapping[str, int] = field(default_factory=dict)
-    troubles: Sequence[tuple[str, int]] = ()
-    written_ms: int | None = None
+    troubles: tuple[tuple[str, int], ...] = ()
+    written_ms: Number | None = None
 
     @property
     def process(self) -> int:
@@ -121,7 +114,6 @@ class JobEntry:
 
     @property
     def ended(self) -> bool:
-        """Whether the process has ended."""
         return self.state in ENDED
 
     @property
@@ -145,66 +137,27 @@ class JobEntry:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
         return asdict(self)
 
     def to_bytes(self) -> bytes:
         """Return it as it is kept."""
-        return json.dumps({"v": _FORMAT, **self.to_json()}, ensure_ascii=False).encode() + b"\n"
+        return msgspec.json.encode({"v": _FORMAT, **self.to_json()}) + b"\n"
 
     @classmethod
     def from_bytes(cls, data: bytes) -> JobEntry:
         """Return what was kept. Raises ValueError if it is something else."""
-        try:
-            return cls.from_json(json.loads(data))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"no entry of a job: {error}") from error
+        return cls.from_json(msgspec.json.decode(data))
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> JobEntry:
-        """Return the entry of plain data. Raises ValueError, KeyError or TypeError if it is none."""
-        if value.get("v") != _FORMAT:
-            raise ValueError(f"format {value.get('v')!r} is not known")
-        known = {each.name: value[each.name] for each in fields(cls) if each.name in value}
-        for name in ("rest", "failure"):
-            known[name] = tuple(known[name]) if known.get(name) else None
-        known["troubles"] = tuple((str(what), int(at_ms)) for what, at_ms in known.get("troubles", ()))
-        made = cls(**known)
-        made._check()
-        return made
-
-    def _check(self) -> None:
-        """Raise TypeError unless every field is what it says: the file may be anything."""
-        texts = (self.job_id, self.name, self.process_start, self.host, self.state, self.checkpoint_dir, self.log)
-        numbers = (
-            self.pid, self.started_ms, self.process_restarts, self.ended_ms, self.exit_code, self.child, self.attempt,
-            self.written_ms,
-        )  # fmt: skip
-        right = (
-            all(
-                isinstance(text, str)
-                for text in (*texts, self.job_file, self.folder, self.token_file or "", self.on_cluster or "")
-            )
-            and all(number is None or (type(number) is int and abs(number) < _LARGEST) for number in numbers)
-            and self.pid is not None
-            and self.started_ms is not None
-            and [type(part) for part in self.rest or ("", 0)] == [str, int]
-            and [type(part) for part in self.failure or ("", "")] == [str, str]
-            and isinstance(self.progress, Mapping)
-            and isinstance(self.since, Mapping)
-        )
-        if not right:
-            raise TypeError("a field is of another type")
+    def from_json(cls, value: Any) -> JobEntry:
+        """Return the entry of plain data. Raises ValueError if it is none."""
+        if not isinstance(value, dict) or value.get("v") != _FORMAT:
+            raise ValueError("no entry of a job, or one of a format that is not known")
+        return msgspec.convert(value, cls)
 
 
 class Registry:
-    """The job processes that a state directory knows.
-
-    Args:
-        state_dir: the user's state directory.
-        alive: whether a process of this machine is the one that started then.
-        kept: how many ended ones stay listed.
-    """
+    """The job processes that a state directory knows; `alive` says whether a process of this machine is the one that started then."""
 
     def __init__(self, state_dir: Path, *, alive: Callable[[int, str], bool] = is_alive, kept: int = KEPT) -> None:
         self.folder = state_dir / FOLDER
@@ -241,8 +194,7 @@ class Registry:
 
         Of ended jobs with the name, the newest is meant: each restore of a savepoint is another job.
 
-        Raises:
-            DefinitionError: there is none, or there are two.
+        Raises DefinitionError: there is none, or there are two.
         """
         entries = self.entries()
         by_name = [entry for entry in entries if entry.name == wanted]
@@ -262,7 +214,6 @@ class Registry:
 
         Args:
             entry: of this process; its `token_file` is filled in where there is a token.
-            token: the REST server's bearer token.
 
         Raises:
             DefinitionError: the folder cannot be written.
@@ -273,9 +224,9 @@ class Registry:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if token is not None:
                 file = path.with_suffix(".token")
-                write_private(file, token.encode())
+                write_whole(file, token.encode())
                 entry = replace(entry, token_file=str(file.absolute()))
-            write_private(path, entry.to_bytes())
+            write_whole(path, entry.to_bytes())
         except OSError as error:
             if is_full(error):
                 raise storage_trouble(error, doing=f"listing the job in {self.folder}", starting=True) from error
@@ -328,7 +279,7 @@ class Registry:
                 return entry
             if current is not entry and current.ended:
                 with suppress(OSError):  # its checkpoint folder will be another's to write to
-                    write_private(self._path(entry), current.to_bytes())
+                    write_whole(self._path(entry), current.to_bytes())
             return current
         if entry.ended or not entry.here or self._alive(entry.pid, entry.process_start):
             return entry
@@ -356,26 +307,17 @@ class Registration:
                 return
             self.entry = replace(self.entry if newer is None else self.entry.after(newer), **changes)
             with suppress(OSError):
-                write_private(self._path, self.entry.to_bytes())
+                write_whole(self._path, self.entry.to_bytes())
 
     def end(self, state: str, exit_code: int, *, failure: tuple[str, str] | None, progress: Mapping[str, Any]) -> None:
         """Say the last word; the token is worth nothing from now on."""
         self.update(
-            state=state,
-            exit_code=exit_code,
-            failure=failure,
-            progress=dict(progress),
-            ended_ms=now_ms(),
-        )
+            state=state, exit_code=exit_code, failure=failure, progress=dict(progress), ended_ms=now_ms()
+        )  # fmt: skip
         self._forget_token()
 
     def between(self, *, restarts: int, why: str) -> None:
-        """Note that the job's process has crashed and its supervisor will start it again: nobody answers until then.
-
-        Args:
-            restarts: how often it has been started again, this time included.
-            why: what the process ended with.
-        """
+        """Note that the job's process has crashed and its supervisor will start it again, for the `restarts`-th time: nobody answers until then."""
         self._forget_token()
         self.update(
             state="RESTARTING", failure=(why, ""), rest=None, token_file=None, child=None, process_restarts=restarts
@@ -423,10 +365,10 @@ def _only(wanted: str, matches: Sequence[JobEntry]) -> JobEntry:
     return matches[0]
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file by one that only this user can read, whole or not at all."""
+def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Replace a file, whole or not at all, by one that only this user can read, or whom else the mode lets."""
     temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

@@ -1,6 +1,6 @@
 """Submitting a job whose driver runs on the cluster: what travels with it, the command of spark-submit, the application's id.
 
-spark-submit ends when the cluster has taken the job. How it goes from then on is said by its driver, see `control.py`.
+spark-submit ends when the cluster has taken the job. How it goes from then on is said by its driver, see `control_server.py`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from poundlock.plan.plan import Plan
 from poundlock.spark.launch.dependencies import archive_conf, python_of_tasks, shipped_files
 from poundlock.spark.launch.jars import JarPlaces, jar_set, pyspark_jars
 from poundlock.spark.launch.master import Master
-from poundlock.spark.launch.session_conf import HADOOP_CONF
-from poundlock.spark.launch.storage_conf import executor_settings, needs_of
+from poundlock.spark.launch.session_conf import HADOOP_CONF, executor_settings, needs_of
 from poundlock.spark.pickled_functions import user_modules
 from poundlock.storage import LocalStorage, open_storage
 
@@ -76,14 +75,8 @@ class Submission:
     """What is submitted.
 
     Args:
-        job: as the settings have it.
-        settings: of the run.
-        file: of the job.
         name: of the job within the file; "" where it holds one.
-        checkpoint: the job's checkpoint folder.
         job_id: 32 hex digits that the job gets if it begins with a savepoint.
-        arguments: of `run` in the container, besides the job and the settings.
-        jars: paths of jars that the job needs.
     """
 
     job: Job
@@ -120,15 +113,14 @@ class Submission:
             **archive_conf(self.settings),
             **self.given,
         }
-        # 16 MB stacks: see `session.py`; the JVM of the driver is there before the driver is.
+        # 16 MB stacks: see `session_conf.py`; the JVM of the driver is there before the driver is.
         options = ["-Xss16m", self.given.get("spark.driver.extraJavaOptions", "")]
         return {**conf, "spark.driver.extraJavaOptions": " ".join(options).strip()}
 
     def command(self, folder: Path) -> list[str]:
         """Write what travels into a folder and return the command that submits it.
 
-        Raises:
-            DefinitionError: something that should travel is not there.
+        Raises DefinitionError: something that should travel is not there.
         """
         program, properties, settings = folder / _PROGRAM, folder / "spark.conf", folder / SETTINGS
         program.write_text(_MAIN)
@@ -149,11 +141,6 @@ class Submission:
 
 def check(settings: Settings, checkpoint: str, beginning: Beginning | None) -> None:
     """Raise DefinitionError where a driver on the cluster could not work, before anything is submitted.
-
-    Args:
-        settings: of the run.
-        checkpoint: the job's checkpoint folder.
-        beginning: the savepoint to begin with.
 
     Raises:
         DefinitionError: the master runs no driver, or a folder is of this machine.
@@ -178,14 +165,7 @@ def check(settings: Settings, checkpoint: str, beginning: Beginning | None) -> N
 def jars_of(plan: Plan, checkpoint: str, settings: Settings, say: Callable[[str], None]) -> Sequence[str]:
     """Return the jars that travel with a job: those with which streaming queries reach the store that its checkpoint is on.
 
-    Args:
-        plan: the job's.
-        checkpoint: its checkpoint folder.
-        settings: of the run.
-        say: told of what takes long.
-
-    Raises:
-        DefinitionError: one of them cannot be had.
+    Raises DefinitionError: one of them cannot be had.
     """
     sets = needs_of(open_storage(checkpoint)).jar_sets if plan.has_streams else ()
     places = JarPlaces.of(settings)
@@ -194,11 +174,6 @@ def jars_of(plan: Plan, checkpoint: str, settings: Settings, say: Callable[[str]
 
 def submit(submission: Submission, java_home: str, log: Path) -> str:
     """Submit a job and return the cluster's id of the application, as soon as the cluster has taken it.
-
-    Args:
-        submission: what to submit.
-        java_home: of the Java that spark-submit runs on.
-        log: file for what spark-submit says.
 
     Raises:
         DefinitionError: something that should travel is not there, or the cluster refuses the job as it is.
@@ -234,11 +209,7 @@ def submit(submission: Submission, java_home: str, log: Path) -> str:
 
 
 def named_in(log: Path) -> str | None:
-    """Return the application that spark-submit spoke of last; None where it has spoken of none.
-
-    Args:
-        log: file of what it said.
-    """
+    """Return the application that spark-submit spoke of last; None where it has spoken of none."""
     try:
         names: list[str] = _APPLICATION.findall(log.read_text(errors="replace"))
     except FileNotFoundError:
@@ -247,13 +218,7 @@ def named_in(log: Path) -> str | None:
 
 
 def refusal(output: str, master: str, log: Path) -> PoundlockError:
-    """Return why spark-submit failed.
-
-    Args:
-        output: all that it said.
-        master: where to.
-        log: where that stands.
-    """
+    """Return why spark-submit failed."""
     causes = re.findall(r"^(?:Exception in thread \S+ |Caused by: )?(?:[a-z]\w*\.)+[A-Z][\w$]*: (.+)$", output, re.M)
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     why = (causes[0] if causes else lines[-1] if lines else "it said nothing")[:300]

@@ -1,10 +1,13 @@
-"""The supervisor of a job: a small process without Spark that starts the job's process again when that one crashes.
+"""The supervisor of a job, a small process without Spark that starts the job's process again when that one crashes, and the line between the
+two: what each tells the other, in lines of JSON over a socket.
 
-There is one such process at a time: the next one is started only after the end of the one before has been seen.
+There is one such process at a time: the next one is started only after the end of the one before has been seen, and a process ends with
+its supervisor, however that one ends.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import random
@@ -12,16 +15,142 @@ import select
 import signal
 import socket
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from types import FrameType
+from typing import Any
 
-from poundlock.control.registry import Registration, Registry
-from poundlock.control.supervisor_link import VARIABLE, Ending, LineBuffer, Situation
+import msgspec
+
+from poundlock.control.registry import Registration, Registry, now_ms
+from poundlock.driver.progress import StopRequest
 from poundlock.driver.restart import RestartState, RestartStrategy, SameFailure
 from poundlock.errors import DefinitionError, FencedError, PoundlockError, TerminalError, TransientError
+
+VARIABLE = "POUNDLOCK_SUPERVISED"
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What a process is told by its supervisor when it starts.
+
+    Args:
+        pid, process_start: the supervisor; see `process_id.process_start`.
+        started_ms: when the supervisor started, ms since the epoch.
+        job_id: 32 hex digits that the job gets if it begins with a savepoint; the same for every process of one supervisor.
+        troubles: why the processes before this one ended, as (what, ms since the epoch), the newest last.
+    """
+
+    pid: int
+    process_start: str
+    started_ms: int
+    job_id: str
+    restarts: int = 0
+    troubles: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """A process's last word.
+
+    Args:
+        final: whether the job itself decided so: it was stopped, or its restart strategy has given up.
+        failure: the two lines it failed with, as (what, next).
+    """
+
+    state: str
+    exit_code: int
+    final: bool
+    failure: tuple[str, str] | None = None
+    progress: Mapping[str, Any] = field(default_factory=dict)
+
+
+class LineBuffer:
+    """Takes bytes as they come and gives the whole lines in them, each a JSON value."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def take(self, data: bytes) -> list[Any]:
+        """Return the values that are whole with these bytes."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [json.loads(line) for line in lines if line]
+
+
+class Supervised:
+    """The job's end of the line."""
+
+    def __init__(self, line: socket.socket, situation: Situation) -> None:
+        self.situation = situation
+        self._line = line
+        self._lock = threading.Lock()
+        self._checkpointed = False
+
+    def tell(self, **message: Any) -> None:
+        """Tell the supervisor something; returns whether or not it hears."""
+        with self._lock, suppress(OSError):
+            self._line.sendall(json.dumps(message, default=str).encode() + b"\n")
+
+    def checkpointed(self) -> None:
+        """Tell that this process got somewhere; once is enough."""
+        if not self._checkpointed:
+            self._checkpointed = True
+            self.tell(checkpoint=True)
+
+    def end(self, ending: Ending) -> None:
+        self.tell(ended=asdict(ending))
+
+    def listen(self, ask: Callable[[int], None], stop: StopRequest) -> None:
+        """Hand on the signals that the supervisor gets, tell it of a stop that others ask for, and end when it is gone."""
+        threading.Thread(target=self._forward, args=(ask,), name="poundlock-supervised", daemon=True).start()
+        threading.Thread(target=self._watch, args=(stop,), name="poundlock-stop", daemon=True).start()
+
+    def _forward(self, ask: Callable[[int], None]) -> None:
+        lines = LineBuffer()
+        while data := self._received():
+            for number in lines.take(data):
+                ask(int(number))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _received(self) -> bytes:
+        try:
+            return self._line.recv(4096)
+        except OSError:
+            return b""
+
+    def _watch(self, stop: StopRequest) -> None:
+        while not stop.wait(3600.0):
+            pass
+        self.tell(stopping=True)
+
+
+def supervised() -> Supervised | None:
+    """Return this process's line to its supervisor, None if it has none. To be called once, and early.
+
+    Whoever this process starts is not supervised by that supervisor.
+    """
+    text = os.environ.pop(VARIABLE, None)
+    if text is None:
+        return None
+    handle, situation = msgspec.json.decode(text, type=tuple[int, Situation])
+    os.set_inheritable(handle, False)
+    _die_with(situation.pid)
+    return Supervised(socket.socket(fileno=handle), situation)
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel kill this process with its parent, where it can; elsewhere the end of the line does it."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None, use_errno=True).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:  # it was gone before it could be asked for
+        os.kill(os.getpid(), signal.SIGKILL)
+
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 _TROUBLES = 20
@@ -36,12 +165,7 @@ _PASSING = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGH
 
 
 def is_final(code: int, ending: Ending | None) -> bool:
-    """Return whether the end of a process is the end of the job.
-
-    Args:
-        code: exit code; -N = killed by signal N.
-        ending: the process's last word; None if it had none.
-    """
+    """Return whether the end of a process is the end of the job; the exit code -N means that signal N killed it."""
     return code in _FINAL or (ending is not None and ending.final)
 
 
@@ -71,10 +195,7 @@ class Supervisor:
     """Runs one job until its end.
 
     Args:
-        command: the command line of the job's process.
-        registry: where the job is listed.
         strategy: when to start again, as far as the settings say; the job says more once it is loaded.
-        situation: of the first process.
         strategy_of: returns the strategy that plain data from the process stands for.
         say: told of every crash, one line.
     """
@@ -96,8 +217,7 @@ class Supervisor:
     def run(self) -> int:
         """Run the job and return its exit code.
 
-        Raises:
-            PoundlockError: its process crashed, and the strategy has given up.
+        Raises PoundlockError: its process crashed, and the strategy has given up.
         """
         rng = random.Random(self.situation.job_id)
         with self._signals():
@@ -167,7 +287,7 @@ class Supervisor:
             if "stopping" in message:
                 life.stopping = True
             if "ended" in message:
-                life.ending = Ending.from_json(message["ended"])
+                life.ending = msgspec.convert(message["ended"], Ending)
         return bool(data)
 
     def _delay_s(self, error: PoundlockError, rng: random.Random, life: _Life) -> float | None:
@@ -175,7 +295,7 @@ class Supervisor:
         transient = code == TransientError.exit_code or (code < 0 and -code in _PASSING)
         try:
             # What to type next may name a file of that process: it is no part of what makes two failures the same.
-            delay = self._state.next_delay(_now_ms(), rng, PoundlockError(error.what), transient=transient)
+            delay = self._state.next_delay(now_ms(), rng, PoundlockError(error.what), transient=transient)
         except SameFailure as same:
             self._same = same
             return None
@@ -183,11 +303,10 @@ class Supervisor:
 
     def _again(self, error: PoundlockError, delay_s: float) -> None:
         """Note that the job is between two processes."""
-        now = self.situation
-        troubles = [*now.troubles, (error.what, _now_ms())][-_TROUBLES:]
-        self.situation = replace(now, restarts=now.restarts + 1, troubles=troubles)
-        entry = self._entry()
-        if entry is not None:
+        before = self.situation
+        troubles = (*before.troubles, (error.what, now_ms()))[-_TROUBLES:]
+        self.situation = replace(before, restarts=before.restarts + 1, troubles=troubles)
+        if (entry := self._entry()) is not None:
             entry.between(restarts=self.situation.restarts, why=error.what)
         self.say(f"{error.what}; started again in {delay_s:.1f} s (restart {self.situation.restarts} of the process)")
 
@@ -202,31 +321,16 @@ class Supervisor:
     def _end(self, life: _Life | None, code: int) -> int:
         """Say the job's last word and return its exit code."""
         code = 128 + self._asked[-1] if code < 0 and self._asked else code
-        ending = life.ending if life is not None else None
-        entry = self._entry()
-        if entry is not None:
-            state = (
-                ending.state
-                if ending is not None
-                else "FINISHED"
-                if code == 0
-                else "CANCELED"
-                if code > 128
-                else "FAILED"
-            )
-            entry.end(
-                state,
-                code,
-                failure=ending.failure if ending is not None else None,
-                progress=ending.progress if ending is not None else {},
-            )
+        state = "FINISHED" if code == 0 else "CANCELED" if code > 128 else "FAILED"
+        ending = (life.ending if life is not None else None) or Ending(state=state, exit_code=code, final=False)
+        if (entry := self._entry()) is not None:
+            entry.end(ending.state, code, failure=ending.failure, progress=ending.progress)
         return code
 
     def _give_up(self, life: _Life, code: int, error: PoundlockError) -> int:
         """End the job with the failure of its last process; what that one has printed already is not said again."""
         failure = self._same or error
-        entry = self._entry()
-        if entry is not None:
+        if (entry := self._entry()) is not None:
             progress = life.ending.progress if life.ending is not None else {}
             exit_code = failure.exit_code if self._same or code < 0 else code
             entry.end("FAILED", exit_code, failure=(failure.what, failure.next), progress=progress)
@@ -286,7 +390,3 @@ def _name(number: int) -> str:
 
 def _noted(_number: int, _frame: FrameType | None) -> None:
     """Only the number counts, and that is in the pipe already."""
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

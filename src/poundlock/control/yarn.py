@@ -22,13 +22,7 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a clus
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """An application as the resource manager sees it.
-
-    Args:
-        id: such as "application_1545534487726_0001".
-        state: in YARN's words.
-        why: what it says about its end; "" where it says nothing.
-    """
+    """An application as the resource manager sees it; `why` is "" where that says nothing about its end."""
 
     id: str
     state: str
@@ -41,12 +35,7 @@ class Application:
 
 
 def ask(id: str, environment: Mapping[str, str] | None = None) -> Application | None:
-    """Return what YARN knows of an application; None where it cannot be asked.
-
-    Args:
-        id: of the application.
-        environment: has HADOOP_CONF_DIR; default: that of this process.
-    """
+    """Return what YARN knows of an application; None where it cannot be asked."""
     try:
         addresses = web_addresses(yarn_settings(environment))
     except DefinitionError:

@@ -12,6 +12,7 @@ Manifest = dict[str, Any]
 
 DRIVER_PORTS = {"spark-driver": 7078, "spark-blocks": 7079}
 TEMPLATE = "executor.yaml"
+_RBAC = "rbac.authorization.k8s.io"
 # What Spark's driver does with these when it lists, starts and removes executors and what belongs to them.
 _RULES = (
     ("pods", ("create", "get", "list", "watch", "delete", "deletecollection", "patch", "update")),
@@ -21,27 +22,19 @@ _RULES = (
 )
 
 
-def access(name: str, metadata: Manifest, namespace: str | None) -> list[Manifest]:
-    """Return the account of the driver, and its rights in its namespace.
+def manifest(kind: str, metadata: Manifest, *, api: str = "v1", **content: Any) -> Manifest:
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, **content}
 
-    Args:
-        name: of all three.
-        metadata: of each.
-        namespace: where they are; None = where `kubectl` puts them.
-    """
+
+def access(name: str, metadata: Manifest, namespace: str | None) -> list[Manifest]:
+    """Return the account of the driver, and its rights in its namespace."""
     subject = {"kind": "ServiceAccount", "name": name, **({} if namespace is None else {"namespace": namespace})}
     rules = [{"apiGroups": [""], "resources": [what], "verbs": list(verbs)} for what, verbs in _RULES]
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    role = {"apiGroup": _RBAC, "kind": "Role", "name": name}
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
-        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": rules},
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": metadata,
-            "roleRef": role,
-            "subjects": [subject],
-        },
+        manifest("ServiceAccount", metadata),
+        manifest("Role", metadata, api=f"{_RBAC}/v1", rules=rules),
+        manifest("RoleBinding", metadata, api=f"{_RBAC}/v1", roleRef=role, subjects=[subject]),
     ]
 
 
@@ -53,9 +46,6 @@ def driver_options(
     Args:
         name: of the headless service, which stands for the driver's pod.
         namespace: of both; None = that of the pod, by Spark's own default.
-        image: of the executors.
-        template: path of the executors' template in the driver's pod.
-        given: the user's own settings of Spark's.
     """
     conf = {
         "spark.driver.host": name if namespace is None else f"{name}.{namespace}.svc",
@@ -72,38 +62,23 @@ def driver_options(
 
 
 def template(labels: Manifest, env_secret: str | None) -> Manifest:
-    """Return the pod that executors are made from; Spark adds name, arguments and resources.
-
-    Args:
-        labels: of each.
-        env_secret: name of a Secret whose entries become variables; None = there is none.
-    """
+    """Return the pod that executors are made from; Spark adds name, arguments and resources."""
     container: Manifest = {
         "name": "executor",
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         **({} if env_secret is None else {"envFrom": [{"secretRef": {"name": env_secret}}]}),
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        # Of its own component: the service that stands for the driver must not find executors.
-        "metadata": {"labels": {**labels, "app.kubernetes.io/component": "executor"}},
-        "spec": {
-            "automountServiceAccountToken": False,
-            "securityContext": {"fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [container],
-        },
+    spec = {
+        "automountServiceAccountToken": False,
+        "securityContext": {"fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
     }
+    # Of its own component: the service that stands for the driver must not find executors.
+    return manifest("Pod", {"labels": {**labels, "app.kubernetes.io/component": "executor"}}, spec=spec)
 
 
 def image_recipe(packages: Sequence[str], *, python: str, java: str = "openjdk-17-jre-headless") -> str:
-    """Return a Dockerfile for driver and executors: Python, Java, poundlock, and the program Spark starts an executor by.
-
-    Args:
-        packages: what pip installs, such as "poundlock[kafka,rest]".
-        python: version, such as "3.12".
-        java: Debian's package.
-    """
+    """Return a Dockerfile for driver and executors: Python, Java, poundlock, and the program Spark starts an executor by."""
     wanted = " ".join(f'"{package}"' for package in packages)
     return _RECIPE.format(python=python, java=java, packages=wanted)
 

@@ -25,12 +25,7 @@ class Deployed:
     """A job to deploy.
 
     Args:
-        job: as its file defines it.
-        file: absolute path of the file.
         variable: what stands behind the colon in JOB.PY:NAME; "" where the file defines one job.
-        settings: of the run.
-        arguments: what else is typed after `run`.
-        environment: variables that the job needs, by name.
         grace_s: seconds that a clean stop may take.
     """
 
@@ -50,12 +45,7 @@ class Deployed:
 def environment(given: Sequence[str], *, instead: str) -> dict[str, str]:
     """Return the variables that were typed as KEY=VALUE.
 
-    Args:
-        given: what was typed.
-        instead: where a secret belongs.
-
-    Raises:
-        DefinitionError: one of them is no such pair, or a secret.
+    Raises DefinitionError: one of them is no such pair, or a secret.
     """
     variables = {}
     for each in given:

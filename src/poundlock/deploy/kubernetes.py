@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from poundlock.deploy.executor_pods import DRIVER_PORTS, TEMPLATE, access, driver_options, template
+from poundlock.deploy.executor_pods import DRIVER_PORTS, TEMPLATE, access, driver_options, manifest, template
 from poundlock.deploy.job import Deployed
 from poundlock.deploy.yaml import dump
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, refusing
 from poundlock.values import size
 
 Manifest = dict[str, Any]
@@ -41,13 +41,9 @@ class KubernetesCluster:
     """What Kubernetes has to know beside the job.
 
     Args:
-        name: of all objects.
         namespace: where they go; None = where `kubectl` puts them.
         image: with Python, poundlock, its extra `rest`, Java and what the job imports.
         storage: size of the volume of state, as Kubernetes writes it.
-        storage_class: its class; None = the cluster's default.
-        cpu: cores that are asked for.
-        rest_port: where the job answers in the pod.
         token_secret: name of a Secret that has the token under "token"; None = one is made.
         env_secret: name of a Secret whose entries become variables; None = there is none.
         executors: whether the tasks run in pods of their own, which the driver starts; else they run in its pod.
@@ -66,12 +62,9 @@ class KubernetesCluster:
 
     def __post_init__(self) -> None:
         check_name(self.name, "--name", longest=_LONGEST_NAME)
-        for option, value in (("--namespace", self.namespace), ("--storage-class", self.storage_class)):
-            if value is not None:
-                check_name(value, option)
-        for option, value in (("--token-secret", self.token_secret), ("--env-secret", self.env_secret)):
-            if value is not None:
-                check_name(value, option)
+        for name in ("namespace", "storage_class", "token_secret", "env_secret"):
+            if (value := getattr(self, name)) is not None:
+                check_name(value, f"--{name.replace('_', '-')}")
         if not _IMAGE.fullmatch(self.image):
             raise DefinitionError(
                 f"--image {self.image!r} is no name of an image", next="write it as registry/name:tag, in lower case"
@@ -94,13 +87,7 @@ def check_name(name: str, option: str, *, longest: int = 63) -> None:
 def render(deployed: Deployed, cluster: KubernetesCluster, *, config: Path | None) -> list[Manifest]:
     """Return the objects of a job.
 
-    Args:
-        deployed: the job.
-        cluster: what else there is to say.
-        config: settings file that goes along; None = none.
-
-    Raises:
-        DefinitionError: the job's file or the settings file cannot go into a ConfigMap.
+    Raises DefinitionError: the job's file or the settings file cannot go into a ConfigMap.
     """
     files = {"job.py": _text(deployed.file)}
     if config is not None:
@@ -115,18 +102,10 @@ def render(deployed: Deployed, cluster: KubernetesCluster, *, config: Path | Non
     objects: list[Manifest] = []
     if cluster.token_secret is None:
         token = {TOKEN_KEY: secrets.token_urlsafe(32)}
-        objects.append(
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": _metadata(cluster, "-rest"),
-                "type": "Opaque",
-                "stringData": token,
-            }
-        )
+        objects.append(manifest("Secret", _metadata(cluster, "-rest"), type="Opaque", stringData=token))
     if cluster.executors:
         objects += access(cluster.name, _metadata(cluster), cluster.namespace)
-    objects.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(cluster, "-job"), "data": files})
+    objects.append(manifest("ConfigMap", _metadata(cluster, "-job"), data=files))
     objects.append(_service(cluster))
     objects.append(_stateful_set(deployed, cluster, digest, has_config=config is not None))
     return objects
@@ -152,37 +131,24 @@ def _service(cluster: KubernetesCluster) -> Manifest:
     if cluster.executors:
         ports += [{"name": name, "port": port, "targetPort": name} for name, port in DRIVER_PORTS.items()]
         early = {"publishNotReadyAddresses": True}  # the driver is ready when it has executors, and they need its name
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _metadata(cluster),
-        "spec": {"clusterIP": "None", **early, "selector": _labels(cluster), "ports": ports},
-    }
+    spec = {"clusterIP": "None", **early, "selector": _labels(cluster), "ports": ports}
+    return manifest("Service", _metadata(cluster), spec=spec)
 
 
 def _stateful_set(deployed: Deployed, cluster: KubernetesCluster, digest: str, *, has_config: bool) -> Manifest:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": cluster.storage}}}
     if cluster.storage_class is not None:
         claim["storageClassName"] = cluster.storage_class
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": _metadata(cluster),
-        "spec": {
-            "serviceName": cluster.name,
-            "replicas": 1,
-            "selector": {"matchLabels": _labels(cluster)},
-            "template": {
-                "metadata": {
-                    "labels": _labels(cluster),
-                    # Another job file is another pod.
-                    "annotations": {"poundlock/files": digest},
-                },
-                "spec": _pod(deployed, cluster, has_config=has_config),
-            },
-            "volumeClaimTemplates": [{"metadata": {"name": "state", "labels": _labels(cluster)}, "spec": claim}],
-        },
+    # Another job file is another pod.
+    pod_metadata = {"labels": _labels(cluster), "annotations": {"poundlock/files": digest}}
+    spec = {
+        "serviceName": cluster.name,
+        "replicas": 1,
+        "selector": {"matchLabels": _labels(cluster)},
+        "template": {"metadata": pod_metadata, "spec": _pod(deployed, cluster, has_config=has_config)},
+        "volumeClaimTemplates": [{"metadata": {"name": "state", "labels": _labels(cluster)}, "spec": claim}],
     }
+    return manifest("StatefulSet", _metadata(cluster), api="apps/v1", spec=spec)
 
 
 def _pod(deployed: Deployed, cluster: KubernetesCluster, *, has_config: bool) -> Manifest:
@@ -261,11 +227,8 @@ def _environment(deployed: Deployed, cluster: KubernetesCluster, *, has_config: 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise DefinitionError(
-            f"{path} cannot be read: {error.strerror or error}", next="give a file that you may read"
-        ) from error
+        with refusing(f"{path} cannot be read", next="give a file that you may read"):
+            return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise DefinitionError(f"{path} is not UTF-8", next="store it as UTF-8") from error
 
@@ -273,7 +236,4 @@ def _text(path: Path) -> str:
 def install_commands(cluster: KubernetesCluster, path: Path | None) -> Sequence[str]:
     """Return what to type to start the job, and to stop it for good."""
     place = "" if cluster.namespace is None else f" -n {cluster.namespace}"
-    return (
-        f"kubectl apply{place} -f {path or '-'}",
-        f"kubectl scale{place} --replicas=0 statefulset/{cluster.name}",
-    )
+    return (f"kubectl apply{place} -f {path or '-'}", f"kubectl scale{place} --replicas=0 statefulset/{cluster.name}")

@@ -22,22 +22,15 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 _STAY_ENDED = "2 4 5 130 143"
 # The JIT compiler needs pages that are written and then run, and Spark a folder for temporary files and the network;
 # everything here leaves those alone.
-_HARDENING = (
-    ("NoNewPrivileges", "yes"),
-    ("LockPersonality", "yes"),
-    ("RestrictRealtime", "yes"),
-    ("RestrictSUIDSGID", "yes"),
+_HARDENING = tuple(
+    (what, "yes") for what in ("NoNewPrivileges", "LockPersonality", "RestrictRealtime", "RestrictSUIDSGID")
 )
 # A user's own manager has no right to give a service a file system or a kernel of its own.
+_PROTECTED = ("Clock", "ControlGroups", "Hostname", "KernelLogs", "KernelModules", "KernelTunables")
 _HARDENING_OF_SYSTEM = (
     ("PrivateTmp", "yes"),
     ("ProtectSystem", "full"),
-    ("ProtectClock", "yes"),
-    ("ProtectControlGroups", "yes"),
-    ("ProtectHostname", "yes"),
-    ("ProtectKernelLogs", "yes"),
-    ("ProtectKernelModules", "yes"),
-    ("ProtectKernelTunables", "yes"),
+    *((f"Protect{what}", "yes") for what in _PROTECTED),
     ("RestrictAddressFamilies", "AF_INET AF_INET6 AF_NETLINK AF_UNIX"),
 )
 
@@ -46,19 +39,13 @@ Section = list[tuple[str, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """A unit.
-
-    Args:
-        name: of its file.
-        sections: directives with their values, by section.
-    """
+    """A unit."""
 
     name: str
     sections: dict[str, Section]
 
     @property
     def text(self) -> str:
-        """The file's content."""
         parts = [f"[{name}]\n" + "".join(f"{k}={v}\n" for k, v in pairs) for name, pairs in self.sections.items()]
         return "\n".join(parts)
 
@@ -79,11 +66,8 @@ def render(
     """Return the unit of a job.
 
     Args:
-        deployed: the job.
-        name: of the unit's file.
         user: whether it is for a user's own manager (`systemctl --user`).
         run_as: the user a system unit runs as; None = the manager's own.
-        environment_file: file of further variables, for secrets; None = none.
         folder: the working folder, in which relative paths of the job and `poundlock.toml` are looked for.
     """
     waits = [] if user else [("Wants", "network-online.target"), ("After", "network-online.target")]

@@ -1,4 +1,4 @@
-"""What the server answers, made from what is observed of the job. Nothing here changes anything.
+"""What the server answers to those who look, made from what is observed of the job. Nothing here changes anything.
 
 Figures that are not known are null, never zero; times that are not there yet are -1, as in Flink.
 """
@@ -8,20 +8,53 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 
 from poundlock import __version__
 from poundlock.control.registry import ENDED, now_ms
-from poundlock.driver.requests import Trigger
+from poundlock.driver.requests import Kind, Trigger
 from poundlock.errors import PoundlockError
 from poundlock.rest import models
 from poundlock.rest.figures import CheckpointFigures
 from poundlock.rest.observed import Observed, Vertex
+from poundlock.rest.prometheus import CONTENT_TYPE, exposition
 
+_ID = r"^[0-9a-fA-F]{32}$"
 _REFRESH_MS = 3000
+_LARGEST = 2**63 - 1
+
+router = APIRouter()
 
 
-def overview(job: Observed) -> models.Overview:
-    """Answer GET /overview."""
+async def _job_here(request: Request) -> Observed:
+    job: Observed = request.app.state.job
+    return job
+
+
+async def _job_called(
+    request: Request, jid: Annotated[str, Path(pattern=_ID, description="The job's id, 32 hex digits.")]
+) -> Observed:
+    job: Observed = request.app.state.job
+    if jid.lower() != job.job_id:
+        raise refusal(404, f"job {jid.lower()} is not here", "see the job that is: GET /jobs")
+    return job
+
+
+JobHere = Annotated[Observed, Depends(_job_here)]
+JobCalled = Annotated[Observed, Depends(_job_called)]
+TriggerId = Annotated[str, Path(pattern=_ID, description="What the request was answered with.")]
+
+
+def refusal(status: int, *lines: str) -> HTTPException:
+    """Return what to raise: what happened, then what to do."""
+    return HTTPException(status, detail=list(lines))
+
+
+@router.get("/overview")
+def overview(job: JobHere) -> models.Overview:
+    """The process as a whole."""
     slots = job.setup.parallelism or 1
     state = job.entry.state
     return models.Overview(
@@ -36,8 +69,9 @@ def overview(job: Observed) -> models.Overview:
     )
 
 
-def configuration() -> models.Configuration:
-    """Answer GET /config."""
+@router.get("/config")
+def config() -> models.Configuration:
+    """What a dashboard asks for first."""
     local = time.localtime()
     return models.Configuration(
         refresh_interval=_REFRESH_MS,
@@ -48,10 +82,17 @@ def configuration() -> models.Configuration:
     )
 
 
-def summary(job: Observed) -> models.JobSummary:
-    """Answer for one line of GET /jobs/overview."""
+@router.get("/jobs")
+def jobs(job: JobHere) -> models.Jobs:
+    """The job's id and state."""
+    return models.Jobs(jobs=[models.JobStatus(id=job.job_id, status=job.state)])
+
+
+@router.get("/jobs/overview")
+def jobs_overview(job: JobHere) -> models.JobsOverview:
+    """The job's state and times."""
     begin, end, duration = _times(job)
-    return models.JobSummary(
+    summary = models.JobSummary(
         jid=job.job_id,
         name=job.entry.name,
         state=job.state,
@@ -61,10 +102,18 @@ def summary(job: Observed) -> models.JobSummary:
         last_modification=max(job.entry.since.values(), default=begin),
         tasks=_tasks(job),
     )
+    return models.JobsOverview(jobs=[summary])
 
 
-def details(job: Observed) -> models.JobDetails:
-    """Answer GET /jobs/{jid}."""
+@router.get("/metrics/prometheus", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+def prometheus(job: JobHere) -> Response:
+    """All metrics, for Prometheus."""
+    return Response(exposition(job), media_type=CONTENT_TYPE)
+
+
+@router.get("/jobs/{jid}")
+def details(job: JobCalled) -> models.JobDetails:
+    """The job with its sources and sinks."""
     begin, end, duration = _times(job)
     return models.JobDetails(
         jid=job.job_id,
@@ -82,8 +131,57 @@ def details(job: Observed) -> models.JobDetails:
     )
 
 
-def checkpoints(job: Observed) -> models.Checkpoints:
-    """Answer GET /jobs/{jid}/checkpoints."""
+@router.get("/jobs/{jid}/exceptions")
+def exceptions(job: JobCalled) -> models.Exceptions:
+    """Why the job was restarted."""
+    # There are no stack traces: those are in the log.
+    entries = [
+        models.ExceptionEntry(exceptionName=what, stacktrace="", timestamp=at_ms)
+        for what, at_ms in reversed(job.entry.troubles)
+    ]
+    newest = entries[0] if entries else None
+    return models.Exceptions(
+        root_exception=newest.exceptionName if newest else None,
+        timestamp=newest.timestamp if newest else None,
+        exceptionHistory=models.ExceptionHistory(entries=entries),
+    )
+
+
+@router.get("/jobs/{jid}/metrics", response_model_exclude_none=True)
+def metrics(
+    job: JobCalled, get: Annotated[str | None, Query(description="Names, with commas between.")] = None
+) -> list[models.Metric]:
+    """The names of metrics, or the values of some."""
+    values = {
+        name: value
+        for name, value in dataclasses.asdict(job.progress).items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    values["uptime"] = _times(job)[2]
+    # Between two checkpoints the progress alone knows what idle partitions no longer hold back.
+    watermark = job.progress.watermark if job.progress.watermark is not None else job.figures.refresh().watermark_ms
+    if watermark is not None:
+        values["currentWatermark"] = watermark
+    if get is None:
+        return [models.Metric(id=name) for name in values]
+    return [models.Metric(id=name, value=str(values[name])) for name in get.split(",") if name in values]
+
+
+@router.get("/jobs/{jid}/config")
+def job_config(job: JobCalled) -> models.JobConfiguration:
+    """How the job was set up, without secrets."""
+    config = {
+        "execution-mode": "STREAMING",
+        "restart-strategy": job.setup.settings.get("restart_strategy_type", "exponential-delay"),
+        "job-parallelism": job.setup.parallelism,
+        "user-config": dict(job.setup.settings),
+    }
+    return models.JobConfiguration(jid=job.job_id, name=job.entry.name, execution_config=config)
+
+
+@router.get("/jobs/{jid}/checkpoints")
+def checkpoints(job: JobCalled) -> models.Checkpoints:
+    """The checkpoints of this process."""
     history = job.figures.history()
     completed = job.figures.refresh().records.get("checkpoint", 0)
     restored = None
@@ -109,62 +207,23 @@ def checkpoints(job: Observed) -> models.Checkpoints:
     )
 
 
-def checkpoint_details(job: Observed, number: int) -> models.CheckpointDetails | None:
-    """Answer GET /jobs/{jid}/checkpoints/details/{n}; None if there is no such checkpoint."""
-    checkpoint = job.figures.find(number)
-    if checkpoint is None:
-        return None
+@router.get("/jobs/{jid}/checkpoints/details/{number}")
+def checkpoint(job: JobCalled, number: Annotated[int, Path(ge=0, le=_LARGEST)]) -> models.CheckpointDetails:
+    """One checkpoint, of an earlier process too."""
+    figures = job.figures.find(number)
+    if figures is None:
+        raise refusal(404, f"there is no checkpoint {number}", "see the checkpoints there are: GET …/checkpoints")
     sources = {
         name: models.SourceOfCheckpoint(start=start, end=end, rows=rows, bytes=size)
-        for name, (start, end, rows, size) in checkpoint.sources.items()
+        for name, (start, end, rows, size) in figures.sources.items()
     }
-    return models.CheckpointDetails(**_line(checkpoint).model_dump(), sources=sources)
+    return models.CheckpointDetails(**_line(figures).model_dump(), sources=sources)
 
 
-def exceptions(job: Observed) -> models.Exceptions:
-    """Answer GET /jobs/{jid}/exceptions. There are no stack traces: those are in the log."""
-    entries = [
-        models.ExceptionEntry(exceptionName=what, stacktrace="", timestamp=at_ms)
-        for what, at_ms in reversed(job.entry.troubles)
-    ]
-    newest = entries[0] if entries else None
-    return models.Exceptions(
-        root_exception=newest.exceptionName if newest else None,
-        timestamp=newest.timestamp if newest else None,
-        exceptionHistory=models.ExceptionHistory(entries=entries),
-    )
-
-
-def metrics(job: Observed, wanted: Sequence[str] | None) -> list[models.Metric]:
-    """Answer GET /jobs/{jid}/metrics: the names there are, or the values of those that are wanted."""
-    values = {
-        name: value
-        for name, value in dataclasses.asdict(job.progress).items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
-    values["uptime"] = _times(job)[2]
-    # Between two checkpoints the progress alone knows what idle partitions no longer hold back.
-    watermark = job.progress.watermark if job.progress.watermark is not None else job.figures.refresh().watermark_ms
-    if watermark is not None:
-        values["currentWatermark"] = watermark
-    if wanted is None:
-        return [models.Metric(id=name) for name in values]
-    return [models.Metric(id=name, value=str(values[name])) for name in wanted if name in values]
-
-
-def job_configuration(job: Observed) -> models.JobConfiguration:
-    """Answer GET /jobs/{jid}/config."""
-    config = {
-        "execution-mode": "STREAMING",
-        "restart-strategy": job.setup.settings.get("restart_strategy_type", "exponential-delay"),
-        "job-parallelism": job.setup.parallelism,
-        "user-config": dict(job.setup.settings),
-    }
-    return models.JobConfiguration(jid=job.job_id, name=job.entry.name, execution_config=config)
-
-
-def checkpoint_trigger(trigger: Trigger) -> models.CheckpointTriggerInfo:
-    """Answer what became of a checkpoint that was asked for."""
+@router.get("/jobs/{jid}/checkpoints/{trigger_id}", response_model_exclude_none=True)
+def checkpoint_trigger(job: JobCalled, trigger_id: TriggerId) -> models.CheckpointTriggerInfo:
+    """What became of a checkpoint that was asked for."""
+    trigger = _trigger(job, trigger_id, "checkpoint")
     if trigger.status == "IN_PROGRESS":
         return models.CheckpointTriggerInfo(status=models.TriggerStatus(id="IN_PROGRESS"))
     number = trigger.location if isinstance(trigger.location, int) else None
@@ -174,8 +233,10 @@ def checkpoint_trigger(trigger: Trigger) -> models.CheckpointTriggerInfo:
     )
 
 
-def savepoint_trigger(trigger: Trigger) -> models.SavepointTriggerInfo:
-    """Answer what became of a savepoint or a stop that was asked for."""
+@router.get("/jobs/{jid}/savepoints/{trigger_id}", response_model_exclude_none=True)
+def savepoint_trigger(job: JobCalled, trigger_id: TriggerId) -> models.SavepointTriggerInfo:
+    """What became of a savepoint or a stop that was asked for."""
+    trigger = _trigger(job, trigger_id, "savepoint", "stop")
     if trigger.status == "IN_PROGRESS":
         return models.SavepointTriggerInfo(status=models.TriggerStatus(id="IN_PROGRESS"))
     place = None if trigger.location is None else str(trigger.location)
@@ -183,6 +244,13 @@ def savepoint_trigger(trigger: Trigger) -> models.SavepointTriggerInfo:
         status=models.TriggerStatus(id="COMPLETED"),
         operation=models.SavepointOperation(location=place, failure_cause=_cause(trigger.failure)),
     )
+
+
+def _trigger(job: Observed, id: str, *kinds: Kind) -> Trigger:
+    trigger = job.requests.find(id.lower(), *kinds)
+    if trigger is None:
+        raise refusal(404, "there is no such request", "the newest hundred requests can be looked up")
+    return trigger
 
 
 def _cause(error: PoundlockError | None) -> models.FailureCause | None:

@@ -1,4 +1,4 @@
-"""The web application: routes, and the token in front of all of them.
+"""The web application: the token in front of all routes, and those that change something.
 
 Without the token nothing is looked up and nothing changes; whatever is asked, the answer is JSON and no stack trace.
 """
@@ -12,25 +12,21 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from poundlock.driver.requests import Requests, Then
+from poundlock.driver.requests import Then
 from poundlock.rest import answers, models
+from poundlock.rest.answers import JobCalled, refusal
 from poundlock.rest.observed import Observed
-from poundlock.rest.prometheus import CONTENT_TYPE, exposition
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-_ID = r"^[0-9a-fA-F]{32}$"
-JobId = Annotated[str, Path(pattern=_ID, description="The job's id, 32 hex digits.")]
-TriggerId = Annotated[str, Path(pattern=_ID, description="What the request was answered with.")]
-_LARGEST = 2**63 - 1
 _LARGEST_BODY = 1 << 16
 _log = logging.getLogger("poundlock.rest")
 _ERRORS: dict[int | str, dict[str, Any]] = {
@@ -47,12 +43,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def make_app(job: Observed, token: str) -> Any:
-    """Return the ASGI application of a job.
-
-    Args:
-        job: what is shown, and asked.
-        token: what every request has to bring, as `Authorization: Bearer …`.
-    """
+    """Return the ASGI application of a job; every request has to bring the token, as `Authorization: Bearer …`."""
     app = FastAPI(
         title="poundlock",
         version="1",
@@ -65,9 +56,9 @@ def make_app(job: Observed, token: str) -> Any:
     app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Exception, _failed)
-    _looking(app, job)
-    _looking_at_checkpoints(app, job)
-    _asking(app, job)
+    app.state.job = job
+    app.include_router(answers.router)
+    app.include_router(router)
     return _Guard(app, token)
 
 
@@ -107,14 +98,10 @@ def _limited(receive: Receive) -> Receive:
         message = await receive()
         seen += len(message.get("body", b""))
         if seen > _LARGEST_BODY:
-            raise _refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {_LARGEST_BODY:,} bytes")
+            raise refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {_LARGEST_BODY:,} bytes")
         return message
 
     return limited
-
-
-def _refusal(status: int, *lines: str) -> HTTPException:
-    return HTTPException(status, detail=list(lines))
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
@@ -136,145 +123,47 @@ async def _invalid(_request: Request, error: Exception) -> Response:
     return Response(text, status_code=HTTPStatus.BAD_REQUEST, media_type="application/json")
 
 
-def _looking(app: FastAPI, job: Observed) -> None:
-    """Add what is only looked at."""
-
-    @app.get("/overview")
-    def overview() -> models.Overview:
-        """The process as a whole."""
-        return answers.overview(job)
-
-    @app.get("/config")
-    def config() -> models.Configuration:
-        """What a dashboard asks for first."""
-        return answers.configuration()
-
-    @app.get("/jobs")
-    def jobs() -> models.Jobs:
-        """The job's id and state."""
-        return models.Jobs(jobs=[models.JobStatus(id=job.job_id, status=job.state)])
-
-    @app.get("/jobs/overview")
-    def jobs_overview() -> models.JobsOverview:
-        """The job's state and times."""
-        return models.JobsOverview(jobs=[answers.summary(job)])
-
-    @app.get("/metrics/prometheus", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-    def prometheus() -> Response:
-        """All metrics, for Prometheus."""
-        return Response(exposition(job), media_type=CONTENT_TYPE)
-
-    @app.get("/jobs/{jid}")
-    def details(jid: JobId) -> models.JobDetails:
-        """The job with its sources and sinks."""
-        _check(job, jid)
-        return answers.details(job)
-
-    @app.get("/jobs/{jid}/exceptions")
-    def exceptions(jid: JobId) -> models.Exceptions:
-        """Why the job was restarted."""
-        _check(job, jid)
-        return answers.exceptions(job)
-
-    @app.get("/jobs/{jid}/metrics", response_model_exclude_none=True)
-    def metrics(
-        jid: JobId, get: Annotated[str | None, Query(description="Names, with commas between.")] = None
-    ) -> list[models.Metric]:
-        """The names of metrics, or the values of some."""
-        _check(job, jid)
-        return answers.metrics(job, None if get is None else get.split(","))
-
-    @app.get("/jobs/{jid}/config")
-    def job_config(jid: JobId) -> models.JobConfiguration:
-        """How the job was set up, without secrets."""
-        _check(job, jid)
-        return answers.job_configuration(job)
+router = APIRouter()
 
 
-def _looking_at_checkpoints(app: FastAPI, job: Observed) -> None:
-    """Add what is looked at of checkpoints, and what became of those that were asked for."""
-
-    @app.get("/jobs/{jid}/checkpoints")
-    def checkpoints(jid: JobId) -> models.Checkpoints:
-        """The checkpoints of this process."""
-        _check(job, jid)
-        return answers.checkpoints(job)
-
-    @app.get("/jobs/{jid}/checkpoints/details/{number}")
-    def checkpoint(jid: JobId, number: Annotated[int, Path(ge=0, le=_LARGEST)]) -> models.CheckpointDetails:
-        """One checkpoint, of an earlier process too."""
-        _check(job, jid)
-        details = answers.checkpoint_details(job, number)
-        if details is None:
-            raise _refusal(404, f"there is no checkpoint {number}", "see the checkpoints there are: GET …/checkpoints")
-        return details
-
-    @app.get("/jobs/{jid}/checkpoints/{trigger_id}", response_model_exclude_none=True)
-    def checkpoint_trigger(jid: JobId, trigger_id: TriggerId) -> models.CheckpointTriggerInfo:
-        """What became of a checkpoint that was asked for."""
-        _check(job, jid)
-        trigger = job.requests.find(trigger_id.lower(), "checkpoint")
-        if trigger is None:
-            raise _unknown_trigger()
-        return answers.checkpoint_trigger(trigger)
-
-    @app.get("/jobs/{jid}/savepoints/{trigger_id}", response_model_exclude_none=True)
-    def savepoint_trigger(jid: JobId, trigger_id: TriggerId) -> models.SavepointTriggerInfo:
-        """What became of a savepoint or a stop that was asked for."""
-        _check(job, jid)
-        trigger = job.requests.find(trigger_id.lower(), "savepoint", "stop")
-        if trigger is None:
-            raise _unknown_trigger()
-        return answers.savepoint_trigger(trigger)
-
-
-def _asking(app: FastAPI, job: Observed) -> None:
-    """Add what changes something."""
-
-    @app.post("/jobs/{jid}/checkpoints", status_code=HTTPStatus.ACCEPTED)
-    def trigger_checkpoint(jid: JobId, body: models.CheckpointRequest | None = None) -> models.RequestId:
-        """Take a checkpoint now."""
-        return models.RequestId(request_id=_alive(job, jid).trigger("checkpoint").id)
-
-    @app.post("/jobs/{jid}/savepoints", status_code=HTTPStatus.ACCEPTED)
-    def trigger_savepoint(jid: JobId, body: models.SavepointRequest | None = None) -> models.RequestId:
-        """Take a savepoint."""
-        body = body or models.SavepointRequest()
-        then: Then = "cancel" if body.cancel_job else "go on"
-        made = _alive(job, jid).trigger("savepoint", directory=body.target_directory, then=then)
-        return models.RequestId(request_id=made.id)
-
-    @app.post("/jobs/{jid}/stop", status_code=HTTPStatus.ACCEPTED)
-    def stop(jid: JobId, body: models.StopRequestBody | None = None) -> models.RequestId:
-        """Finish the running checkpoint and all pending files and end; with a directory or `drain`, after a savepoint."""
-        body = body or models.StopRequestBody()
-        requests = _alive(job, jid)
-        if body.targetDirectory is not None or body.drain:
-            made = requests.trigger("savepoint", directory=body.targetDirectory, then="stop", drain=body.drain)
-        else:
-            made = requests.trigger("stop")
-            job.stop.stop()
-        return models.RequestId(request_id=made.id)
-
-    @app.patch("/jobs/{jid}", status_code=HTTPStatus.ACCEPTED)
-    def cancel(jid: JobId, mode: Literal["cancel"] = "cancel") -> dict[str, str]:
-        """End the job at once. Pending data stays hidden for the next start, and nothing is lost."""
-        _alive(job, jid)
-        job.stop.cancel()
-        return {}
-
-
-def _unknown_trigger() -> HTTPException:
-    return _refusal(404, "there is no such request", "the newest hundred requests can be looked up")
-
-
-def _check(job: Observed, jid: str) -> None:
-    if jid.lower() != job.job_id:
-        raise _refusal(404, f"job {jid.lower()} is not here", "see the job that is: GET /jobs")
-
-
-def _alive(job: Observed, jid: str) -> Requests:
-    _check(job, jid)
+async def _job_alive(job: JobCalled) -> Observed:
     if job.ended:
-        raise _refusal(409, f"the job has ended: {job.entry.state}", "start it again with: poundlock run")
-    return job.requests
+        raise refusal(409, f"the job has ended: {job.entry.state}", "start it again with: poundlock run")
+    return job
+
+
+JobAlive = Annotated[Observed, Depends(_job_alive)]
+
+
+@router.post("/jobs/{jid}/checkpoints", status_code=HTTPStatus.ACCEPTED)
+def trigger_checkpoint(job: JobAlive, body: models.CheckpointRequest | None = None) -> models.RequestId:
+    """Take a checkpoint now."""
+    return models.RequestId(request_id=job.requests.trigger("checkpoint").id)
+
+
+@router.post("/jobs/{jid}/savepoints", status_code=HTTPStatus.ACCEPTED)
+def trigger_savepoint(job: JobAlive, body: models.SavepointRequest | None = None) -> models.RequestId:
+    """Take a savepoint."""
+    body = body or models.SavepointRequest()
+    then: Then = "cancel" if body.cancel_job else "go on"
+    made = job.requests.trigger("savepoint", directory=body.target_directory, then=then)
+    return models.RequestId(request_id=made.id)
+
+
+@router.post("/jobs/{jid}/stop", status_code=HTTPStatus.ACCEPTED)
+def stop(job: JobAlive, body: models.StopRequestBody | None = None) -> models.RequestId:
+    """Finish the running checkpoint and all pending files and end; with a directory or `drain`, after a savepoint."""
+    body = body or models.StopRequestBody()
+    if body.targetDirectory is not None or body.drain:
+        made = job.requests.trigger("savepoint", directory=body.targetDirectory, then="stop", drain=body.drain)
+    else:
+        made = job.requests.trigger("stop")
+        job.stop.stop()
+    return models.RequestId(request_id=made.id)
+
+
+@router.patch("/jobs/{jid}", status_code=HTTPStatus.ACCEPTED)
+def cancel(job: JobAlive, mode: Literal["cancel"] = "cancel") -> dict[str, str]:
+    """End the job at once. Pending data stays hidden for the next start, and nothing is lost."""
+    job.stop.cancel()
+    return {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from poundlock.control.channel import EndedMeanwhile, NoAnswer
+from poundlock.control.channel import ControlChannel, EndedMeanwhile, Kind, NoAnswer
 from poundlock.control.registry import JobEntry
 from poundlock.driver.requests import Then
 from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
@@ -25,16 +25,8 @@ _KINDS = {kind.__name__: kind for kind in (DefinitionError, TransientError, Term
 
 
 @dataclass(frozen=True, kw_only=True)
-class HttpChannel:
-    """A way to one job's REST server; see `ControlChannel`.
-
-    Args:
-        job: the job's name, for errors.
-        job_id: 32 hex digits.
-        address: host and port.
-        token: of the job's token file.
-        token_file: that file, for errors.
-    """
+class HttpChannel(ControlChannel):
+    """A way to one job's REST server."""
 
     job: str
     job_id: str
@@ -46,8 +38,7 @@ class HttpChannel:
     def of(cls, entry: JobEntry) -> HttpChannel | None:
         """Return the way to a job; None if it has no server, or one that another machine keeps to itself.
 
-        Raises:
-            NoAnswer: the token file cannot be read: the job has ended, or it is another user's.
+        Raises NoAnswer: the token file cannot be read: the job has ended, or it is another user's.
         """
         if entry.rest is None or entry.token_file is None or not entry.here:
             return None
@@ -67,33 +58,34 @@ class HttpChannel:
             token_file=entry.token_file,
         )
 
-    def stop(self) -> None:
-        self.post("/stop")
-
-    def cancel(self) -> None:
-        self.patch("?mode=cancel")
-
-    def checkpoint(self) -> int:
-        return int(self._done("/checkpoints", "/checkpoints", {}, "checkpoint")["checkpointId"])
-
-    def savepoint(self, directory: str | None, *, then: Then = "go on", drain: bool = False) -> str:
-        if then == "stop":
-            place, body = "/stop", {"drain": drain, **({} if directory is None else {"targetDirectory": directory})}
+    def ask(
+        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
+    ) -> str | int | None:
+        body: dict[str, Any]
+        if kind == "cancel":
+            self._ask("PATCH", "?mode=cancel")
+        elif kind == "stop":
+            self._ask("POST", "/stop", {})
+        elif kind == "checkpoint":
+            return int(self._done("/checkpoints", "/checkpoints", {}, kind)["checkpointId"])
+        elif then == "stop":
+            body = {"drain": drain, **({} if directory is None else {"targetDirectory": directory})}
+            return str(self._done("/stop", "/savepoints", body, kind)["location"])
         else:
-            place, body = "/savepoints", {} if directory is None else {"target-directory": directory}
-            body["cancel-job"] = then == "cancel"
-        return str(self._done(place, "/savepoints", body, "savepoint")["location"])
+            body = {"cancel-job": then == "cancel", **({} if directory is None else {"target-directory": directory})}
+            return str(self._done("/savepoints", "/savepoints", body, kind)["location"])
+        return None
 
     def status(self) -> Mapping[str, Any]:
-        progress: Mapping[str, Any] = self.get()["progress"]
+        progress: Mapping[str, Any] = self._ask("GET", "")["progress"]
         return progress
 
     def _done(self, place: str, below: str, body: Mapping[str, Any], what: str) -> Mapping[str, Any]:
         """Ask for something, wait for it, and return what came of it. Raises PoundlockError if it failed."""
-        asked = self.post(place, body)["request-id"]
+        asked = self._ask("POST", place, body)["request-id"]
         while True:
             try:
-                now: Mapping[str, Any] = self.get(f"{below}/{asked}")
+                now: Mapping[str, Any] = self._ask("GET", f"{below}/{asked}")
             except NoAnswer as error:
                 raise EndedMeanwhile(error.what, next=error.next) from error
             if now["status"]["id"] != "IN_PROGRESS":
@@ -107,19 +99,8 @@ class HttpChannel:
         operation: Mapping[str, Any] = now["operation"]
         return operation
 
-    def get(self, path: str = "") -> Any:
-        """Return the answer to GET `/jobs/<id><path>`. Raises PoundlockError."""
-        return self._ask("GET", path)
-
-    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Return the answer to POST `/jobs/<id><path>`. Raises PoundlockError."""
-        return self._ask("POST", path, body or {})
-
-    def patch(self, path: str = "") -> Any:
-        """Return the answer to PATCH `/jobs/<id><path>`. Raises PoundlockError."""
-        return self._ask("PATCH", path)
-
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Return the answer to a request for `/jobs/<id><path>`. Raises PoundlockError."""
         host, port = self.address
         connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
         headers = {"Authorization": f"Bearer {self.token}"}

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from poundlock.checkpoint.decision import Decision
@@ -28,12 +28,10 @@ class CheckpointFigures:
     """One completed checkpoint.
 
     Args:
-        number: the checkpoint.
         started_ms, decided_ms: when, ms since the epoch.
         duration_ms: from its start to its end, or as far as the ledger knows.
         size: bytes of what was written to sinks in it; None where a sink does not tell.
         rows_read, rows_written: rows; None where nobody counted.
-        late, dead_lettered: rows that went elsewhere.
         sources: per source, (start, end, rows, bytes).
     """
 
@@ -48,14 +46,29 @@ class CheckpointFigures:
     dead_lettered: int
     sources: Mapping[str, tuple[object, object, int | None, int | None]]
 
+    @classmethod
+    def of(cls, decision: Decision) -> CheckpointFigures:
+        """Return what a checkpoint's own decision tells."""
+        sizes = [sink.wrote.bytes for sink in decision.sinks.values() if sink.wrote is not None]
+        rows = [span.rows for span in decision.sources.values()]
+        took = sum(decision.durations_ms.get(part, 0) for part in ("run", "verify"))
+        return cls(
+            number=decision.checkpoint,
+            started_ms=decision.started_ms if decision.started_ms is not None else decision.time_ms - took,
+            decided_ms=decision.time_ms,
+            duration_ms=took,
+            size=None if None in sizes else sum(size for size in sizes if size is not None),
+            rows_read=None if None in rows else sum(count for count in rows if count is not None),
+            rows_written=sum(sink.counts.written for sink in decision.sinks.values()),
+            late=sum(sink.counts.late for sink in decision.sinks.values()),
+            dead_lettered=sum(sink.counts.dead_lettered for sink in decision.sinks.values()),
+            sources={name: (span.start, span.end, span.rows, span.bytes) for name, span in decision.sources.items()},
+        )
+
 
 @dataclass(slots=True)
 class Spread:
-    """How values are spread, as Prometheus's histograms have it.
-
-    Args:
-        bounds: the upper ends of the classes, rising; the last class has none.
-    """
+    """How values are spread, as Prometheus's histograms have it: `bounds` are the upper ends of the classes, rising; the last class has none."""
 
     bounds: Sequence[float]
     counts: list[int] = field(init=False)
@@ -65,7 +78,6 @@ class Spread:
         self.counts = [0] * (len(self.bounds) + 1)
 
     def add(self, value: float) -> None:
-        """Add a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
@@ -76,39 +88,30 @@ class Spread:
 
 @dataclass(slots=True)
 class Totals:
-    """Sums over the records since this process started.
+    """Sums over the records since this process started; `seconds` and `sizes` are of checkpoints, what they took and wrote to sinks."""
 
-    Args:
-        records: how many there are of each occasion.
-        rows_in, bytes_in: per source that tells.
-        counts, bytes_out: per sink.
-        seconds, sizes: of checkpoints: how long they took, and how many bytes they wrote to sinks.
-        watermark_ms: the newest; None where there are none.
-    """
-
-    records: dict[str, int] = field(default_factory=dict)
-    rows_in: dict[str, int] = field(default_factory=dict)
+    records: Counter[str] = field(default_factory=Counter)
+    rows_in: Counter[str] = field(default_factory=Counter)
     counts: dict[str, Counts] = field(default_factory=dict)
-    bytes_in: dict[str, int] = field(default_factory=dict)
-    bytes_out: dict[str, int] = field(default_factory=dict)
+    bytes_in: Counter[str] = field(default_factory=Counter)
+    bytes_out: Counter[str] = field(default_factory=Counter)
     seconds: Spread = field(default_factory=lambda: Spread(_SECONDS))
     sizes: Spread = field(default_factory=lambda: Spread(_SIZES))
     watermark_ms: int | None = None
 
     def add(self, decision: Decision) -> None:
-        """Add a record."""
-        self.records[decision.occasion] = self.records.get(decision.occasion, 0) + 1
+        self.records[decision.occasion] += 1
         if decision.occasion != "checkpoint" or decision.redo:
             return
         for name, span in decision.sources.items():
             if span.rows is not None:
-                self.rows_in[name] = self.rows_in.get(name, 0) + span.rows
+                self.rows_in[name] += span.rows
             if span.bytes is not None:
-                self.bytes_in[name] = self.bytes_in.get(name, 0) + span.bytes
+                self.bytes_in[name] += span.bytes
         for name, sink in decision.sinks.items():
             self.counts.setdefault(name, Counts()).add(sink.counts)
             if sink.wrote is not None and sink.wrote.bytes is not None:
-                self.bytes_out[name] = self.bytes_out.get(name, 0) + sink.wrote.bytes
+                self.bytes_out[name] += sink.wrote.bytes
         newest = None if decision.watermarks is None else decision.watermarks.watermark
         if newest is None and decision.event_time is not None:
             newest = decision.event_time.watermark_ms
@@ -120,7 +123,6 @@ class Figures:
     """Follows a ledger.
 
     Args:
-        ledger: of the job; an object of its own, for reading.
         before_ms: what was decided before that was there before the process; None = all that is there now. Where more
             checkpoints came since than are kept, the sums begin with those.
     """
@@ -209,13 +211,13 @@ class Figures:
             number = self._first(newest.number, lambda decision: decision.checkpoint >= checkpoint)
             record = self._ledger.read(number)
             if record.checkpoint == checkpoint and record.occasion == "checkpoint":
-                return _figures(record)
+                return CheckpointFigures.of(record)
         return None
 
     def _add(self, decision: Decision) -> None:
         self._totals.add(decision)
         if decision.occasion == "checkpoint" and not decision.redo:
-            figures = self._timed(_figures(decision))
+            figures = self._timed(CheckpointFigures.of(decision))
             self._history.append(figures)
             self._totals.seconds.add(figures.duration_ms / 1000)
             if figures.size is not None:
@@ -223,25 +225,4 @@ class Figures:
 
     def _timed(self, figures: CheckpointFigures) -> CheckpointFigures:
         took = self._took.get(figures.number)
-        if took is None:
-            return figures
-        values = {name: getattr(figures, name) for name in figures.__slots__}
-        return CheckpointFigures(**{**values, "duration_ms": took})
-
-
-def _figures(decision: Decision) -> CheckpointFigures:
-    sizes = [sink.wrote.bytes for sink in decision.sinks.values() if sink.wrote is not None]
-    rows = [span.rows for span in decision.sources.values()]
-    took = sum(decision.durations_ms.get(part, 0) for part in ("run", "verify"))
-    return CheckpointFigures(
-        number=decision.checkpoint,
-        started_ms=decision.started_ms if decision.started_ms is not None else decision.time_ms - took,
-        decided_ms=decision.time_ms,
-        duration_ms=took,
-        size=None if None in sizes else sum(size for size in sizes if size is not None),
-        rows_read=None if None in rows else sum(count for count in rows if count is not None),
-        rows_written=sum(sink.counts.written for sink in decision.sinks.values()),
-        late=sum(sink.counts.late for sink in decision.sinks.values()),
-        dead_lettered=sum(sink.counts.dead_lettered for sink in decision.sinks.values()),
-        sources={name: (span.start, span.end, span.rows, span.bytes) for name, span in decision.sources.items()},
-    )
+        return figures if took is None else replace(figures, duration_ms=took)

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
+
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.control.channel import ControlChannel, Forwarding
 from poundlock.control.control_files import SETUP, TROUBLE
@@ -25,13 +27,7 @@ _LOOK_S = 1.0
 
 
 class Gateway:
-    """Follows the newest driver of a checkpoint folder.
-
-    Args:
-        storage: the folder.
-        entry: its newest.
-        channel: returns the way to the job of an entry.
-    """
+    """Follows the newest driver of a checkpoint folder."""
 
     def __init__(self, storage: Storage, entry: JobEntry, channel: Callable[[JobEntry], ControlChannel]) -> None:
         self._storage = storage
@@ -71,5 +67,5 @@ class Gateway:
 
     def _setup(self) -> JobSetup:
         with suppress(*TROUBLE):
-            return JobSetup.from_bytes(self._storage.read(SETUP))
+            return msgspec.json.decode(self._storage.read(SETUP), type=JobSetup)
         return JobSetup()

@@ -11,20 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class _Answer(BaseModel):
-    """Names with hyphens, as in most of Flink's answers."""
+    """Names with hyphens, as in most of Flink's answers; those about checkpoints have underscores."""
 
     model_config = ConfigDict(alias_generator=lambda name: name.replace("_", "-"), populate_by_name=True)
-
-
-class _Plain(BaseModel):
-    """Names with underscores, as in Flink's answers about checkpoints."""
 
 
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
 
-class Errors(_Plain):
+class Errors(BaseModel):
     """What went wrong: what happened, then what to do, as in an error of the command line."""
 
     errors: list[str]
@@ -53,14 +49,14 @@ class Configuration(_Answer):
     features: dict[str, bool]
 
 
-class JobStatus(_Plain):
+class JobStatus(BaseModel):
     """A job's id and state."""
 
     id: str
     status: str
 
 
-class Jobs(_Plain):
+class Jobs(BaseModel):
     """The jobs of this server: one."""
 
     jobs: list[JobStatus]
@@ -79,7 +75,7 @@ class JobSummary(_Answer):
     tasks: dict[str, int]
 
 
-class JobsOverview(_Plain):
+class JobsOverview(BaseModel):
     """The jobs of this server with their times."""
 
     jobs: list[JobSummary]
@@ -115,7 +111,7 @@ class JobDetails(_Answer):
     progress: dict[str, Any]
 
 
-class CheckpointCounts(_Plain):
+class CheckpointCounts(BaseModel):
     """How many checkpoints, since this process started."""
 
     restored: int
@@ -125,7 +121,7 @@ class CheckpointCounts(_Plain):
     failed: int
 
 
-class MinMaxAverage(_Plain):
+class MinMaxAverage(BaseModel):
     """The least, greatest and mean of a figure."""
 
     min: int
@@ -133,14 +129,14 @@ class MinMaxAverage(_Plain):
     avg: int
 
 
-class CheckpointSummary(_Plain):
+class CheckpointSummary(BaseModel):
     """Figures of the checkpoints that are kept in mind."""
 
     checkpointed_size: MinMaxAverage
     end_to_end_duration: MinMaxAverage
 
 
-class CheckpointLine(_Plain):
+class CheckpointLine(BaseModel):
     """One checkpoint. Sizes are of what it wrote to sinks; null where a sink does not tell."""
 
     id: int
@@ -156,7 +152,7 @@ class CheckpointLine(_Plain):
     rows_dead_lettered: int
 
 
-class SourceOfCheckpoint(_Plain):
+class SourceOfCheckpoint(BaseModel):
     """What a checkpoint read of one source; the end is not part of it."""
 
     start: Any
@@ -171,7 +167,7 @@ class CheckpointDetails(CheckpointLine):
     sources: dict[str, SourceOfCheckpoint]
 
 
-class Restored(_Plain):
+class Restored(BaseModel):
     """The checkpoint or savepoint this process went on from."""
 
     id: int
@@ -180,7 +176,7 @@ class Restored(_Plain):
     external_path: str | None = None
 
 
-class Latest(_Plain):
+class Latest(BaseModel):
     """The newest of each kind."""
 
     completed: CheckpointLine | None
@@ -189,7 +185,7 @@ class Latest(_Plain):
     restored: Restored | None
 
 
-class Checkpoints(_Plain):
+class Checkpoints(BaseModel):
     """All about the checkpoints of this process."""
 
     counts: CheckpointCounts
@@ -199,7 +195,7 @@ class Checkpoints(_Plain):
     began_with: str | None = None
 
 
-class ExceptionEntry(_Plain):
+class ExceptionEntry(BaseModel):
     """One failure that led to a restart."""
 
     exceptionName: str
@@ -207,7 +203,7 @@ class ExceptionEntry(_Plain):
     timestamp: int
 
 
-class ExceptionHistory(_Plain):
+class ExceptionHistory(BaseModel):
     """The newest failures."""
 
     entries: list[ExceptionEntry]
@@ -222,7 +218,7 @@ class Exceptions(_Answer):
     exceptionHistory: ExceptionHistory
 
 
-class Metric(_Plain):
+class Metric(BaseModel):
     """A metric's name, with its value where it was asked for by name."""
 
     id: str
@@ -243,7 +239,7 @@ class RequestId(_Answer):
     request_id: str
 
 
-class TriggerStatus(_Plain):
+class TriggerStatus(BaseModel):
     """Whether it is done."""
 
     id: Literal["IN_PROGRESS", "COMPLETED"]
@@ -270,14 +266,14 @@ class SavepointOperation(_Answer):
     failure_cause: FailureCause | None = None
 
 
-class CheckpointTriggerInfo(_Plain):
+class CheckpointTriggerInfo(BaseModel):
     """Whether it is done, and what came of it."""
 
     status: TriggerStatus
     operation: CheckpointOperation | None = None
 
 
-class SavepointTriggerInfo(_Plain):
+class SavepointTriggerInfo(BaseModel):
     """Whether it is done, and what came of it."""
 
     status: TriggerStatus

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from poundlock.control.registry import ENDED, JobEntry
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
@@ -20,13 +18,7 @@ from poundlock.rest.figures import Figures
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vertex:
-    """One source or sink of the job.
-
-    Args:
-        name: its operator id.
-        kind: "source" or "sink".
-        description: what it is, such as "FileSink".
-    """
+    """One source or sink of the job: which of the two is its kind, and its description is such as "FileSink"."""
 
     name: str
     kind: str
@@ -40,34 +32,16 @@ class JobSetup:
     Args:
         parallelism: number of tasks; None = the cores of the master.
         settings: what is set, without secrets.
-        vertices: its sources and sinks.
     """
 
     parallelism: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     vertices: Sequence[Vertex] = ()
 
-    def to_bytes(self) -> bytes:
-        """Return it as it is kept."""
-        return msgspec.json.encode(self, enc_hook=str)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> JobSetup:
-        """Return what was kept. Raises ValueError if it is something else."""
-        return msgspec.json.decode(data, type=cls)
-
 
 @dataclass(kw_only=True)
 class Observed:
-    """A job and its way of being asked.
-
-    Args:
-        entry: of its process.
-        setup: what does not change.
-        figures: its ledger.
-        stop: how it is stopped.
-        requests: how it is asked for checkpoints and savepoints.
-    """
+    """A job and its way of being asked."""
 
     entry: JobEntry
     setup: JobSetup

@@ -15,11 +15,7 @@ _TIMEOUT_S = 8.0
 
 
 def answers(environment: Mapping[str, str]) -> str | None:
-    """Ask GET /overview on the loopback with the token; return what is wrong, None if nothing is.
-
-    Args:
-        environment: has POUNDLOCK_REST_PORT and POUNDLOCK_REST_TOKEN_FILE.
-    """
+    """Ask GET /overview on the loopback, by POUNDLOCK_REST_PORT and POUNDLOCK_REST_TOKEN_FILE; return what is wrong, None if nothing is."""
     try:
         port = int(environment["POUNDLOCK_REST_PORT"])
         token = Path(environment["POUNDLOCK_REST_TOKEN_FILE"]).read_text(encoding="utf-8").strip()

@@ -9,12 +9,13 @@ import logging
 import select
 import socket
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, refusing
 from poundlock.rest.observed import Observed
 
 _END_S = 2.0
@@ -31,31 +32,24 @@ def missing_packages() -> list[str]:
 def take_port(host: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0 = any free one.
 
-    Raises:
-        DefinitionError: the port is taken, or the address is none of this machine's.
+    Raises DefinitionError: the port is taken, or the address is none of this machine's.
     """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise _no_port(host, port, error) from error
-    try:
+    next = "give another port with -D rest.port=8082, any free one with -D rest.port=0, or --no-rest"
+    with refusing(f"REST cannot listen on {host}:{port}", next=next), ExitStack() as undo:
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = places[0]
+        listening = undo.enter_context(socket.socket(family, kind, protocol))
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(64)
-    except OSError as error:
-        listening.close()
-        raise _no_port(host, port, error) from error
+        undo.pop_all()
     return listening
 
 
 def read_token(path: Path | None) -> str | None:
     """Return the token that a file has, None without a file.
 
-    Raises:
-        DefinitionError: it cannot be read, or has no token that is worth the name.
+    Raises DefinitionError: it cannot be read, or has no token that is worth the name.
     """
     if path is None:
         return None
@@ -75,21 +69,9 @@ def read_token(path: Path | None) -> str | None:
     return token
 
 
-def _no_port(host: str, port: int, error: OSError) -> DefinitionError:
-    return DefinitionError(
-        f"REST cannot listen on {host}:{port}: {error.strerror or error}",
-        next="give another port with -D rest.port=8082, any free one with -D rest.port=0, or --no-rest",
-    )
-
-
 @dataclass
 class RestServer:
-    """A server that listens already and answers from `start` on.
-
-    Args:
-        listening: the socket.
-        token: what requests have to bring.
-    """
+    """A server that listens already and answers from `start` on."""
 
     listening: socket.socket
     token: str
@@ -100,7 +82,6 @@ class RestServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
         host, port = self.listening.getsockname()[:2]
         return str(host), int(port)
 

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 def arrow_schema(frame: DataFrame, step: str) -> pa.Schema:
     """Return the columns of a frame; all may hold nulls.
 
-    Args:
-        frame: the frame.
-        step: that it comes out of, for the error.
-
-    Raises:
-        DefinitionError: a column has a type that has no DDL, or two have one name.
+    Raises DefinitionError: a column has a type that has no DDL, or two have one name.
     """
     fields = []
     for column in frame.schema.fields:
@@ -47,13 +42,7 @@ def arrow_schema(frame: DataFrame, step: str) -> pa.Schema:
 def map_arrow(
     frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], columns: str
 ) -> DataFrame:
-    """Return what a function makes of the rows of each partition.
-
-    Args:
-        frame: the rows.
-        task: the function; it travels pickled.
-        columns: of what it yields, as DDL.
-    """
+    """Return what a function, which travels pickled, makes of the rows of each partition; `columns` are of that, as DDL."""
     return frame.mapInArrow(partial(run_arrow_task, task=task), columns)
 
 

@@ -48,8 +48,7 @@ def _one_per_task(reports: Sequence[TaskReport], run: str) -> list[TaskReport]:
 def pickled(stage: Any) -> bytes:
     """Return a stage as it travels to the workers; modules of the user's that are not installed travel by value.
 
-    Raises:
-        DefinitionError: something in it cannot be pickled.
+    Raises DefinitionError: something in it cannot be pickled.
     """
     from poundlock.spark.pickled_functions import shipped
 
@@ -65,13 +64,7 @@ def pickled(stage: Any) -> bytes:
 class BatchJobs:
     """Runs the checkpoints of one attempt of a job, one Spark job each. `run` is called by one thread at a time.
 
-    Args:
-        session: what the tasks run in.
-        job: name of the job, for Spark's UI.
-        chain: the stages.
-
-    Raises:
-        DefinitionError: something in a stage cannot be pickled.
+    Raises DefinitionError: something in a stage cannot be pickled.
     """
 
     def __init__(self, session: Session, job: str, chain: StageChain) -> None:
@@ -88,8 +81,7 @@ class BatchJobs:
     def run(self, directive: Directive, work: Sequence[TaskWork]) -> list[TaskReport]:
         """Run the stages over the work of a checkpoint; return the reports, one of each task, in no order.
 
-        Raises:
-            Exception: as Spark raises it, when a task failed too often.
+        Raises Exception: as Spark raises it, when a task failed too often.
         """
         if not work and not self._later:
             return []
@@ -143,7 +135,6 @@ class _Run:
         self._segments: list[LoweredSegment] = []
 
     def start(self, work: Sequence[TaskWork]) -> None:
-        """Run all of it."""
         jobs, chain = self._jobs, self._jobs._chain
         pieces = jobs._context.parallelize(work, len(work)).setName(f"{jobs._job}: {len(work)} pieces of work")
         task = partial(run_source_tasks, stage=jobs._source, directive=self._directive, report=self._report)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +24,7 @@ class UserCodeError(PoundlockError):
 
 
 def explain(exception: BaseException, sources: Sequence[Any] = ()) -> PoundlockError:
-    """Return the error to show for an exception out of Spark, Py4J or Python.
-
-    Args:
-        exception: what was caught.
-        sources: the job's sources; those with `explain_error(text)` are asked first.
-    """
+    """Return the error to show for an exception out of Spark, Py4J or Python; sources that explain errors are asked first."""
     for link in _chain(exception):
         if isinstance(link, PoundlockError):
             return link
@@ -45,10 +40,9 @@ def explain(exception: BaseException, sources: Sequence[Any] = ()) -> PoundlockE
             return ours
     kind = type(exception).__name__
     message = f"{crash.kind}: {crash.message}" if crash else _messages(text) or kind
-    for rule in _RULES:
-        match = rule.pattern.search(message)
-        if match:
-            return rule.kind(_short(rule.what(message, match) + _place(crash)), next=rule.next)
+    for pattern, known, what, next in _RULES:
+        if (match := re.search(pattern, message, re.IGNORECASE)) is not None:
+            return known(_short(what.format(line=_line_of(message, match)) + _place(crash)), next=next)
     if kind in ("AnalysisException", "ParseException"):
         return DefinitionError(
             _short(f"Spark cannot plan the job: {_HIDDEN.sub('', _first_line(text))}{_expression(text)}"),
@@ -75,137 +69,60 @@ class _Crash:
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rule:
-    """A text that is known: what kind of error it is, and how to say it."""
-
-    pattern: re.Pattern[str]
-    kind: type[PoundlockError]
-    what: Callable[[str, re.Match[str]], str]
-    next: str
-
-
-def _rule(pattern: str, kind: type[PoundlockError], what: str, next: str) -> _Rule:
-    def say(text: str, match: re.Match[str]) -> str:
-        values = {name: value or "" for name, value in match.groupdict().items()}
-        return what.format(line=_line_of(text, match), **values)
-
-    return _Rule(pattern=re.compile(pattern, re.IGNORECASE), kind=kind, what=say, next=next)
-
-
 _HIDDEN = re.compile(r", `__\w+`|`__\w+`, ")  # poundlock's own columns, where Spark lists what there is
-# The first rule that matches says it, so the more exact ones come first.
-_RULES: tuple[_Rule, ...] = (
-    _rule(
-        r"DUPLICATE_SOURCE_NAMES[^']*'(?P<name>[^']*)'",
-        DefinitionError,
-        "a function given to apply uses one DataFrame in two places, and Spark keeps one position for each",
-        "give it the stream twice: events.apply(lambda a, b: …, events)",
-    ),
-    _rule(
-        r"No space left on device(?:: '(?P<path>[^']+)')?|\[Errno (?:28|122)\]|Disk quota exceeded",
-        TransientError,
-        "the disk is full: {line}",
-        "free some space; the job goes on from its last checkpoint and nothing is lost",
-    ),
-    _rule(
-        r"(?:DS|NS)?Quota(?:ByStorageType)?ExceededException|The (?:DiskSpace|NameSpace) quota",
-        TransientError,
-        "the quota of a folder is used up: {line}",
-        "raise the quota or free some of it; the job goes on from its last checkpoint and nothing is lost",
-    ),
-    _rule(
-        r"could only be written to 0 of the|SafeModeException|name ?node is (?:in safe mode|starting|on standby)"
-        r"|RetriableException|StandbyException|no datanode |All datanodes? .* bad|BlockMissingException"
-        r"|Could not obtain block|\[Errno 5\] HDFS: |End of File Exception between",
-        TransientError,
-        "HDFS does not answer as it should: {line}",
-        "look at its namenode and datanodes; the job is started again as its restart strategy says",
-    ),
-    _rule(
-        r"AccessControlException",
-        TerminalError,
-        "HDFS refuses this user: {line}",
-        "give this user the right to write there, or choose another folder",
-    ),
-    _rule(
-        r"the bucket .* does not exist|there is no bucket|NoSuchBucket|UnknownStoreException",
-        TerminalError,
-        "a bucket is gone: {line}",
-        "create the bucket, or correct the path or AWS_ENDPOINT_URL",
-    ),
-    _rule(
-        r"the credentials are not accepted|no credentials were found|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken"
-        r"|NoAuthWithAWSException|NoAwsCredentialsException|access denied: 's3|fs\.s3a?\..*AccessDenied"
-        r"|AccessDeniedException: (?:s3a|PUT|HEAD|GET|getFileStatus|list)",
-        TerminalError,
-        "S3 refuses these credentials: {line}",
-        "look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN or AWS_PROFILE, and at what they may do there",
-    ),
-    _rule(
-        r"the store does not answer|the store answered|AWSClientIOException|AWSServiceIOException|AWSStatus500Exception"
-        r"|AWSServiceThrottledException|SdkClientException|ApiCallTimeoutException",
-        TransientError,
-        "S3 does not answer as it should: {line}",
-        "look at the server or the network; the job is started again as its restart strategy says",
-    ),
-    _rule(
-        r"\[Errno (?:13|30)\]|Permission denied|Read-only file system",
-        TerminalError,
-        "a file or folder is not writable: {line}",
-        "give this user the right to write there, or choose another folder",
-    ),
-    _rule(
-        r"Address already in use|BindException",
-        DefinitionError,
-        "a port is taken: {line}",
-        "stop the program that holds the port, or choose another one",
-    ),
-    _rule(
-        r"UnsupportedClassVersionError|requires Java \d+",
-        DefinitionError,
-        "this Java is too old for Spark: {line}",
-        "install Java 17, 21 or 25, or type: pip install 'poundlock[jre]'",
-    ),
-    _rule(
-        r"JAVA_GATEWAY_EXITED|Unable to locate a Java Runtime|JAVA_HOME is not set|No such file or directory: '[^']*java'",
-        DefinitionError,
-        "Java could not be started: {line}",
-        "type: poundlock doctor",
-    ),
-    _rule(
-        r"Java heap space|GC overhead limit exceeded|java\.lang\.OutOfMemoryError",
-        TransientError,
-        "the JVM ran out of memory: {line}",
-        "give it more, such as -D driver_memory=4g",
-    ),
-    _rule(
-        r"Python worker exited unexpectedly|Python worker failed to connect|ExecutorLostFailure|SparkContext was shut ?down",
-        TransientError,
-        "a worker process died: {line}",
-        "if it happens again, memory is the usual cause: lower the parallelism or give the machine more",
-    ),
-    _rule(
-        r"Answer from Java side is empty|Error while sending or receiving|Py4JNetworkError"
-        r"|An error occurred while trying to connect to the Java server",
-        TransientError,
-        "the JVM of this job is gone: {line}",
-        "see the JVM's log; if it was killed, the machine may be short of memory",
-    ),
-    _rule(
-        r"Connection refused|ConnectionRefusedError|Connection reset|Broken pipe|Network is unreachable|UnknownHostException"
-        r"|No route to host|could not be established|DisconnectException|BrokerNotAvailable|NotLeaderOrFollower",
-        TransientError,
-        "a server could not be reached: {line}",
-        "check that it runs and that its address is right; the job is started again as its restart strategy says",
-    ),
-    _rule(
-        r"TimeoutException|TimeoutError|timed out|Timeout expired|Timeout of \d+ ?ms expired",
-        TransientError,
-        "a server did not answer in time: {line}",
-        "check that it runs and is not overloaded; the job is started again as its restart strategy says",
-    ),
-)
+# Pattern, kind, what happened with the line in which the pattern was found, and what to type next. The first that matches says it,
+# so the more exact ones come first.
+_RULES: tuple[tuple[str, type[PoundlockError], str, str], ...] = (
+    (r"DUPLICATE_SOURCE_NAMES[^']*'[^']*'", DefinitionError,
+     "a function given to apply uses one DataFrame in two places, and Spark keeps one position for each",
+     "give it the stream twice: events.apply(lambda a, b: …, events)"),
+    (r"No space left on device|\[Errno (?:28|122)\]|Disk quota exceeded", TransientError, "the disk is full: {line}",
+     "free some space; the job goes on from its last checkpoint and nothing is lost"),
+    (r"(?:DS|NS)?Quota(?:ByStorageType)?ExceededException|The (?:DiskSpace|NameSpace) quota", TransientError,
+     "the quota of a folder is used up: {line}",
+     "raise the quota or free some of it; the job goes on from its last checkpoint and nothing is lost"),
+    (r"could only be written to 0 of the|SafeModeException|name ?node is (?:in safe mode|starting|on standby)"
+     r"|RetriableException|StandbyException|no datanode |All datanodes? .* bad|BlockMissingException"
+     r"|Could not obtain block|\[Errno 5\] HDFS: |End of File Exception between", TransientError,
+     "HDFS does not answer as it should: {line}",
+     "look at its namenode and datanodes; the job is started again as its restart strategy says"),
+    (r"AccessControlException", TerminalError, "HDFS refuses this user: {line}",
+     "give this user the right to write there, or choose another folder"),
+    (r"the bucket .* does not exist|there is no bucket|NoSuchBucket|UnknownStoreException", TerminalError,
+     "a bucket is gone: {line}", "create the bucket, or correct the path or AWS_ENDPOINT_URL"),
+    (r"the credentials are not accepted|no credentials were found|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken"
+     r"|NoAuthWithAWSException|NoAwsCredentialsException|access denied: 's3|fs\.s3a?\..*AccessDenied"
+     r"|AccessDeniedException: (?:s3a|PUT|HEAD|GET|getFileStatus|list)", TerminalError,
+     "S3 refuses these credentials: {line}",
+     "look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN or AWS_PROFILE, and at what they may do there"),
+    (r"the store does not answer|the store answered|AWSClientIOException|AWSServiceIOException|AWSStatus500Exception"
+     r"|AWSServiceThrottledException|SdkClientException|ApiCallTimeoutException", TransientError,
+     "S3 does not answer as it should: {line}",
+     "look at the server or the network; the job is started again as its restart strategy says"),
+    (r"\[Errno (?:13|30)\]|Permission denied|Read-only file system", TerminalError,
+     "a file or folder is not writable: {line}", "give this user the right to write there, or choose another folder"),
+    (r"Address already in use|BindException", DefinitionError, "a port is taken: {line}",
+     "stop the program that holds the port, or choose another one"),
+    (r"UnsupportedClassVersionError|requires Java \d+", DefinitionError, "this Java is too old for Spark: {line}",
+     "install Java 17, 21 or 25, or type: pip install 'poundlock[jre]'"),
+    (r"JAVA_GATEWAY_EXITED|Unable to locate a Java Runtime|JAVA_HOME is not set|No such file or directory: '[^']*java'",
+     DefinitionError, "Java could not be started: {line}", "type: poundlock doctor"),
+    (r"Java heap space|GC overhead limit exceeded|java\.lang\.OutOfMemoryError", TransientError,
+     "the JVM ran out of memory: {line}", "give it more, such as -D driver_memory=4g"),
+    (r"Python worker exited unexpectedly|Python worker failed to connect|ExecutorLostFailure|SparkContext was shut ?down",
+     TransientError, "a worker process died: {line}",
+     "if it happens again, memory is the usual cause: lower the parallelism or give the machine more"),
+    (r"Answer from Java side is empty|Error while sending or receiving|Py4JNetworkError"
+     r"|An error occurred while trying to connect to the Java server", TransientError,
+     "the JVM of this job is gone: {line}", "see the JVM's log; if it was killed, the machine may be short of memory"),
+    (r"Connection refused|ConnectionRefusedError|Connection reset|Broken pipe|Network is unreachable|UnknownHostException"
+     r"|No route to host|could not be established|DisconnectException|BrokerNotAvailable|NotLeaderOrFollower",
+     TransientError, "a server could not be reached: {line}",
+     "check that it runs and that its address is right; the job is started again as its restart strategy says"),
+    (r"TimeoutException|TimeoutError|timed out|Timeout expired|Timeout of \d+ ?ms expired", TransientError,
+     "a server did not answer in time: {line}",
+     "check that it runs and is not overloaded; the job is started again as its restart strategy says"),
+)  # fmt: skip
 
 
 def _chain(exception: BaseException) -> Iterator[BaseException]:

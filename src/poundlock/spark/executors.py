@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -45,10 +46,7 @@ def await_executors(session: Session, *, wanted: int | None, patience: timedelta
     """Wait until the cluster has run a first small task, and a moment for the rest of the cores.
 
     Args:
-        session: was just started.
         wanted: how many cores were asked for; None = it is not known.
-        patience: how long.
-        say: called with a line when it takes long.
 
     Raises:
         TransientError: no executor was given.
@@ -56,14 +54,16 @@ def await_executors(session: Session, *, wanted: int | None, patience: timedelta
     """
     context = session.context
     begun = time.monotonic()
-    probe = _Probe(context)
+    group = f"poundlock-probe-{secrets.token_hex(4)}"
+    probe = _first_task(context, group)
     notified = False
-    while not probe.wait(_POLL_S):
+    while not wait([probe], _POLL_S).done:
         waited = time.monotonic() - begun
         if not session.alive:
             raise _ended(context)
         if waited > patience.total_seconds():
-            probe.cancel()
+            with suppress(Exception):
+                context.cancelJobGroup(group)
             conf = context.getConf()
             memory, cores = conf.get("spark.executor.memory", "1g"), conf.get("spark.executor.cores", "1")
             raise ApplicationLost(
@@ -74,45 +74,30 @@ def await_executors(session: Session, *, wanted: int | None, patience: timedelta
         if waited > _SETTLE_S and not notified:
             notified = True
             say(f"Waiting for an executor of {context.master}")
-    if probe.error is not None:
-        raise (_unfit(probe.error) if session.alive else _ended(context)) from probe.error
+    if (failure := probe.exception()) is not None:
+        raise (_unfit(failure) if session.alive else _ended(context)) from failure
     deadline = time.monotonic() + _SETTLE_S
     while wanted is not None and time.monotonic() < deadline and context.defaultParallelism < wanted:
         time.sleep(_POLL_S)
     cores_given = context.defaultParallelism
     if wanted is not None and cores_given < wanted:
-        say(
-            f"The cluster gave {cores_given} core(s) so far, and {wanted} were asked for: tasks run one after the other"
-        )
+        given = f"The cluster gave {cores_given} core(s) so far, and {wanted} were asked for"
+        say(f"{given}: tasks run one after the other")
 
 
-class _Probe:
-    """A job of one task that does nothing, run in a thread of its own: it ends once there is an executor."""
+def _first_task(context: Any, group: str) -> Future[int]:
+    """Run a job of one task that does nothing, in a thread of its own: it ends once there is an executor."""
+    probe: Future[int] = Future()
 
-    def __init__(self, context: Any) -> None:
-        self.error: Exception | None = None
-        self._context = context
-        self._group = f"poundlock-probe-{secrets.token_hex(4)}"
-        self._done = threading.Event()
-        threading.Thread(target=self._run, name="poundlock-probe", daemon=True).start()
-
-    def _run(self) -> None:
+    def run() -> None:
         try:
-            self._context.setJobGroup(self._group, "poundlock: waiting for an executor")
-            self._context.parallelize([None], 1).count()
+            context.setJobGroup(group, "poundlock: waiting for an executor")
+            probe.set_result(context.parallelize([None], 1).count())
         except Exception as error:
-            self.error = error
-        finally:
-            self._done.set()
+            probe.set_exception(error)
 
-    def wait(self, seconds: float) -> bool:
-        """Wait until it has ended, at most so long; return whether it has."""
-        return self._done.wait(seconds)
-
-    def cancel(self) -> None:
-        """End it, whether it has begun or not."""
-        with suppress(Exception):
-            self._context.cancelJobGroup(self._group)
+    threading.Thread(target=run, name="poundlock-probe", daemon=True).start()
+    return probe
 
 
 # --- what they are looked at for ---------------------------------------------------------------------------------------
@@ -123,7 +108,6 @@ class Needs:
     """What a job's tasks need of the machine they run on.
 
     Args:
-        modules: what they import.
         written: local folders in which the driver has to find what they write, and they what the driver writes.
         read: local folders or files that they read.
     """
@@ -134,12 +118,7 @@ class Needs:
 
 
 def needs_of(plan: Plan, checkpoint: str) -> Needs:
-    """Return what the tasks of a job need.
-
-    Args:
-        plan: the job.
-        checkpoint: its checkpoint folder, in which tasks keep state, and what a stream of Spark's gave, where the job has any.
-    """
+    """Return what the tasks of a job need; in the checkpoint folder they keep state, and what a stream of Spark's gave, where there is any."""
     modules = list(_MODULES)
     written: list[str] = [checkpoint] if plan.keyed or plan.has_streams else []
     read: list[str] = []
@@ -203,12 +182,7 @@ def _probe(elements: Iterator[int], *, needs: Needs, marks: dict[str, str]) -> I
 
 
 def look(needs: Needs, marks: dict[str, str]) -> dict[str, Any]:
-    """Task: return what of the needs is missing on this machine.
-
-    Args:
-        needs: of the job.
-        marks: per folder that tasks write to, the name of a file that the driver has put there.
-    """
+    """Task: return what of the needs is missing here; `marks` are, per folder that tasks write to, the name of a file that the driver put there."""
     from importlib import import_module
 
     missing = {}
@@ -226,10 +200,7 @@ def look(needs: Needs, marks: dict[str, str]) -> dict[str, Any]:
 def _judge(answer: dict[str, Any], install: str) -> None:
     host, python = answer["host"], answer["python"]
     for name, why in answer["missing"].items():
-        raise DefinitionError(
-            f"{python} on {host} cannot import {name}: {why}",
-            next=install,
-        )
+        raise DefinitionError(f"{python} on {host} cannot import {name}: {why}", next=install)
     for folder in answer["unseen"]:
         raise DefinitionError(
             f"{folder} is a folder of one machine: the tasks on {host} do not see what the driver writes there",
@@ -242,35 +213,29 @@ def _judge(answer: dict[str, Any], install: str) -> None:
         )
 
 
-_VERSIONS = re.compile(r"PYTHON_VERSION_MISMATCH.*|Python in worker has different version.*", re.DOTALL)
-_NUMBER = re.compile(r"\b3\.[0-9]+\b")
-_NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
-_NO_MODULE = re.compile(r"No module named '([^']+)'")
-
-
-def _unfit(error: Exception) -> PoundlockError:
+def _unfit(error: BaseException) -> PoundlockError:
     """Return why not even a small task could run."""
     from poundlock.spark.error_translation import explain
 
     text = str(error)
-    if _VERSIONS.search(text):
+    if versions := re.search(r"PYTHON_VERSION_MISMATCH.*|Python in worker has different version.*", text, re.DOTALL):
         ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        others = [result for result in _NUMBER.findall(_VERSIONS.search(text)[0]) if result != ours]  # type: ignore[index]
+        others = [number for number in re.findall(r"\b3\.[0-9]+\b", versions[0]) if number != ours]
         return DefinitionError(
             f"the cluster's tasks run Python {others[0] if others else 'of another version'}, and the driver runs {ours}",
             next="send the driver's environment along with --archives env.tar.gz#env, or name a Python of the same "
             "version there: --conf spark.pyspark.python=/path/to/python",
         )
-    if (program := _NO_PROGRAM.search(text)) is not None:
+    if (program := re.search(r'Cannot run program "([^"]+)"', text)) is not None:
         return DefinitionError(
             f"the cluster's machines have no {program[1]}",
             next="send an environment along with --archives env.tar.gz#env, or name the Python there: "
             "--conf spark.pyspark.python=/path/to/python",
         )
-    if (module := _NO_MODULE.search(text)) is not None:
+    if (module := re.search(r"No module named '([^']+)'", text)) is not None:
         return DefinitionError(
             f"the Python of the cluster's tasks has no module {module[1]}",
-            next="install it there, or send an environment along: --archives env.tar.gz#env",
+            next=_NEXT_OWNED,
         )
     return explain(error)
 
@@ -280,12 +245,7 @@ def _unfit(error: Exception) -> PoundlockError:
 
 @dataclass
 class Watch:
-    """Looks once a second whether the cluster still runs the application.
-
-    Args:
-        session: the job's.
-        patience: how long tasks may wait while none runs.
-    """
+    """Looks once a second whether the cluster still runs the application."""
 
     session: Session
     patience: timedelta

@@ -28,10 +28,7 @@ def connect(url: str, properties: dict[str, str], driver: str | None, jars: Sequ
     """Return a connection; see `bridge.Connection`.
 
     Args:
-        url: "jdbc:…".
-        properties: user, password and whatever else the driver of the database knows.
         driver: class of the driver; None = found by the URL.
-        jars: paths of the driver's jars.
 
     Raises:
         JdbcError: the database does not let anybody in.

@@ -41,8 +41,6 @@ def apply_sql_kept(frame: DataFrame, node: SqlNode, *, kept: Sequence[str], keep
     So an expression behind never meets values that a condition kept from it.
 
     Args:
-        frame: the rows.
-        node: the step.
         kept: columns that are not the step's; they stay as they are.
         keep: the column that says whether a row is still there.
     """
@@ -74,10 +72,6 @@ def expand_star(text: str, columns: Sequence[str]) -> list[str]:
     """Return an expression with each `*` that means all columns written out, as several if it is nothing else.
 
     That of count(*) means none.
-
-    Args:
-        text: Spark SQL.
-        columns: what `*` means.
     """
     if "*" not in text:
         return [text]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ from poundlock.tasks.exchange.segment_blocks import BLOCK, NUMBER, pack_blocks, 
 if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
+
+    from poundlock.spark.launch.session import Session
 
 
 _KEEP, _OUTPUT = "__keep", "__output"
@@ -50,12 +53,7 @@ class LoweredSegment:
 
 @dataclass(frozen=True)
 class SparkSegment:
-    """A segment and the columns that come into it.
-
-    Args:
-        segment: the steps.
-        input_schemas: per input its columns, hidden ones included.
-    """
+    """A segment and, per input, the columns that come into it, hidden ones included."""
 
     segment: Segment
     input_schemas: Mapping[str, pa.Schema]
@@ -78,12 +76,7 @@ class SparkSegment:
         return self._output_schemas
 
     def lower(self, session: SparkSession, blocks: Mapping[str, RDD[bytes]]) -> LoweredSegment:
-        """Put the segment over the blocks of a checkpoint.
-
-        Args:
-            session: Spark's.
-            blocks: per input the blocks of its rows. One that is read more than once is kept in memory or on disk.
-        """
+        """Put the segment over the blocks of a checkpoint, per input. Those that are read more than once are kept in memory or on disk."""
         from pyspark import StorageLevel
 
         schemas = self.schemas(session)
@@ -92,7 +85,7 @@ class SparkSegment:
             numbered = self._numbered(session, blocks)
             numbered.persist(StorageLevel.MEMORY_AND_DISK)
             outputs = {
-                node.id: numbered.filter(partial(_has_number, number=number)).map(_block_of)
+                node.id: numbered.filter(partial(_has_number, number=number)).map(itemgetter(1))
                 for number, node in enumerate(self.segment.outputs)
             }
             return LoweredSegment(outputs, [numbered])
@@ -158,12 +151,29 @@ class SparkSegment:
         return map_arrow(frame.select(*columns), pack, f"{NUMBER} int, {BLOCK} binary").rdd.map(_numbered_block)
 
 
+class SessionAnalysis:
+    """Asks a session; its SQL engine starts with the first question."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def segment(
+        self, segment: Segment, inputs: Mapping[str, pa.Schema]
+    ) -> tuple[SparkSegment, Mapping[str, pa.Schema]]:
+        """Return a segment that can be run, and the columns of each output, hidden ones included."""
+        made = SparkSegment(segment, inputs)
+        return made, made.schemas(self._session.sql)
+
+    def name_of(self, schema: pa.Schema, text: str) -> str:
+        """Return what Spark calls an expression over some columns."""
+        empty = self._session.sql.createDataFrame([], ddl.render(schema))
+        return str(empty.selectExpr(text).columns[0])  # an aggregate alone is one over all rows
+
+
 def apply_step(node: Node, inputs: Sequence[DataFrame], *, streaming: bool = False) -> DataFrame:
     """Return the rows behind one step that Spark runs.
 
     Args:
-        node: the step.
-        inputs: its rows.
         streaming: whether the rows are of a stream, and stay one.
 
     Raises:
@@ -236,7 +246,3 @@ def _numbered_block(row: Any) -> tuple[int, bytes]:
 
 def _has_number(element: tuple[int, bytes], *, number: int) -> bool:
     return element[0] == number
-
-
-def _block_of(element: tuple[int, bytes]) -> bytes:
-    return element[1]

@@ -52,12 +52,6 @@ _MANIFEST = re.compile(r"([0-9]{12})\.json")
 def stream_source(name: str, source: SparkSource, steps: Sequence[Node], session: Session) -> StreamSource:
     """Return a stream of Spark's as a source whose tasks read what its query staged.
 
-    Args:
-        name: of the source in the job.
-        source: what Spark reads.
-        steps: the job's steps that the query runs.
-        session: of the job.
-
     Raises:
         DefinitionError: a column is of a type that tasks do not know.
         AnalysisException: Spark does not know the format, or a column is not there.
@@ -76,14 +70,7 @@ def stream_source(name: str, source: SparkSource, steps: Sequence[Node], session
 
 @dataclass(frozen=True)
 class StreamSource:
-    """A stream of Spark's, read by way of staged batches.
-
-    Args:
-        name: of the source in the job.
-        source: what Spark reads.
-        columns: of its rows.
-        frame: the stream; None in a task.
-    """
+    """A stream of Spark's, read by way of staged batches; a task has no frame."""
 
     name: str
     source: SparkSource
@@ -96,7 +83,6 @@ class StreamSource:
 
     @property
     def bounded(self) -> bool:
-        """Whether it ends."""
         return self.source.bounded
 
     @property
@@ -105,36 +91,24 @@ class StreamSource:
         return replay_of(self.source)
 
     def schema(self) -> pa.Schema:
-        """Return the columns of the rows."""
         return self.columns
 
     def preflight(self) -> None:
         """Do nothing: that was done with the source."""
 
     def enumerator(self, workspace: Storage) -> StreamEnumerator:
-        """Return the driver's half."""
         assert self.frame is not None
         return StreamEnumerator(self.name, self.frame, self.columns, workspace, bounded=self.bounded)
 
     def reader(self, context: ReaderContext) -> _StagedReader:
-        """Return the task's half."""
         return _StagedReader(self.name, context)
 
     def describe(self, position: JSON) -> str:
-        """Return a position for the log."""
         return self.source.describe(position)
 
 
 class StreamEnumerator:
-    """Driver's half: runs the query, and knows which of its batches are staged.
-
-    Args:
-        name: of the source in the job.
-        frame: the stream.
-        columns: of its rows.
-        workspace: folder of the query's checkpoint and of what is staged.
-        bounded: whether the query ends when it has read what is there.
-    """
+    """Driver's half: runs the query, and knows which of its batches are staged; both are kept in the workspace."""
 
     def __init__(self, name: str, frame: DataFrame, columns: pa.Schema, workspace: Storage, *, bounded: bool) -> None:
         self._name, self._frame, self._columns = name, frame, columns
@@ -216,7 +190,6 @@ class StreamEnumerator:
             self._stopping = False
 
     def close(self) -> None:
-        """End the query."""
         with suppress(Exception):  # the JVM may be gone
             self.pause()
 

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from poundlock.errors import TransientError
-from poundlock.spark.launch.jar_lock import JAR_SETS
-from poundlock.spark.launch.jars import jar_set
+from poundlock.spark.launch.jars import JAR_SETS, jar_set
 from poundlock.spark.launch.java import cache_dir, find_java
 from poundlock.testing.servers import ServerProcess, launch, port_to_use
 from poundlock.testing.topics import Record, Topics

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from poundlock.control import control_client
+from poundlock.control import channel
 from poundlock.control import control_server as control
-from poundlock.control.control_client import FolderChannel
+from poundlock.control.channel import FolderChannel
 from poundlock.control.control_files import newest_entry
 from poundlock.control.control_server import ControlServer
 from poundlock.control.registry import Registry, registered
@@ -260,7 +260,7 @@ def test_a_driver_that_was_taken_over_by_one_that_says_nothing(
 
 
 def test_a_driver_that_is_silent_is_not_waited_for(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_client, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(channel, "_PATIENCE_S", 0.2)
     with pytest.raises(TransientError, match="has written nothing into"):
         FolderChannel(storage, "job").ask("stop")
     assert list(storage.names("control/requests")) == []  # it must not be found by a driver that comes later
@@ -345,14 +345,14 @@ def test_an_answer_that_cannot_be_read_for_a_moment_is_waited_for(driver: Contro
 
 
 def test_an_answer_that_cannot_be_read_at_all(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_client, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(channel, "_PATIENCE_S", 0.2)
     away = Troubled(storage.root, "read", "answers/", [1000])
     with pytest.raises(TransientError, match=r"the answer of job job in .* cannot be read: .*timed out"):
         FolderChannel(away, "job").ask("stop")
 
 
 def test_a_driver_that_is_gone_is_asked_no_longer(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_client, "_SILENT_S", 0.0)
+    monkeypatch.setattr(channel, "_SILENT_S", 0.0)
     with pytest.raises(PoundlockError, match="job job is gone: it was killed"):
         FolderChannel(storage, "job", lambda: "it was killed").ask("stop")
     assert list(storage.names("control/requests")) == []

@@ -14,7 +14,7 @@ import pytest
 from poundlock.control.logs import open_log
 from poundlock.errors import DefinitionError
 from poundlock.spark.launch.java import find_java
-from poundlock.spark.launch.jvm_log import write_log4j2
+from poundlock.spark.launch.jvm import write_log4j2
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -17,8 +17,7 @@ import pytest
 
 from poundlock.control.process_id import process_start
 from poundlock.control.registry import Registry
-from poundlock.control.supervisor import is_final
-from poundlock.control.supervisor_link import Ending
+from poundlock.control.supervisor import Ending, is_final
 from poundlock.driver.restart import (
     ExponentialDelayRestart,
     FailureRateRestart,
@@ -40,7 +39,7 @@ from pathlib import Path
 from poundlock.driver.progress import StopRequest
 from poundlock.control.registry import Registry, registered
 from poundlock.driver.restart import FixedDelayRestart, strategy_json
-from poundlock.control.supervisor_link import Ending, supervised
+from poundlock.control.supervisor import Ending, supervised
 
 line = supervised()
 its = line.situation
@@ -66,7 +65,7 @@ from poundlock.errors import PoundlockError
 from poundlock.control.process_id import process_start
 from poundlock.control.registry import Registry
 from poundlock.driver.restart import strategy_from_json
-from poundlock.control.supervisor_link import Situation
+from poundlock.control.supervisor import Situation
 from poundlock.control.supervisor import Supervisor
 import json
 

@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fastapi.testclient import TestClient
 
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.control.control_client import FolderChannel
+from poundlock.control.channel import FolderChannel
 from poundlock.control.control_files import SETUP, newest_entry, put
 from poundlock.control.control_server import ControlServer
 from poundlock.control.registry import JobEntry, registered
@@ -45,7 +46,7 @@ class Scene:
         self.client = TestClient(make_app(self.gateway.observed, TOKEN), headers={"Authorization": f"Bearer {TOKEN}"})
 
     def begin(self, entry: JobEntry) -> ControlServer:
-        put(self.storage, SETUP, self.setup.to_bytes())
+        put(self.storage, SETUP, msgspec.json.encode(self.setup, enc_hook=str))
         made = ControlServer(self.storage, entry, StopRequest(), Requests())
         made.start()
         made.update(Progress("RUNNING", checkpoint=2, rows_read=20))
@@ -72,7 +73,7 @@ class Scene:
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     monkeypatch.setattr("poundlock.control.control_server._LOOK_S", 0.02)
-    monkeypatch.setattr("poundlock.control.control_client._POLL_S", 0.02)
+    monkeypatch.setattr("poundlock.control.channel._POLL_S", 0.02)
     monkeypatch.setattr(gateway, "_LOOK_S", 0.02)
     monkeypatch.setattr("poundlock.control.yarn.ask", lambda id: None)
     made = Scene(tmp_path)

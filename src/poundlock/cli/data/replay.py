@@ -3,94 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from poundlock.cli.checkpoint_lookup import find_checkpoint
-from poundlock.cli.options import ConfigOption, DefineOption, JobArgument, JsonOption, ParallelismOption
-from poundlock.cli.output import Output
+from poundlock.cli.job_lookup import find_checkpoint
+from poundlock.cli.options import Call, JobArgument, ParallelismOption, with_shared_options
+from poundlock.cli.output import utc_text
+from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
     from poundlock.audit.write_totals import ReplayReport, SinkReplay
 
 
+@with_shared_options
 def command(
     job: JobArgument,
-    checkpoint: Annotated[int, typer.Argument(metavar="N", min=0, help="Number of the checkpoint.")],
-    show: Annotated[int, typer.Option("--show", min=0, help="Print so many records of each sink.")] = 0,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
+    checkpoint: Annotated[int, Argument(metavar="N", min=0, help="Number of the checkpoint.")],
+    show: Annotated[int, Option("--show", min=0, help="Print so many records of each sink.")] = 0,
+    *,
+    call: Call,
     parallelism: ParallelismOption = None,
 ) -> int:
     """Run a checkpoint once more, and compare.
 
     It runs on this machine with the job's code as it is now; nothing is written, and the job may run meanwhile. The exit code is 0 if all is as committed, 1 if something differs.
     """
-    from poundlock.config import load_settings
     from poundlock.driver.driver import with_settings
     from poundlock.driver.interactive.replay import replay
 
-    output = Output(json)
-    settings = load_settings(define or (), config=config, parallelism=parallelism)
-    target = find_checkpoint(job, define or (), config)
+    settings = call.settings(parallelism=parallelism)
+    target = find_checkpoint(job, call)
     if target.job is None:
-        from poundlock.errors import DefinitionError
-
         raise DefinitionError(f"{job} is no file of a job, and a replay needs its code", next="give the file: job.py")
     report = replay(
-        with_settings(target.job, settings), target.identity, checkpoint, settings=settings, show=show, say=output.note
+        with_settings(target.job, settings),
+        target.identity,
+        checkpoint,
+        settings=settings,
+        show=show,
+        say=call.output.note,
     )
-    output.show(_Shown(report))
+    call.output.show(_lines(report), report.to_json)
     return 0 if report.agrees else 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A report for people and programs."""
+def _lines(report: ReplayReport) -> Iterable[str]:
+    when = utc_text(report.time_ms, "seconds")
+    yield f"checkpoint {report.checkpoint} of {report.job}, decision {report.record} of {when}"
+    for number in report.again:
+        yield f"  part of it was aborted from outside and produced again: decision {number}"
+    for name, (then, now) in report.rows_read.items():
+        if then is not None or now is not None:
+            yield f"source {name}: {_count(now if now is not None else then)} rows read"
+    for name, sink in report.sinks.items():
+        yield from _sink(name, sink)
+    for name, why in report.left_out.items():
+        yield f"sink {name}: left out, {why}"
+    for wrong in report.differences:
+        yield f"DIFFERS  {wrong.sink}, {wrong.figure}: {_count(wrong.committed)} committed, {_count(wrong.now)} now"
+    count = len(report.differences)
+    yield f"checkpoint {report.checkpoint}: " + (
+        "as committed" if report.agrees else f"{count} difference{'' if count == 1 else 's'}"
+    )
 
-    report: ReplayReport
 
-    def to_json(self) -> Any:
-        return self.report.to_json()
-
-    def lines(self) -> Iterable[str]:
-        report = self.report
-        when = datetime.fromtimestamp(report.time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        yield f"checkpoint {report.checkpoint} of {report.job}, decision {report.record} of {when}"
-        for number in report.again:
-            yield f"  part of it was aborted from outside and produced again: decision {number}"
-        for name, (then, now) in report.rows_read.items():
-            if then is not None or now is not None:
-                yield f"source {name}: {_count(now if now is not None else then)} rows read"
-        for name, sink in report.sinks.items():
-            yield from self._sink(name, sink)
-        for name, why in report.left_out.items():
-            yield f"sink {name}: left out, {why}"
-        for wrong in report.differences:
-            yield f"DIFFERS  {wrong.sink}, {wrong.figure}: {_count(wrong.committed)} committed, {_count(wrong.now)} now"
-        count = len(report.differences)
-        yield f"checkpoint {report.checkpoint}: " + (
-            "as committed" if report.agrees else f"{count} difference{'' if count == 1 else 's'}"
-        )
-
-    def _sink(self, name: str, sink: SinkReplay) -> Iterable[str]:
-        counts, wrote = sink.now.counts, sink.now.written
-        size = (
-            f", {_count(wrote.bytes)} bytes, digest {wrote.digest or '-'}" if wrote and wrote.bytes is not None else ""
-        )
-        yield (
-            f"sink {name}: {_count(counts.read)} in + {_count(counts.produced)} made = {_count(counts.written)} written"
-            f" + {_count(counts.filtered)} filtered + {_count(counts.dead_lettered)} dead-lettered"
-            f" + {_count(counts.skipped)} skipped{size}"
-        )
-        if sink.committed.written is None or sink.now.written is None:
-            yield "  only rows are compared: bytes and digests are not known of it"
-        for text in sink.shown:
-            yield f"  {text}"
+def _sink(name: str, sink: SinkReplay) -> Iterable[str]:
+    counts, wrote = sink.now.counts, sink.now.written
+    size = f", {_count(wrote.bytes)} bytes, digest {wrote.digest or '-'}" if wrote and wrote.bytes is not None else ""
+    yield (
+        f"sink {name}: {_count(counts.read)} in + {_count(counts.produced)} made = {_count(counts.written)} written"
+        f" + {_count(counts.filtered)} filtered + {_count(counts.dead_lettered)} dead-lettered"
+        f" + {_count(counts.skipped)} skipped{size}"
+    )
+    if sink.committed.written is None or sink.now.written is None:
+        yield "  only rows are compared: bytes and digests are not known of it"
+    for text in sink.shown:
+        yield f"  {text}"
 
 
 def _count(number: Any) -> str:

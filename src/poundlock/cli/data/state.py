@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from poundlock.cli.checkpoint_lookup import find_of_job
-from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
-from poundlock.cli.output import Output
+from poundlock.cli.job_lookup import find_of_job
+from poundlock.cli.options import Call, with_shared_options
+from poundlock.cli.output import iso_text
 from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -26,37 +25,26 @@ _READS = 3  # a job that runs merges its files away while they are read
 _Groups = list[tuple[str, dict[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """What each operator keeps."""
+def _lines(groups: _Groups, limit: int) -> Iterator[str]:
+    if not groups:
+        yield "no key has any state"
+    for number, group in groups:
+        yield f"operator {number}: watermark {_time(group['watermark'])}"
+        for name, state in group["state"].items():
+            ttl = "" if state["ttl_ms"] is None else f", time to live {state['ttl_ms']} ms"
+            yield f"  {name} ({state['kind'] or 'table'}{ttl}): {len(state['entries'])} entries"
+            yield from _some(limit, (f"    {_named(entry)}: {entry['value']!r}" for entry in state["entries"]))
+        for kind in ("event", "processing"):
+            timers = group[f"{kind}_timers"]
+            if timers:
+                yield f"  {kind}-time timers: {len(timers)}"
+                yield from _some(limit, (f"    {_time(timer['time'])} {_named(timer)}" for timer in timers))
 
-    groups: _Groups
-    limit: int
 
-    def to_json(self) -> Any:
-        return [{"operator": number, **group} for number, group in self.groups]
-
-    def lines(self) -> Iterable[str]:
-        if not self.groups:
-            yield "no key has any state"
-        for number, group in self.groups:
-            yield f"operator {number}: watermark {_time(group['watermark'])}"
-            for name, state in group["state"].items():
-                ttl = "" if state["ttl_ms"] is None else f", time to live {state['ttl_ms']} ms"
-                yield f"  {name} ({state['kind'] or 'table'}{ttl}): {len(state['entries'])} entries"
-                yield from self._some(f"    {_named(entry)}: {entry['value']!r}" for entry in state["entries"])
-            for kind in ("event", "processing"):
-                timers = group[f"{kind}_timers"]
-                if timers:
-                    yield f"  {kind}-time timers: {len(timers)}"
-                    yield from self._some(f"    {_time(timer['time'])} {_named(timer)}" for timer in timers)
-
-    def _some(self, lines: Iterable[str]) -> Iterable[str]:
-        for number, line in enumerate(lines):
-            if number == self.limit:
-                yield "    …"
-                return
-            yield line
+def _some(limit: int, lines: Iterator[str]) -> Iterator[str]:
+    yield from islice(lines, limit)
+    if next(lines, None) is not None:
+        yield "    …"
 
 
 def _named(entry: dict[str, Any]) -> str:
@@ -69,34 +57,31 @@ def _named(entry: dict[str, Any]) -> str:
 def _time(ms: int) -> str:
     if ms in (_FIRST, _LAST):
         return "-" if ms == _FIRST else "at the end"
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
-    except (ValueError, OverflowError, OSError):
-        return str(ms)
+    return iso_text(ms)
 
 
+@with_shared_options
 def command(
     path: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="PATH", help="Folder of a checkpoint or savepoint, a job's file JOB.PY[:NAME], or its id or name."
         ),
     ],
     operator: Annotated[
-        str | None, typer.Argument(metavar="OPERATOR", help="Only this one, by its id.", show_default=False)
+        str | None, Argument(metavar="OPERATOR", help="Only this one, by its id.", show_default=False)
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--key",
             metavar="KEY",
             help='Only this key: a text, or JSON such as 12, "12" or ["ada", 3] for two columns.',
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Entries and timers of each to show.")] = _LIMIT,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
+    limit: Annotated[int, Option("--limit", min=1, help="Entries and timers of each to show.")] = _LIMIT,
+    *,
+    call: Call,
 ) -> None:
     """Show the state of a job's operators, or that of one key.
 
@@ -107,10 +92,9 @@ def command(
     from poundlock.state.runs.run import DamagedRunError
     from poundlock.storage import open_storage
 
-    output = Output(json)
     storage = open_storage(path)
     if storage.stat(METADATA) is None:
-        storage = find_of_job(path, define or (), config).storage
+        storage = find_of_job(path, call).storage
     for left in reversed(range(_READS)):
         state = _recorded(storage)
         try:
@@ -119,7 +103,7 @@ def command(
         except DamagedRunError:
             if not left or state == _recorded(storage):
                 raise
-    output.show(_State(groups, limit))
+    call.output.show(_lines(groups, limit), [{"operator": number, **group} for number, group in groups])
 
 
 def _recorded(storage: Storage) -> DecidedState | None:

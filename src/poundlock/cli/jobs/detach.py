@@ -1,138 +1,109 @@
-"""`poundlock run -d`: the job as a process in a session of its own, which goes on when the terminal is closed.
+"""`poundlock run -d` and `run --restart`: the job as a process of its own, which goes on when the terminal is closed, or which this
+process, staying small, starts again as long as it crashes.
 
-Whoever started it is told the job's id once it runs, or the two lines it failed with.
+Whoever detached it is told the job's id once it runs, or the two lines it failed with.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from poundlock.cli.output import Output, Text
-from poundlock.control.log_names import stamped
-from poundlock.errors import DefinitionError, PoundlockError
-
-if TYPE_CHECKING:
-    from poundlock.config import Settings
-    from poundlock.control.registry import JobEntry
-
+from poundlock.checkpoint.identity import new_job_id
+from poundlock.cli.output import Output
+from poundlock.config import Settings
+from poundlock.control.logs import stamped
+from poundlock.control.process_id import process_start
+from poundlock.control.registry import JobEntry, Registry, now_ms
+from poundlock.control.supervisor import Situation, Supervisor
+from poundlock.driver.restart import ExponentialDelayRestart, restart_strategy, strategy_from_json
+from poundlock.errors import PoundlockError, refusing
 
 _POLL_S = 0.1
-_UNDER_WAY = ("RUNNING", "RESTARTING", "FINISHED")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Started:
-    """A process that was started, and where its output goes."""
-
-    process: subprocess.Popen[bytes]
-    output: Path
-    since_ms: int
+UNDER_WAY = ("RUNNING", "RESTARTING", "FINISHED")
+_RESTORED = re.compile(
+    r"^[A-Z]+  ((?:Restored from|Rescaling|Not restored|Not in the savepoint|Not looked at).*)$", re.MULTILINE
+)
+_FAILED = re.compile(r"^error: (.*)\nNext: (.*)$", re.MULTILINE)
 
 
 def detach(target: str, arguments: Sequence[str], settings: Settings, output: Output) -> int:
     """Start a job as a process of its own and wait until it runs or has failed; return the exit code.
 
-    Args:
-        target: the job's file.
-        arguments: what else `run` takes.
-        settings: of the run.
-        output: where the id or the failure goes.
-
-    Raises:
-        DefinitionError: the folder of logs cannot be written.
+    Raises DefinitionError: the folder of logs cannot be written.
     """
-    started = _start(target, arguments, settings)
-    entry = _wait(started, settings)
-    if entry is not None and entry.state in _UNDER_WAY:
-        for line in _restored(started.output):
+    since, path = now_ms(), settings.logs / stamped(Path(target.partition(":")[0]).stem, ".out")
+    process = _start(_command(target, arguments), path)
+    entry = _wait(process, since, settings)
+    if entry is not None and entry.state in UNDER_WAY:
+        for line in _RESTORED.findall(_read(path)):  # what it said of the savepoint it began with
             output.note(line)
         if entry.state == "RESTARTING" and entry.failure is not None:
             output.note(f"the job is restarting: {entry.failure[0]}")
-        output.show(_submitted(entry, started.output))
+        data = {name: getattr(entry, name) for name in ("job_id", "name", "pid", "state", "log")}
+        output.show(f"Job has been submitted with JobID {entry.job_id}", {**data, "output": str(path)})
         return 0
-    code = started.process.wait()
-    error = failure_in(started.output)
-    if error is None and entry is not None and entry.failure is not None:
-        error = PoundlockError(entry.failure[0], next=entry.failure[1])
-    if error is None:
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        error = PoundlockError(f"the job ended before it ran ({how})", next=f"read {started.output}")
+    code = process.wait()
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    failures = _FAILED.findall(_read(path))
+    if entry is not None and entry.failure is not None:
+        failures.insert(0, entry.failure)
+    what, next = failures[-1] if failures else (f"the job ended before it ran ({how})", f"read {path}")
+    error = PoundlockError(what, next=next)
     output.error(error)
     return 128 - code if code < 0 else code or error.exit_code
 
 
-def _restored(path: Path) -> Sequence[str]:
-    """Return what the process said of the savepoint it began with."""
+def _command(target: str, arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "poundlock", "run", target, *arguments]
+
+
+def _read(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return ()
-    return re.findall(
-        r"^[A-Z]+  ((?:Restored from|Rescaling|Not restored|Not in the savepoint|Not looked at).*)$", text, re.M
-    )
+        return ""
 
 
-def failure_in(path: Path) -> PoundlockError | None:
-    """Return the error that a process printed last, None if it printed none."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    errors = re.findall(r"^error: (.*)\nNext: (.*)$", text, re.MULTILINE)
-    return PoundlockError(errors[-1][0], next=errors[-1][1]) if errors else None
-
-
-def _start(target: str, arguments: Sequence[str], settings: Settings) -> _Started:
-    path = settings.logs / stamped(Path(target.partition(":")[0]).stem, ".out")
-    since = time.time_ns() // 1_000_000
-    try:
+def _start(command: Sequence[str], path: Path) -> subprocess.Popen[bytes]:
+    with refusing(f"{path.parent} cannot be written", next="set log_dir to a folder of yours: -D log_dir=…"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "poundlock", "run", target, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
             )
-    except OSError as error:
-        raise DefinitionError(
-            f"{path.parent} cannot be written: {error.strerror or error}",
-            next="set log_dir to a folder of yours: -D log_dir=…",
-        ) from error
-    return _Started(process=process, output=path, since_ms=since)
 
 
-def _wait(started: _Started, settings: Settings) -> JobEntry | None:
+def _wait(process: subprocess.Popen[bytes], since_ms: int, settings: Settings) -> JobEntry | None:
     """Return the job's entry once it is under way or has ended; None if it ended before it had one."""
-    from poundlock.control.registry import Registry
-
     registry = Registry(settings.state_dir)
     while True:
-        over = started.process.poll() is not None
-        entry = registry.of_process(started.process.pid)
-        if entry is not None and entry.started_ms >= started.since_ms:
-            if entry.ended or entry.state in _UNDER_WAY:
+        over = process.poll() is not None
+        entry = registry.of_process(process.pid)
+        if entry is not None and entry.started_ms >= since_ms:
+            if entry.ended or entry.state in UNDER_WAY:
                 return entry
         elif over:
             return None
         time.sleep(_POLL_S)
 
 
-def _submitted(entry: JobEntry, path: Path) -> Text:
-    data: dict[str, Any] = {
-        "job_id": entry.job_id,
-        "name": entry.name,
-        "pid": entry.pid,
-        "state": entry.state,
-        "log": entry.log,
-        "output": str(path),
-    }
-    return Text(text=f"Job has been submitted with JobID {entry.job_id}", data=data)
+def supervise(target: str, arguments: Sequence[str], settings: Settings, output: Output) -> int:
+    """Run a job in a process of its own until its end, telling its crashes, and return its exit code.
+
+    Raises PoundlockError: the process crashed, and the restart strategy has given up.
+    """
+    pid = os.getpid()
+    return Supervisor(
+        command=_command(target, arguments),
+        registry=Registry(settings.state_dir),
+        strategy=restart_strategy(settings) or ExponentialDelayRestart(),
+        situation=Situation(pid=pid, process_start=process_start(pid) or "", started_ms=now_ms(), job_id=new_job_id()),
+        strategy_of=strategy_from_json,
+        say=output.note,
+    ).run()

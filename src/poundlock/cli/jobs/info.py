@@ -1,62 +1,95 @@
-"""`poundlock info`: one job, from the registry and, while it runs, from the job itself."""
+"""`poundlock list` and `info`: this user's jobs in Flink's words, and one of them, by the registry and what drivers elsewhere write
+into their checkpoint folders. Only `info` asks a job, while it runs."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
-from poundlock.cli.job_lookup import RunningJobArgument, find_job, progress_line, progress_of
-from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
-from poundlock.cli.output import Output
-from poundlock.cli.progress_display import time_text
+from typer import Argument, Option
+
+from poundlock.cli.job_lookup import RunningJobArgument, find_job, jobs_in, progress_line, progress_of
+from poundlock.cli.options import Call, with_shared_options
+from poundlock.cli.output import local_text, watermark_text
 from poundlock.errors import PoundlockError
 
 if TYPE_CHECKING:
     from poundlock.control.registry import JobEntry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Info:
-    """A job's entry and its newest progress, where it is known."""
+_WIDTH = 62
 
-    entry: JobEntry
-    progress: Mapping[str, Any] | None
-    savepoint: str | None = None
 
-    def to_json(self) -> Any:
-        return {
-            **self.entry.to_json(),
-            "gone": self.entry.gone,
-            "progress": self.progress,
-            "savepoint": self.savepoint,
-        }
+@with_shared_options
+def list_jobs(
+    folder: Annotated[
+        str | None,
+        Argument(metavar="[FOLDER]", help="A checkpoint folder, or one with several in it; default: your jobs."),
+    ] = None,
+    every: Annotated[bool, Option("-a", "--all", help="Jobs that ended, too.")] = False,
+    *,
+    call: Call,
+) -> None:
+    """List the running jobs."""
+    from poundlock.control.registry import Registry
 
-    def lines(self) -> Iterable[str]:
-        entry = self.entry
-        yield f"Job {entry.job_id} : {entry.name} ({entry.state}{', gone' if entry.gone else ''})"
-        values = {
-            "started": _time(entry.started_ms),
-            "ended": None if entry.ended_ms is None else f"{_time(entry.ended_ms)}, exit code {entry.exit_code}",
-            "process": None if entry.application else f"{entry.pid} on {entry.host}{_supervises(entry)}",
-            "application": f"{entry.application}, with the driver" if entry.application else entry.spark_application,
-            "restarts": None if not entry.process_restarts else f"{entry.process_restarts} of the process",
-            "command": shlex.join(["poundlock", "run", *entry.arguments]),
-            "folder": entry.folder,
-            "checkpoint": entry.checkpoint_dir,
-            "savepoint": None if self.savepoint is None else f"{self.savepoint}, with which it ended",
-            "log": entry.log,
-            "REST": None if entry.rest is None or entry.ended else f"http://{_host(entry.rest[0])}:{entry.rest[1]}",
-            "token": None if entry.ended else entry.token_file,
-            "watermark": _watermark(self.progress),
-            "progress": progress_line(self.progress),
-            "written": None if entry.written_ms is None else _time(entry.written_ms),
-            "failure": None if entry.failure is None else entry.failure[0],
-            "next": None if entry.failure is None else entry.failure[1] or None,
-        }
-        yield from (f"  {name:<11} {value}" for name, value in values.items() if value is not None)
+    settings = call.settings()
+    entries = Registry(settings.state_dir).entries() if folder is None else jobs_in(folder)
+    running, ended = ([entry for entry in entries if entry.ended is over] for over in (False, True))
+    lines = [*_part("Running/Restarting Jobs", "No running jobs.", running), "No scheduled jobs."]
+    if every:
+        lines += _part("Terminated Jobs", "No terminated jobs.", ended)
+    call.output.show(lines, [entry.to_json() for entry in (*running, *(ended if every else ()))])
+
+
+def _part(title: str, none: str, entries: Sequence[JobEntry]) -> list[str]:
+    if not entries:
+        return [none]
+    return [f" {title} ".center(_WIDTH, "-"), *(_line(entry) for entry in entries), "-" * _WIDTH]
+
+
+def _line(entry: JobEntry) -> str:
+    where = f" {entry.on_cluster}" if entry.on_cluster else ""
+    return f"{local_text(entry.started_ms)} : {entry.job_id} : {_titled(entry)}{where}"
+
+
+def _titled(entry: JobEntry) -> str:
+    return f"{entry.name} ({entry.state}{', gone' if entry.gone else ''})"
+
+
+@with_shared_options
+def command(job: RunningJobArgument, *, call: Call) -> None:
+    """Show one job: how it goes or how it ended."""
+    known = find_job(job, call)
+    entry, progress, savepoint = known.entry, progress_of(known), _ended_with(known.entry)
+    data = {**entry.to_json(), "gone": entry.gone, "progress": progress, "savepoint": savepoint}
+    call.output.show(_lines(entry, progress, savepoint), data)
+
+
+def _lines(entry: JobEntry, progress: Mapping[str, Any] | None, savepoint: str | None) -> Iterable[str]:
+    yield f"Job {entry.job_id} : {_titled(entry)}"
+    supervises = "" if entry.child is None or entry.ended else f", supervises {entry.child}"
+    values = {
+        "started": local_text(entry.started_ms),
+        "ended": None if entry.ended_ms is None else f"{local_text(entry.ended_ms)}, exit code {entry.exit_code}",
+        "process": None if entry.application else f"{entry.pid} on {entry.host}{supervises}",
+        "application": f"{entry.application}, with the driver" if entry.application else entry.spark_application,
+        "restarts": None if not entry.process_restarts else f"{entry.process_restarts} of the process",
+        "command": shlex.join(["poundlock", "run", *entry.arguments]),
+        "folder": entry.folder,
+        "checkpoint": entry.checkpoint_dir,
+        "savepoint": None if savepoint is None else f"{savepoint}, with which it ended",
+        "log": entry.log,
+        "REST": None if entry.rest is None or entry.ended else http_address(*entry.rest),
+        "token": None if entry.ended else entry.token_file,
+        "watermark": _watermark(progress),
+        "progress": progress_line(progress),
+        "written": None if entry.written_ms is None else local_text(entry.written_ms),
+        "failure": None if entry.failure is None else entry.failure[0],
+        "next": None if entry.failure is None else entry.failure[1] or None,
+    }
+    yield from (f"  {name:<11} {value}" for name, value in values.items() if value is not None)
 
 
 def _watermark(progress: Mapping[str, Any] | None) -> str | None:
@@ -64,7 +97,7 @@ def _watermark(progress: Mapping[str, Any] | None) -> str | None:
     watermark, held_by = ((progress or {}).get(name) for name in ("watermark", "held_by"))
     if watermark is None and held_by is None:
         return None
-    return time_text(watermark) + (f", held back by {held_by}" if held_by else "")
+    return watermark_text(watermark) + (f", held back by {held_by}" if held_by else "")
 
 
 def _ended_with(entry: JobEntry) -> str | None:
@@ -81,24 +114,5 @@ def _ended_with(entry: JobEntry) -> str | None:
     return str(note["savepoint"]) if note is not None and note["job_id"] == entry.job_id else None
 
 
-def _supervises(entry: JobEntry) -> str:
-    return "" if entry.child is None or entry.ended else f", supervises {entry.child}"
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000).strftime("%d.%m.%Y %H:%M:%S")
-
-
-def _host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def command(
-    job: RunningJobArgument,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
-) -> None:
-    """Show one job: how it goes or how it ended."""
-    known = find_job(job, define, config)
-    Output(json).show(_Info(entry=known.entry, progress=progress_of(known), savepoint=_ended_with(known.entry)))
+def http_address(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -8,10 +8,10 @@ from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from poundlock.cli.job_lookup import KnownJob, RunningJobArgument, find_job
-from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
+from poundlock.cli.options import Call, with_shared_options
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
 
@@ -24,20 +24,20 @@ _POLL_S = 0.25
 _FOLDER_POLL_S = 2.0
 
 
+@with_shared_options
 def command(
     job: RunningJobArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
-    last: Annotated[int | None, typer.Option("--last", min=1, help="Begin with the newest so many lines.")] = None,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
+    follow: Annotated[bool, Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    last: Annotated[int | None, Option("--last", min=1, help="Begin with the newest so many lines.")] = None,
+    *,
+    call: Call,
 ) -> None:
     """Print a job's log.
 
     With --json the lines are as they are in the file, one JSON object each.
     """
-    known = find_job(job, define, config)
-    entry, output = known.entry, Output(json)
+    known, output = find_job(job, call), call.output
+    entry = known.entry
     try:
         log = _log_of(entry)
         data = log.new()

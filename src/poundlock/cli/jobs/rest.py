@@ -7,31 +7,25 @@ import secrets
 import signal
 import threading
 
-from poundlock.cli.job_lookup import RunningJobArgument, find_job
-from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
-from poundlock.cli.output import Output, Text
+from poundlock.cli.job_lookup import RunningJobArgument, find_job, folder_channel
+from poundlock.cli.jobs.info import http_address
+from poundlock.cli.options import Call, with_shared_options
 from poundlock.errors import DefinitionError
 
 
-def command(
-    job: RunningJobArgument,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
-) -> None:
+@with_shared_options
+def command(job: RunningJobArgument, *, call: Call) -> None:
     """Serve a job's REST from its checkpoint folder, until Ctrl-C.
 
     For a driver on a cluster, or on another machine. Port, address and token are those of the settings rest.….
     """
-    from poundlock.cli.job_lookup import folder_channel
-    from poundlock.config import load_settings
-    from poundlock.control.registry import write_private
+    from poundlock.control.registry import write_whole
     from poundlock.rest.gateway import Gateway
     from poundlock.rest.server import RestServer, missing_packages, read_token, take_port
     from poundlock.storage import open_storage
 
-    settings = load_settings(define or (), config=config)
-    entry = find_job(job, define, config).entry
+    settings = call.settings()
+    entry = find_job(job, call).entry
     if missing := missing_packages():
         raise DefinitionError(
             "REST needs what is not installed: " + ", ".join(missing), next='python -m pip install "poundlock[rest]"'
@@ -44,15 +38,15 @@ def command(
     if token is None:
         token = secrets.token_urlsafe(32)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_private(file, token.encode())
+        write_whole(file, token.encode())
     server = RestServer(listening, token)
     try:
         gateway = Gateway(open_storage(entry.checkpoint_dir), entry, folder_channel)
         server.start(gateway.observed)
         host, port = server.address
         shown = {"job_id": entry.job_id, "rest": [host, port], "token_file": str(file.absolute())}
-        address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        Output(json).show(Text(text=f"REST of job {entry.job_id} : {address}, token in {file.absolute()}", data=shown))
+        text = f"REST of job {entry.job_id} : {http_address(host, port)}, token in {file.absolute()}"
+        call.output.show(text, shown)
         gateway.run(ended)
     finally:
         server.close()

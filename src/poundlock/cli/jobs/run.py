@@ -12,23 +12,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
+from typer import Option
 
-from poundlock.cli.options import (
-    ArchivesOption,
-    ConfigOption,
-    ConfOption,
-    DefineOption,
-    DeployModeOption,
-    JobArgument,
-    JsonOption,
-    MasterOption,
-    ParallelismOption,
-    PyFilesOption,
-)
+from poundlock.cli.options import Call, JobArgument, MasterOption, ParallelismOption, with_shared_options
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
 
@@ -36,37 +27,47 @@ if TYPE_CHECKING:
     from poundlock.cli.job_endpoint import Presence
     from poundlock.config import Settings
     from poundlock.control.logs import JobLog
-    from poundlock.control.supervisor_link import Supervised
+    from poundlock.control.supervisor import Supervised
     from poundlock.driver.progress import Progress
     from poundlock.driver.savepoints.restore import Beginning
     from poundlock.job import Job
 
 
+T = TypeVar("T")
 _TELL_S = 1.0
 
 
+@with_shared_options
 def command(
     job: JobArgument,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
+    *,
+    call: Call,
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
-    conf: ConfOption = None,
-    py_files: PyFilesOption = None,
-    archives: ArchivesOption = None,
-    deploy_mode: DeployModeOption = None,
-    savepoint: Annotated[
+    conf: Annotated[
+        list[str] | None, Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's, as for spark-submit.")
+    ] = None,
+    py_files: Annotated[
         str | None,
-        typer.Option("-s", "--from-savepoint", metavar="PATH", help="Begin with a savepoint or a checkpoint."),
+        Option("--py-files", metavar="FILES", help="Modules for the tasks of a cluster: a.py,b.zip; comma-separated."),
+    ] = None,
+    archives: Annotated[
+        str | None,
+        Option("--archives", metavar="FILES", help="Unpacked beside the tasks: env.tar.gz#env is their Python."),
+    ] = None,
+    deploy_mode: Annotated[
+        str | None,
+        Option("--deploy-mode", metavar="client|cluster", help="Where the driver runs; default: client, here."),
+    ] = None,
+    savepoint: Annotated[
+        str | None, Option("-s", "--from-savepoint", metavar="PATH", help="Begin with a savepoint or a checkpoint.")
     ] = None,
     allow_non_restored: Annotated[
-        bool,
-        typer.Option("-n", "--allow-non-restored-state", help="Leave state behind that the job has no operator for."),
+        bool, Option("-n", "--allow-non-restored-state", help="Leave state behind that the job has no operator for.")
     ] = False,
     newer_output: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--on-newer-output",
             metavar="refuse|keep|retract",
             help="Output finished after the savepoint; default: refuse.",
@@ -74,11 +75,11 @@ def command(
     ] = None,
     rename_operator: Annotated[
         list[str] | None,
-        typer.Option("--rename-operator", metavar="OLD=NEW", help="Give state in it to an operator with another id."),
+        Option("--rename-operator", metavar="OLD=NEW", help="Give state in it to an operator with another id."),
     ] = None,
     claim_mode: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--claim-mode",
             "-claim",
             "--claimMode",
@@ -89,13 +90,12 @@ def command(
         ),
     ] = None,
     detached: Annotated[
-        bool, typer.Option("-d", "--detached", help="Go on in the background; print the job's id once it runs.")
+        bool, Option("-d", "--detached", help="Go on in the background; print the job's id once it runs.")
     ] = False,
     restart: Annotated[
-        bool,
-        typer.Option("--restart", help="Start the job's process again when it crashes, as the restart strategy says."),
+        bool, Option("--restart", help="Start the job's process again when it crashes, as the restart strategy says.")
     ] = False,
-    no_rest: Annotated[bool, typer.Option("--no-rest", help="Serve no REST.")] = False,
+    no_rest: Annotated[bool, Option("--no-rest", help="Serve no REST.")] = False,
 ) -> int:
     """Run a job until its input ends or Ctrl-C.
 
@@ -103,33 +103,20 @@ def command(
     """
     from poundlock.cli.job_endpoint import Presence
     from poundlock.cli.job_loader import load_job
-    from poundlock.cli.jobs.detach import detach
-    from poundlock.cli.jobs.supervise import supervise
-    from poundlock.config import load_settings
+    from poundlock.cli.jobs.detach import detach, supervise
     from poundlock.control.cluster_driver import container
     from poundlock.control.logs import open_log
-    from poundlock.control.supervisor_link import supervised
+    from poundlock.control.supervisor import supervised
     from poundlock.driver.progress import StopRequest
     from poundlock.driver.requests import Requests
     from poundlock.spark.launch.dependencies import add_to_path
 
-    line = supervised()
-    output = Output(json)
-    settings = load_settings(
-        define or (),
-        conf=conf or (),
-        config=config,
-        master=master,
-        parallelism=parallelism,
-        py_files=py_files,
-        archives=archives,
-        deploy_mode=deploy_mode,
-        rest_enabled=False if no_rest else None,
-    )
+    line, output = supervised(), call.output
+    where = {"master": master, "parallelism": parallelism, "py_files": py_files, "archives": archives}
+    where["deploy_mode"] = deploy_mode
+    settings = call.settings(conf=conf or (), rest_enabled=False if no_rest else None, **where)
     beginning = _beginning(savepoint, allow_non_restored, newer_output, claim_mode, rename_operator or ())
-    where = {"--config": config, "--master": master, "-p": parallelism, "--py-files": py_files, "--archives": archives}
-    where["--deploy-mode"] = deploy_mode
-    arguments = [*_typed(define, conf, where, no_rest), *typed_beginning(beginning)]
+    arguments = [*_typed(call, conf or (), where, no_rest), *typed_beginning(beginning)]
     if settings.deploy_mode == "cluster":
         if restart:
             raise DefinitionError(
@@ -142,13 +129,11 @@ def command(
     if detached:
         return detach(job, [*arguments, *(["--restart"] if restart else [])], settings, output)
     if restart:
-        return supervise(job, [*arguments, *(["--json"] if json else [])], settings, output)
+        return supervise(job, [*arguments, *(["--json"] if output.as_json else [])], settings, output)
     if line is not None:
         arguments.append("--restart")
-        if beginning is not None:
-            beginning = dataclasses.replace(beginning, job_id=line.situation.job_id)
-    if (place := container()) is not None and beginning is not None:
-        beginning = dataclasses.replace(beginning, job_id=place.job_id)
+    if beginning is not None and (given := line.situation if line is not None else container()) is not None:
+        beginning = dataclasses.replace(beginning, job_id=given.job_id)
     add_to_path(settings)
     loaded = load_job(job)
     with open_log(loaded.name, settings.logs, level=settings.log_level, secrets=settings.secrets()) as log:
@@ -190,12 +175,11 @@ def _introduce(line: Supervised, job: Job, settings: Settings, log: JobLog) -> N
         log.logger.warning("started again by the supervisor", restarts=line.situation.restarts, why=why)
 
 
-def _typed(
-    define: Sequence[str] | None, conf: Sequence[str] | None, given: Mapping[str, object], no_rest: bool
-) -> list[str]:
+def _typed(call: Call, conf: Sequence[str], given: Mapping[str, object], no_rest: bool) -> list[str]:
     """Return the options as they could be typed."""
-    words = [word for flag, options in (("-D", define), ("--conf", conf)) for o in options or () for word in (flag, o)]
-    for flag, value in given.items():
+    words = [word for flag, options in (("-D", call.define), ("--conf", conf)) for o in options for word in (flag, o)]
+    for name, value in {"config": call.config, **given}.items():
+        flag = "-p" if name == "parallelism" else f"--{name.replace('_', '-')}"
         words += [] if value is None else [flag, str(value)]
     return [*words, *(["--no-rest"] if no_rest else [])]
 
@@ -255,19 +239,18 @@ def _watched(
             presence.update(progress)
             watch.update(progress)
 
-        work = _Work(
-            lambda: run(
-                job,
-                settings=settings,
-                on_progress=report,
-                stop=stop,
-                requests=presence.requests,
-                on_claim=presence.claimed,
-                beginning=beginning,
-            )
+        job_itself = partial(
+            run,
+            job,
+            settings=settings,
+            on_progress=report,
+            stop=stop,
+            requests=presence.requests,
+            on_claim=presence.claimed,
+            beginning=beginning,
         )
         try:
-            progress = work.wait()
+            progress = _in_thread(job_itself)
         except BaseException as error:
             log.logger.error("the job failed", exc_info=error)
             if isinstance(error, PoundlockError) and error.next.startswith("see the log"):
@@ -289,7 +272,6 @@ class _Completed:
     _logged_at: float = -_TELL_S
 
     def update(self, progress: Progress) -> None:
-        """Note how the job goes."""
         if progress.checkpoint == self._newest:
             return
         self._newest = progress.checkpoint
@@ -310,37 +292,21 @@ class _Completed:
 
 def _with_log(error: PoundlockError, log: JobLog) -> PoundlockError:
     return type(error)(
-        error.what,
-        next=f"read {log.path}",
-        job=error.job,
-        checkpoint=error.checkpoint,
-        participant=error.participant,
+        error.what, next=f"read {log.path}", job=error.job, checkpoint=error.checkpoint, participant=error.participant
     )
 
 
-@dataclass(slots=True)
-class _Work:
-    """A function running in a thread, whose result or error can be waited for."""
+def _in_thread(function: Callable[[], T]) -> T:
+    """Return a function's result or raise its error; it runs in a thread, and signals are handled while it is waited for."""
+    future: Future[T] = Future()
 
-    function: Callable[[], Any]
-    _result: Any = None
-    _error: BaseException | None = None
-    _thread: threading.Thread = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="poundlock-driver", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
+    def work() -> None:
         try:
-            self._result = self.function()
+            future.set_result(function())
         except BaseException as error:
-            self._error = error
+            future.set_exception(error)
 
-    def wait(self) -> Any:
-        """Return the function's result or raise its error. Signals are handled while waiting."""
-        while self._thread.is_alive():
-            self._thread.join(0.25)
-        if self._error is not None:
-            raise self._error
-        return self._result
+    threading.Thread(target=work, name="poundlock-driver", daemon=True).start()
+    while not future.done():
+        wait([future], 0.25)
+    return future.result()

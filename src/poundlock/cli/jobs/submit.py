@@ -5,32 +5,43 @@ Ctrl-C asks that driver for what it asks one of this machine for. Whoever ends t
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from poundlock.cli.output import Output, Text
+from poundlock.checkpoint.identity import new_job_id
+from poundlock.cli.job_loader import load_job, split_target
+from poundlock.cli.job_lookup import folder_channel
+from poundlock.cli.jobs.detach import UNDER_WAY
+from poundlock.cli.jobs.run import typed_beginning
+from poundlock.cli.output import Output
+from poundlock.cli.progress_display import Watcher, watcher
+from poundlock.cli.signals import signals_asking
+from poundlock.config import Settings
+from poundlock.control import spark_submit as submission
+from poundlock.control.channel import Forwarding
+from poundlock.control.driver_status import polled
+from poundlock.control.logs import stamped
+from poundlock.control.registry import JobEntry, Registry, registered
+from poundlock.driver.driver import checkpoint_dir, with_settings
+from poundlock.driver.progress import Progress, StopRequest
+from poundlock.driver.savepoints.restore import Beginning
 from poundlock.errors import PoundlockError, TransientError
-
-if TYPE_CHECKING:
-    from poundlock.cli.progress_display import Watcher
-    from poundlock.config import Settings
-    from poundlock.control.channel import Forwarding
-    from poundlock.control.registry import JobEntry
-    from poundlock.driver.progress import Progress, StopRequest
-    from poundlock.driver.savepoints.restore import Beginning
-    from poundlock.job import Job
-
+from poundlock.job import Job
+from poundlock.plan.guarantees import check_required
+from poundlock.plan.plan import make_plan
+from poundlock.redaction import redact_text
+from poundlock.spark.launch.dependencies import add_to_path
+from poundlock.spark.launch.java import java_of
+from poundlock.storage import open_checkpoint, open_storage
+from poundlock.storage.storage_errors import refuse_unreachable
 
 _LOOK_S = 1.0
 _ASK_S = 5.0
 _PATIENCE_S = 60.0  # so long the checkpoint folder of a job that is over may be away
-_UNDER_WAY = ("RUNNING", "RESTARTING", "FINISHED")
 
 
 def submit(
@@ -44,32 +55,8 @@ def submit(
 ) -> int:
     """Submit a job and follow its driver until that has ended; return the exit code.
 
-    Args:
-        target: the job's file, with `:name` where it holds several.
-        typed: what else `run` was given.
-        settings: of the run.
-        beginning: the savepoint to begin with.
-        output: where it is shown.
-        detached: return as soon as the driver runs.
-
-    Raises:
-        PoundlockError: the job cannot run there, or was not taken.
+    Raises PoundlockError: the job cannot run there, or was not taken.
     """
-    from poundlock.checkpoint.identity import new_job_id
-    from poundlock.cli.job_loader import load_job, split_target
-    from poundlock.cli.jobs.run import typed_beginning
-    from poundlock.cli.progress_display import watcher
-    from poundlock.control import spark_submit as submission
-    from poundlock.control.log_names import stamped
-    from poundlock.driver.driver import checkpoint_dir, with_settings
-    from poundlock.driver.progress import StopRequest
-    from poundlock.plan.guarantees import check_required
-    from poundlock.plan.plan import make_plan
-    from poundlock.spark.launch.dependencies import add_to_path
-    from poundlock.spark.launch.java import find_java, newest_java
-    from poundlock.storage import open_checkpoint, open_storage
-    from poundlock.storage.storage_errors import refuse_unreachable
-
     add_to_path(settings)
     job = with_settings(load_job(target), settings)
     checkpoint = checkpoint_dir(job, settings)
@@ -81,7 +68,6 @@ def submit(
         refuse_unreachable(open_checkpoint(beginning.path, "savepoint"), what="the savepoint")
     file, name = split_target(target)
     log = settings.logs / stamped(job.name, ".submit.log")
-    environment = {**os.environ, **({"JAVA_HOME": str(settings.java_home)} if settings.java_home else {})}
     output.note(f"Submitting {job.name} to {settings.master}")
     what = submission.Submission(
         job=job,
@@ -94,7 +80,7 @@ def submit(
         jars=submission.jars_of(plan, checkpoint, settings, say=output.note),
     )
     try:
-        application = submission.submit(what, find_java(environment, newest=newest_java()).home, log)
+        application = submission.submit(what, java_of(settings).home, log)
     except KeyboardInterrupt:
         if (asked_for := submission.named_in(log)) is not None:
             output.note(f"The cluster may run it all the same; end it with: yarn application -kill {asked_for}")
@@ -114,20 +100,17 @@ def submit(
 def _detach(following: _Following, output: Output) -> int:
     while True:
         now = following.look()
-        if now.ended or now.state in _UNDER_WAY:
+        if now.ended or now.state in UNDER_WAY:
             break
         time.sleep(_LOOK_S)
     if now.state == "FAILED":
         return _failed(now, output)
-    data = {"job_id": now.job_id, "name": now.name, "application": now.application, "state": now.state}
-    text = f"Job has been submitted with JobID {now.job_id}"
-    output.show(Text(text=text, data={**data, "log": str(following.log)}))
+    data = {name: getattr(now, name) for name in ("job_id", "name", "application", "state")}
+    output.show(f"Job has been submitted with JobID {now.job_id}", {**data, "log": str(following.log)})
     return 0
 
 
 def _follow(following: _Following, watch: Watcher, output: Output) -> int:
-    from poundlock.cli.signals import signals_asking
-
     shown_id = ""
     shown: Progress | None = None
     with signals_asking(following.stop, watch.say, following.job) as signals:
@@ -162,8 +145,6 @@ def _failed(now: JobEntry, output: Output) -> int:
 
 
 def _progress(now: JobEntry) -> Progress:
-    from poundlock.driver.progress import Progress
-
     try:
         return Progress(**{**now.progress, "state": now.state})
     except TypeError:  # of another version
@@ -172,16 +153,7 @@ def _progress(now: JobEntry) -> Progress:
 
 @dataclass(kw_only=True)
 class _Following:
-    """A driver that was submitted, as it is seen from here.
-
-    Args:
-        job, settings: what was submitted.
-        application: the cluster's id of it.
-        checkpoint: the job's checkpoint folder.
-        log: what spark-submit said.
-        typed: what `run` was given, the job's file first.
-        stop: what is asked of the driver here.
-    """
+    """A driver that was submitted, as it is seen from here."""
 
     job: Job
     settings: Settings
@@ -198,11 +170,8 @@ class _Following:
     def look(self) -> JobEntry:
         """Return how the driver goes; an entry of ours where it has written none, also where it has ended without.
 
-        Raises:
-            TransientError: it has ended, and how could not be read for a while.
+        Raises TransientError: it has ended, and how could not be read for a while.
         """
-        from poundlock.control.driver_status import polled
-
         at, entry = time.monotonic(), self.entry or self._ours
         ask = at - self._looked > _ASK_S
         if ask:
@@ -217,9 +186,6 @@ class _Following:
 
     @cached_property
     def _ours(self) -> JobEntry:
-        from poundlock.control.registry import registered
-        from poundlock.redaction import redact_text
-
         made = registered(
             job_id="",
             name=self.job.name,
@@ -232,8 +198,6 @@ class _Following:
 
     def _kept(self, now: JobEntry) -> JobEntry:
         """List the job on this machine as soon as its id is known, and keep there how it ended."""
-        from poundlock.control.registry import Registry
-
         registry = Registry(self.settings.state_dir)
         if now.job_id and self.entry is None:
             self.entry = registry.register(replace(self._ours, job_id=now.job_id)).entry
@@ -246,8 +210,5 @@ class _Following:
         if self.entry is None:
             return
         if self._forwarding is None:
-            from poundlock.cli.job_lookup import folder_channel
-            from poundlock.control.channel import Forwarding
-
             self._forwarding = Forwarding(self.entry, folder_channel(self.entry), self.stop, say=say)
         self._forwarding.hand_on()

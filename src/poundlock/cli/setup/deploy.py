@@ -5,16 +5,17 @@ from __future__ import annotations
 import getpass
 import json as jsons
 import os
-import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from poundlock.cli.options import ConfigOption, DefineOption, JobArgument, JsonOption, MasterOption, ParallelismOption
-from poundlock.cli.output import Output, Text
-from poundlock.errors import DefinitionError
+from poundlock.cli.options import Call, JobArgument, JsonOption, MasterOption, ParallelismOption, with_shared_options
+from poundlock.cli.output import Output
+from poundlock.errors import DefinitionError, refusing
 
 if TYPE_CHECKING:
     from poundlock.deploy.job import Deployed
@@ -22,33 +23,33 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Files that have a job run by systemd or Kubernetes.", no_args_is_help=True)
 
-NameOption = Annotated[str | None, typer.Option("--name", help="Name of the unit or objects; default: of the job.")]
+NameOption = Annotated[str | None, Option("--name", help="Name of the unit or objects; default: of the job.")]
 OutputOption = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="PATH", help="Write into a file instead of printing.")
+    Path | None, Option("-o", "--output", metavar="PATH", help="Write into a file instead of printing.")
 ]
 EnvOption = Annotated[
-    list[str] | None, typer.Option("--env", metavar="KEY=VALUE", help="A variable of the job's environment.")
+    list[str] | None, Option("--env", metavar="KEY=VALUE", help="A variable of the job's environment.")
 ]
-GraceOption = Annotated[str, typer.Option("--stop-timeout", metavar="DURATION", help="How long a clean stop may take.")]
+GraceOption = Annotated[str, Option("--stop-timeout", metavar="DURATION", help="How long a clean stop may take.")]
 
 
 @app.command("systemd")
+@with_shared_options
 def systemd(
     job: JobArgument,
     name: NameOption = None,
-    user: Annotated[bool, typer.Option("--user", help="For your own manager: systemctl --user.")] = False,
+    user: Annotated[bool, Option("--user", help="For your own manager: systemctl --user.")] = False,
     run_as: Annotated[
-        str | None, typer.Option("--run-as", metavar="USER", help="User of a system unit; default: you.")
+        str | None, Option("--run-as", metavar="USER", help="User of a system unit; default: you.")
     ] = None,
     env: EnvOption = None,
     env_file: Annotated[
-        Path | None, typer.Option("--env-file", metavar="FILE", help="File of variables, for secrets.")
+        Path | None, Option("--env-file", metavar="FILE", help="File of variables, for secrets.")
     ] = None,
     grace: GraceOption = "5 min",
     output: OutputOption = None,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
+    *,
+    call: Call,
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
 ) -> None:
@@ -61,10 +62,10 @@ def systemd(
         )
     if env_file is not None and not env_file.is_absolute():
         raise DefinitionError(f"--env-file {env_file} is not absolute", next=f"write --env-file {env_file.absolute()}")
-    deployed, file = _deployed(
-        job, env, grace, define, config, master, parallelism, instead="put it into a file and name it with --env-file"
-    )
-    deployed = _with(deployed, ["--config", str(file)] if file is not None and _is_named(config) else [])
+    instead = "put it into a file and name it with --env-file"
+    deployed, file = _deployed(job, env, grace, call, master, parallelism, instead)
+    if file is not None and (call.config is not None or os.environ.get("POUNDLOCK_CONFIG")):
+        deployed = _with(deployed, "--config", str(file))
     unit = render(
         deployed,
         name=unit_name(name or f"poundlock-{deployed.job.name}"),
@@ -75,17 +76,14 @@ def systemd(
     )
     path = _place(output, unit.name)
     commands = install_commands(unit, path, user=user)
-    if path is not None:
-        _write(path, unit.text, mode=0o644)
     data = {"name": unit.name, "path": path and str(path), "sections": unit.sections, "install": commands}
-    _show(Output(json), unit.text, path, data, commands)
+    _deliver(call.output, unit.text, path, 0o644, data, commands)
 
 
 @app.command("image")
 def image(
     packages: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[PACKAGE]...", help="What pip installs; default: poundlock[kafka,rest]."),
+        list[str] | None, Argument(metavar="[PACKAGE]...", help="What pip installs; default: poundlock[kafka,rest].")
     ] = None,
     output: OutputOption = None,
     json: JsonOption = False,
@@ -98,40 +96,33 @@ def image(
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     text = image_recipe(packages or ["poundlock[kafka,rest]"], python=version)
     path = _place(output, "Dockerfile")
-    if path is not None:
-        _write(path, text, mode=0o644)
     commands = [f"docker build -t IMAGE -f {path or 'Dockerfile'} ."]
-    _show(Output(json), text, path, {"path": path and str(path), "text": text}, commands)
+    _deliver(Output(json), text, path, 0o644, {"path": path and str(path), "text": text}, commands)
 
 
 @app.command("kubernetes")
+@with_shared_options
 def kubernetes(
     job: JobArgument,
     image: Annotated[
         str,
-        typer.Option(
-            "--image", metavar="IMAGE", help="Image with Python, poundlock[rest], Java and what the job imports."
-        ),
+        Option("--image", metavar="IMAGE", help="Image with Python, poundlock[rest], Java and what the job imports."),
     ],
     name: NameOption = None,
-    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Where the objects go.")] = None,
-    storage: Annotated[str, typer.Option("--storage", help="Size of the volume of state.")] = "10Gi",
-    storage_class: Annotated[str | None, typer.Option("--storage-class", help="Class of that volume.")] = None,
-    cpu: Annotated[int, typer.Option("--cpu", min=1, help="Cores.")] = 1,
-    rest_port: Annotated[int, typer.Option("--rest-port", min=1, max=65535, help="Port of REST.")] = 8081,
+    namespace: Annotated[str | None, Option("-n", "--namespace", help="Where the objects go.")] = None,
+    storage: Annotated[str, Option("--storage", help="Size of the volume of state.")] = "10Gi",
+    storage_class: Annotated[str | None, Option("--storage-class", help="Class of that volume.")] = None,
+    cpu: Annotated[int, Option("--cpu", min=1, help="Cores.")] = 1,
+    rest_port: Annotated[int, Option("--rest-port", min=1, max=65535, help="Port of REST.")] = 8081,
     token_secret: Annotated[
-        str | None,
-        typer.Option("--token-secret", help='Secret that has the REST token as "token"; default: one is made.'),
+        str | None, Option("--token-secret", help='Secret that has the REST token as "token"; default: one is made.')
     ] = None,
     env: EnvOption = None,
-    env_secret: Annotated[
-        str | None, typer.Option("--env-secret", help="Secret whose entries become variables.")
-    ] = None,
+    env_secret: Annotated[str | None, Option("--env-secret", help="Secret whose entries become variables.")] = None,
     grace: GraceOption = "5 min",
     output: OutputOption = None,
-    json: JsonOption = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
+    *,
+    call: Call,
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
 ) -> None:
@@ -139,18 +130,10 @@ def kubernetes(
     from poundlock.deploy.kubernetes import KubernetesCluster, install_commands, render
     from poundlock.deploy.yaml import documents
 
-    deployed, file = _deployed(
-        job,
-        env,
-        grace,
-        define,
-        config,
-        master,
-        parallelism,
-        instead="put it into a Secret and name it with --env-secret",
-    )
+    instead = "put it into a Secret and name it with --env-secret"
+    deployed, file = _deployed(job, env, grace, call, master, parallelism, instead)
     if deployed.job.parallelism is None and deployed.settings.parallelism is None and master is None:
-        deployed = _with(deployed, ["-p", str(cpu)])  # Java would count the cores of the node
+        deployed = _with(deployed, "-p", str(cpu))  # Java would count the cores of the node
     cluster = KubernetesCluster(
         name=name or deployed.job.name,
         image=image,
@@ -163,38 +146,34 @@ def kubernetes(
         env_secret=env_secret,
         executors=deployed.settings.master.startswith("k8s://"),
     )
-    objects = render(deployed, cluster, config=file)
+    objects, as_json = render(deployed, cluster, config=file), call.output.as_json
     whole = {"apiVersion": "v1", "kind": "List", "items": objects}
-    path = _place(output, f"{cluster.name}.{'json' if json else 'yaml'}")
-    text = jsons.dumps(whole, indent=2) + "\n" if json and path is not None else documents(objects)
+    path = _place(output, f"{cluster.name}.{'json' if as_json else 'yaml'}")
+    text = jsons.dumps(whole, indent=2) + "\n" if as_json and path is not None else documents(objects)
     commands = install_commands(cluster, path)
-    if path is not None:
-        _write(path, text, mode=0o600)  # it has the token
     data: Any = whole if path is None else {"path": str(path), "install": commands}
-    _show(Output(json), text, path, data, commands)
+    _deliver(call.output, text, path, 0o600, data, commands)  # it has the token
 
 
 def _deployed(
     job: str,
     env: Sequence[str] | None,
     grace: str,
-    define: Sequence[str] | None,
-    config: Path | None,
+    call: Call,
     master: str | None,
     parallelism: int | None,
-    *,
     instead: str,
 ) -> tuple[Deployed, Path | None]:
     """Return the job to deploy, and the settings file in use."""
     from poundlock.cli.job_loader import load_job, split_target
-    from poundlock.config import CONFIG_FILE, load_settings
+    from poundlock.config import CONFIG_FILE
     from poundlock.deploy.job import Deployed, environment, grace_seconds, options, refuse_secrets
     from poundlock.driver.driver import with_settings
     from poundlock.plan.guarantees import check_required
     from poundlock.plan.plan import make_plan
 
-    settings = load_settings(define or (), config=config, master=master, parallelism=parallelism)
-    refuse_secrets(settings, define or (), instead=instead)
+    settings = call.settings(master=master, parallelism=parallelism)
+    refuse_secrets(settings, call.define, instead=instead)
     file, variable = split_target(job)
     loaded = load_job(job)
     check_required(make_plan(with_settings(loaded, settings)))
@@ -203,22 +182,16 @@ def _deployed(
         file=file.absolute(),
         variable=variable,
         settings=settings,
-        arguments=options(define, master, parallelism),
+        arguments=options(call.define, master, parallelism),
         environment=environment(env or (), instead=instead),
         grace_s=grace_seconds(grace),
     )
-    named = config or os.environ.get("POUNDLOCK_CONFIG") or CONFIG_FILE
+    named = call.config or os.environ.get("POUNDLOCK_CONFIG") or CONFIG_FILE
     path = Path(named).expanduser().absolute()
     return deployed, path if path.is_file() else None
 
 
-def _is_named(config: Path | None) -> bool:
-    return config is not None or bool(os.environ.get("POUNDLOCK_CONFIG"))
-
-
-def _with(deployed: Deployed, more: Sequence[str]) -> Deployed:
-    from dataclasses import replace
-
+def _with(deployed: Deployed, *more: str) -> Deployed:
     return replace(deployed, arguments=[*deployed.arguments, *more])
 
 
@@ -226,24 +199,13 @@ def _place(output: Path | None, name: str) -> Path | None:
     return output / name if output is not None and output.is_dir() else output
 
 
-def _write(path: Path, text: str, *, mode: int) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise DefinitionError(
-            f"{path} cannot be written: {error.strerror or error}", next="give -o a place that you may write to"
-        ) from error
+def _deliver(output: Output, text: str, path: Path | None, mode: int, data: Any, commands: Sequence[str]) -> None:
+    """Show what was rendered, or write it into a file, whole or not at all, and show what to type then."""
+    from poundlock.control.registry import write_whole
 
-
-def _show(output: Output, text: str, path: Path | None, data: Any, commands: Sequence[str]) -> None:
     if path is None:
-        output.show(Text(text=text.rstrip("\n"), data=data))
-    else:
-        message = "\n".join([f"wrote {path}", *(f"  {command}" for command in commands)])
-        output.show(Text(text=message, data=data))
+        output.show(text.rstrip("\n"), data)
+        return
+    with refusing(f"{path} cannot be written", next="give -o a place that you may write to"):
+        write_whole(path, text.encode(), mode)
+    output.show([f"wrote {path}", *(f"  {command}" for command in commands)], data)

@@ -1,6 +1,7 @@
-"""`poundlock doctor`: looks at the machine and says what stands in the way of a job, each with what to type.
+"""`poundlock doctor`, `version`, `connectors` and `warm`: what is on this machine, what stands in the way of a job, each with what to
+type, and Spark's classes made ready for jobs to start sooner.
 
-Nothing is installed, fetched or changed; folders that would be made are only tried.
+`doctor` installs, fetches and changes nothing; folders that would be made are only tried.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
+from typer import Option
+
+from poundlock.cli.options import Call, JsonOption, with_shared_options
 from poundlock.cli.output import Output
 from poundlock.errors import PoundlockError
 from poundlock.values import format_bytes, size
+from poundlock.versions import version_of
 
 if TYPE_CHECKING:
     from poundlock.config import Settings
@@ -33,14 +37,7 @@ _PACKAGES = {"pyspark": ((4, 2), (4, 4)), "pyarrow": ((18,), None), "pandas": ((
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at.
-
-    Args:
-        name: what.
-        ok: whether a job can run as far as this goes.
-        result: what there is.
-        next: what to type where it is not ok.
-    """
+    """One thing that was looked at."""
 
     name: str
     ok: bool
@@ -52,59 +49,39 @@ class Check:
         return {"name": self.name, "ok": self.ok, "found": self.result, "next": self.next}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """All that was looked at."""
-
-    checks: Sequence[Check]
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is no problem."""
-        return all(check.ok for check in self.checks)
-
-    def to_json(self) -> Any:
-        return {"ok": self.ok, "checks": [check.to_json() for check in self.checks]}
-
-    def lines(self) -> Iterable[str]:
-        width = max(len(check.name) for check in self.checks)
-        for check in self.checks:
-            yield f"{'ok' if check.ok else 'problem':8}{check.name:{width}}  {check.result}"
-            if not check.ok:
-                yield f"{'':8}{'':{width}}  Next: {check.next}"
-
-
-def command(json: JsonOption = False, define: DefineOption = None, config: ConfigOption = None) -> int:
+@with_shared_options
+def command(*, call: Call) -> int:
     """Check the machine and say what to type.
 
     Looks at Java, Python, packages, jars, memory, disk, ports and folders. The exit code is 1 if there is a problem.
     """
-    from poundlock.config import load_settings
+    checks = list(_examine(call.settings()))
+    ok = all(check.ok for check in checks)
+    call.output.show(_lines(checks), {"ok": ok, "checks": [check.to_json() for check in checks]})
+    return 0 if ok else 1
 
-    report = examine(load_settings(define or (), config=config))
-    Output(json).show(report)
-    return 0 if report.ok else 1
+
+def _lines(checks: Sequence[Check]) -> Iterator[str]:
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        yield f"{'ok' if check.ok else 'problem':8}{check.name:{width}}  {check.result}"
+        if not check.ok:
+            yield f"{'':8}{'':{width}}  Next: {check.next}"
 
 
-def examine(settings: Settings) -> Report:
-    """Look at everything."""
-    checks: list[Check] = [_python()]
-    checks += _packages()
-    checks += [_java(settings), _memory(settings)]
-    checks += _folders(settings)
-    checks.append(_loopback())
-    checks += _connectors()
-    return Report(checks=checks)
+def _examine(settings: Settings) -> Iterator[Check]:
+    yield _python()
+    yield from _packages()
+    yield _java(settings)
+    yield _memory(settings)
+    yield from _folders(settings)
+    yield _loopback()
+    yield from _connectors()
 
 
 def _python() -> Check:
-    version = platform.python_version()
-    return Check(
-        name="python",
-        ok=sys.version_info >= (3, 11),
-        result=f"{version} ({sys.executable})",
-        next="install Python 3.11 or later",
-    )
+    result = f"{platform.python_version()} ({sys.executable})"
+    return Check(name="python", ok=sys.version_info >= (3, 11), result=result, next="install Python 3.11 or later")
 
 
 def _packages() -> Iterator[Check]:
@@ -126,14 +103,10 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def _java(settings: Settings) -> Check:
-    from poundlock.spark.launch.java import find_java, newest_java
-
-    environment = dict(os.environ)
-    if settings.java_home is not None:
-        environment["JAVA_HOME"] = str(settings.java_home)
+    from poundlock.spark.launch.java import java_of
 
     def look() -> str:
-        java = find_java(environment, newest=newest_java())
+        java = java_of(settings)
         return f"{java.version} ({java.path}, from {java.origin})"
 
     return _tried("java", look)
@@ -199,9 +172,7 @@ def _loopback() -> Check:
 
 
 def _connectors() -> Iterator[Check]:
-    from poundlock.cli.setup.connectors import listed
-
-    for one in listed().connectors:
+    for one in installed_connectors():
         result = one.problem or f"{', '.join(one.roles)} of {one.package} {one.version}"
         yield Check(name=f"connector {one.name}", ok=not one.problem, result=result, next=one.next)
 
@@ -213,3 +184,77 @@ def _tried(name: str, look: Callable[[], str], *, next: str = "") -> Check:
         return Check(name=name, ok=False, result=error.what, next=error.next)
     except OSError as error:
         return Check(name=name, ok=False, result=str(error), next=next)
+
+
+def version(json: Annotated[bool, Option("--json", help="Print JSON.")] = False) -> None:
+    """Show what is installed."""
+    # By the metadata of packages: nothing is imported.
+    result = {"poundlock": version_of("poundlock"), "python": platform.python_version()}
+    result |= {name: version_of(name) for name in ("pyspark", "pyarrow", "numpy", "pandas")}
+    Output(json).show(", ".join(f"{name} {version}" for name, version in result.items()), result)
+
+
+def connectors(json: JsonOption = False) -> int:
+    """List the connectors that installed packages bring.
+
+    Each is loaded to see whether it can be. The exit code is 1 if one cannot.
+    """
+    listed = installed_connectors()
+    ok = not any(connector.problem for connector in listed)
+    Output(json).show(_listed(listed), {"ok": ok, "connectors": [asdict(connector) for connector in listed]})
+    return 0 if ok else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledConnector:
+    """One connector; one that cannot be loaded has no roles, and a problem instead."""
+
+    name: str
+    roles: Sequence[str]
+    target: str
+    package: str
+    version: str
+    problem: str = ""
+    next: str = ""
+
+
+def installed_connectors() -> Sequence[InstalledConnector]:
+    from poundlock.connectors import registry
+
+    result = []
+    for one in registry.connectors():
+        about = {"name": one.name, "target": one.target, "package": one.package, "version": one.version}
+        try:
+            result.append(InstalledConnector(roles=list(one.roles()), **about))
+        except PoundlockError as error:
+            result.append(InstalledConnector(roles=[], problem=error.what, next=error.next, **about))
+    return result
+
+
+def _listed(listed: Sequence[InstalledConnector]) -> Iterable[str]:
+    if not listed:
+        yield "no installed package brings connectors"
+    width = max((len(connector.name) for connector in listed), default=0)
+    for connector in listed:
+        what = "problem" if connector.problem else ", ".join(connector.roles)
+        yield f"{connector.name:{width}}  {what:12}  {connector.target}  ({connector.package} {connector.version})"
+        if connector.problem:
+            yield f"{'':{width}}  {connector.problem}"
+            yield f"{'':{width}}  Next: {connector.next}"
+
+
+def warm(
+    again: Annotated[bool, Option("--again", help="Make the archive even if it is there.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Make jobs start sooner, once per installation.
+
+    Archives Spark's classes: a minute or two and 150 MB. A job whose Java, pyspark or jars changed since then runs without.
+    """
+    from poundlock.config import load_settings
+    from poundlock.spark.launch import class_archive
+    from poundlock.spark.launch.java import java_of
+
+    output, settings = Output(json), load_settings()
+    made = str(class_archive.train(java_of(settings), [], cache=settings.cache_dir, progress=output.note, again=again))
+    output.show(made, {"archives": [made]})

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from poundlock.cli.options import ConfigOption, DefineOption, JobArgument, JsonOption
-from poundlock.cli.output import Output, Text
+from poundlock.cli.options import Call, JobArgument, with_shared_options
 
 
-def command(
-    job: JobArgument, json: JsonOption = False, define: DefineOption = None, config: ConfigOption = None
-) -> None:
+@with_shared_options
+def command(job: JobArgument, *, call: Call) -> None:
     """Show how a job would run: its stages, and why."""
     from poundlock.cli.job_loader import load_job
-    from poundlock.config import load_settings
     from poundlock.driver.driver import with_settings
     from poundlock.plan.explain import explain, explain_json
 
-    loaded = with_settings(load_job(job), load_settings(define or (), config=config))
-    Output(json).show(Text(text="" if json else explain(loaded), data=explain_json(loaded) if json else None))
+    loaded = with_settings(load_job(job), call.settings())
+    call.output.show("" if call.output.as_json else explain(loaded), lambda: explain_json(loaded))

@@ -9,10 +9,10 @@ from random import Random
 from typing import Annotated
 from uuid import UUID
 
-import typer
+from typer import Argument, Option
 
-from poundlock.cli.output import Output, Text
-from poundlock.errors import DefinitionError
+from poundlock.cli.output import Output
+from poundlock.errors import DefinitionError, refusing
 
 _FIRST_EVENT = 1_545_177_600  # 2018-12-19 00:00 UTC
 
@@ -62,14 +62,13 @@ _GITIGNORE = "checkpoint/\noutput/\n.poundlock/\n__pycache__/\n"
 
 
 def command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Folder to make, and name of the job.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    name: Annotated[str, Argument(metavar="NAME", help="Folder to make, and name of the job.")],
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make a small project that runs."""
     files = create(Path(name))
-    lines = [f"made {file}" for file in files]
-    lines += ["", f"Next: cd {name} && poundlock run job.py"]
-    Output(as_json).show(Text(text="\n".join(lines), data={"folder": name, "files": [str(file) for file in files]}))
+    lines = [*(f"made {file}" for file in files), "", f"Next: cd {name} && poundlock run job.py"]
+    Output(as_json).show(lines, {"folder": name, "files": [str(file) for file in files]})
 
 
 def _events(count: int = 2_000, seed: int = 7) -> str:
@@ -93,8 +92,7 @@ def _events(count: int = 2_000, seed: int = 7) -> str:
 def create(folder: Path) -> list[Path]:
     """Make the project and return its files.
 
-    Raises:
-        DefinitionError: the name is no job name, or the folder has files in it.
+    Raises DefinitionError: the name is no job name, or the folder has files in it.
     """
     name = folder.resolve().name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
@@ -108,12 +106,8 @@ def create(folder: Path) -> list[Path]:
         ".gitignore": _GITIGNORE,
         "input/events.jsonl": _events(),
     }
-    try:
+    with refusing(f"{folder} cannot be made", next="choose a folder that you may write to"):
         (folder / "input").mkdir(parents=True, exist_ok=True)
         for file, text in contents.items():
             (folder / file).write_text(text.replace("{name}", name), encoding="utf-8")
-    except OSError as error:
-        raise DefinitionError(
-            f"{folder} cannot be made: {error.strerror or error}", next="choose a folder that you may write to"
-        ) from error
     return [folder / file for file in contents]

@@ -7,29 +7,30 @@ nowhere but in the JVM's log.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from poundlock.errors import DefinitionError
-from poundlock.spark.launch.jars import pyspark_jars
+from poundlock.spark.launch.jars import locked, pyspark_jars
 from poundlock.spark.launch.java import Java, cache_dir, reported_home
 
 # From Java 25 on one flag makes a cache that holds linked classes, lambdas and method profiles as well.
 _TRAINING_CONTENT = "3"  # to be raised whenever the training loads other classes
 _AOT_SINCE = 25
-_TRAINING = "poundlock.spark.launch.class_archive_dump"
+_MODULE = "poundlock.spark.launch.class_archive"  # run as a program, it makes one
+_TASKS = 2
+_WRITE_S = 600.0
 
 
 def archive_path(java: Java, jars: Sequence[str] = (), *, cache: Path | None = None) -> Path:
     """Return where the archive for this Java, this pyspark and this class path is, or would be.
 
     Args:
-        java: the Java that runs Spark.
         jars: jars before Spark's own on the class path, in order.
         cache: folder for what can be made again; default: `cache_dir()`.
 
@@ -61,9 +62,7 @@ def jvm_options(java: Java, jars: Sequence[str] = (), *, cache: Path | None = No
 
 def dump_options(java: Java, archive: Path) -> list[str]:
     """Return the options that make a JVM write an archive of the classes it used when it ends."""
-    if java.version >= _AOT_SINCE:
-        return [f"-XX:AOTCacheOutput={archive}"]
-    return [f"-XX:ArchiveClassesAtExit={archive}"]
+    return [f"-XX:{'AOTCacheOutput' if java.version >= _AOT_SINCE else 'ArchiveClassesAtExit'}={archive}"]
 
 
 def train(
@@ -78,19 +77,14 @@ def train(
     """Make the archive by running two small queries in another process; takes a minute or so and 150 MB.
 
     Args:
-        java: the Java that runs Spark.
         jars: as for `archive_path`; all their classes are archived.
-        cache: as for `archive_path`.
-        progress: told a line at a time.
-        again: make it even if it is there.
-        timeout_s: seconds after which to give up.
 
     Raises:
         DefinitionError: it could not be made; nothing is changed then.
     """
     archive = archive_path(java, jars, cache=cache)
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(archive.parent / ".lock"):
+    with locked(archive.parent / ".lock"):
         if archive.exists() and not again:
             return archive
         _check_base(java)
@@ -121,17 +115,11 @@ def _check_base(java: Java) -> None:
 
 def _run_training(java: Java, jars: Sequence[str], fresh: Path, log: Path, timeout_s: float) -> None:
     environment = {**os.environ, "JAVA_HOME": java.home}
-    command = [sys.executable, "-m", _TRAINING, java.home, str(log), os.pathsep.join(jars), *dump_options(java, fresh)]
+    command = [sys.executable, "-m", _MODULE, java.home, str(log), os.pathsep.join(jars), *dump_options(java, fresh)]
     with log.open("wb") as output:
         try:
             done = subprocess.run(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                timeout=timeout_s,
-                check=False,
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=timeout_s
             )
         except subprocess.TimeoutExpired as error:
             raise DefinitionError(
@@ -153,8 +141,44 @@ def _build(java: Java) -> str:
         return f"{stat.st_size} {stat.st_mtime_ns}"
 
 
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+def dump(java_home: str, log: Path, jars: Sequence[str], options: Sequence[str]) -> None:
+    """Run what an archive is made from: a session as jobs have it, and the RDD jobs that checkpoints are.
+
+    It ends only when its JVM has ended, because the JVM writes the archive as the last thing it does.
+    """
+    from poundlock.spark.launch.master import Master
+    from poundlock.spark.launch.session import start_session
+    from poundlock.spark.launch.session_conf import SessionSpec
+
+    spec = SessionSpec(
+        name="warm",
+        master=Master.of("local[2]"),
+        jvm_log=log,
+        java_home=java_home,
+        jars=jars,
+        quick_start=True,
+        jvm_options=options,
+    )
+    session = start_session(spec)
+    try:
+        context = session.context
+        elements = context.parallelize(range(_TASKS), _TASKS)
+        elements.mapPartitions(_count).collect()
+        elements.map(_pair).partitionBy(_TASKS, int).mapPartitions(_count).collect()
+        context.statusTracker().getActiveStageIds()
+    except BaseException:
+        session.kill()  # or it would go on and write an archive of half a run
+        raise
+    session.stop(_WRITE_S)
+
+
+def _pair(number: int) -> tuple[int, bytes]:
+    return number, bytes(8)
+
+
+def _count(elements: Iterator[Any]) -> Iterator[int]:
+    yield sum(1 for _ in elements)
+
+
+if __name__ == "__main__":
+    dump(sys.argv[1], Path(sys.argv[2]), [jar for jar in sys.argv[3].split(":") if jar], sys.argv[4:])

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from poundlock.config import Settings
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, refusing
 
 _SUFFIXES = (".py", ".zip", ".egg", ".whl", ".jar")
 _PACKED = (".zip", ".tar.gz", ".tgz", ".tar", ".jar")
@@ -30,8 +30,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file in the zip, so that equal files 
 def shipped_files(settings: Settings) -> Sequence[str]:
     """Return what is sent to every task of a cluster: this package, and the user's --py-files.
 
-    Raises:
-        DefinitionError: one of them is not there, or is nothing that Python imports from.
+    Raises DefinitionError: one of them is not there, or is nothing that Python imports from.
     """
     for name in settings.py_files:
         if not name.endswith(_SUFFIXES):
@@ -57,8 +56,7 @@ def add_to_path(settings: Settings) -> None:
 def package_zip(cache: Path) -> Path:
     """Return a zip of this package, sources and byte code, made anew when a file of it has changed.
 
-    Raises:
-        DefinitionError: the cache cannot be written.
+    Raises DefinitionError: the cache cannot be written.
     """
     spec = importlib.util.find_spec("poundlock")
     assert spec is not None
@@ -71,13 +69,9 @@ def package_zip(cache: Path) -> Path:
     digest = hashlib.sha256("\n".join([sys.version, str(origin), *marks]).encode()).hexdigest()[:16]
     target = cache / "shipped" / f"poundlock-{digest}.zip"
     if not target.is_file():
-        try:
+        what = f"{target.parent} cannot be written"
+        with refusing(what, next="set cache_dir to a folder of yours: -D cache_dir=…"):
             _write_zip(target, origin.parent, files)
-        except OSError as error:
-            raise DefinitionError(
-                f"{target.parent} cannot be written: {error.strerror or error}",
-                next="set cache_dir to a folder of yours: -D cache_dir=…",
-            ) from error
     return target
 
 

@@ -1,6 +1,6 @@
-"""Brings the pinned jars of `pins.py` onto this machine: from a user's folder, the cache, or a Maven repository by Ivy.
+"""Brings the jars that `jar_lock.toml` pins onto this machine: from a user's folder, the cache, or a Maven repository by Ivy.
 
-No path is returned whose bytes did not have the pinned SHA-256, and a warm cache needs neither network nor Java.
+A set is complete: with the jars it borrows from pyspark it needs nothing else, so nothing is ever resolved. No path is returned whose bytes did not have the pinned SHA-256, and a warm cache needs neither network nor Java.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ import re
 import shutil
 import subprocess
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from poundlock.errors import DefinitionError
-from poundlock.spark.launch.jar_lock import JAR_SETS, JarPins, Pin
+from poundlock.errors import DefinitionError, refusing
 from poundlock.spark.launch.java import cache_dir, find_java
 
 if TYPE_CHECKING:
@@ -34,11 +36,54 @@ _STAMP = ".checked.json"
 
 
 @dataclass(frozen=True, slots=True)
+class Pin:
+    """One jar: where a Maven repository keeps it and the SHA-256 of its bytes."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """Name of the file, as Maven repositories name it."""
+        return f"{self.artifact}-{self.version}.jar"
+
+
+@dataclass(frozen=True, slots=True)
+class JarPins:
+    """A named set of jars; those that are borrowed are pyspark's own, in whatever version is there."""
+
+    what: str
+    pins: tuple[Pin, ...]
+    borrowed: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits that change with any pin."""
+        return hashlib.sha256("".join(f"{p.file}:{p.sha256}\n" for p in self.pins).encode()).hexdigest()[:16]
+
+
+def _read() -> dict[str, JarPins]:
+    sets = tomllib.loads(resources.files("poundlock.spark.launch").joinpath("jar_lock.toml").read_text("utf-8"))
+    return {
+        name: JarPins(
+            what=of["what"],
+            pins=tuple(Pin(*re.split("[: ]", pin)) for pin in of["pins"]),
+            borrowed=tuple(of.get("borrowed", ())),
+        )
+        for name, of in sets.items()
+    }
+
+
+JAR_SETS: Mapping[str, JarPins] = MappingProxyType(_read())
+
+
+@dataclass(frozen=True, slots=True)
 class JarPlaces:
     """Where jars come from.
 
     Args:
-        cache: folder in which fetched jars are kept.
         folder: folder with all jars of the set, put there by the user; nothing is fetched then. None = fetch.
         ivy_settings: path of an ivysettings.xml that names the repository to fetch from; None = Ivy's own default.
     """
@@ -48,15 +93,10 @@ class JarPlaces:
     ivy_settings: Path | None = None
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> JarPlaces:
+    def from_environment(cls) -> JarPlaces:
         """Return the places that POUNDLOCK_CACHE_DIR, POUNDLOCK_JARS_DIR and POUNDLOCK_IVY_SETTINGS say."""
-        env = os.environ if environment is None else environment
-        folder, settings = env.get("POUNDLOCK_JARS_DIR"), env.get("POUNDLOCK_IVY_SETTINGS")
-        return cls(
-            cache=cache_dir(env),
-            folder=Path(folder).expanduser() if folder else None,
-            ivy_settings=Path(settings).expanduser() if settings else None,
-        )
+        given = (os.environ.get(name) for name in ("POUNDLOCK_JARS_DIR", "POUNDLOCK_IVY_SETTINGS"))
+        return cls(cache_dir(), *(Path(path).expanduser() if path else None for path in given))
 
     @classmethod
     def of(cls, settings: Settings) -> JarPlaces:
@@ -86,7 +126,11 @@ def jar_set(
     borrowed = [_borrow(artifact) for artifact in pins.borrowed]
     if places.folder is not None:
         home = places.folder
-        _check_folder(home, pins)
+        if faults := _faults(home, pins):
+            raise DefinitionError(
+                f"POUNDLOCK_JARS_DIR={home} cannot give {pins.what}: {'; '.join(faults)}",
+                next="put exactly these files there, or unset POUNDLOCK_JARS_DIR to have them fetched",
+            )
     else:
         home = places.cache / "jars" / f"{name}-{pins.digest}"
         if not _warm(home, pins):
@@ -97,8 +141,7 @@ def jar_set(
 def pyspark_jars() -> Path:
     """Return the folder of the jars that come with pyspark, without importing it.
 
-    Raises:
-        DefinitionError: pyspark is not installed.
+    Raises DefinitionError: pyspark is not installed.
     """
     spec = importlib.util.find_spec("pyspark")
     for folder in (spec.submodule_search_locations or []) if spec else []:
@@ -153,16 +196,8 @@ def _faults(home: Path, pins: JarPins) -> list[str]:
     return faults
 
 
-def _check_folder(home: Path, pins: JarPins) -> None:
-    if faults := _faults(home, pins):
-        raise DefinitionError(
-            f"POUNDLOCK_JARS_DIR={home} cannot give {pins.what}: {'; '.join(faults)}",
-            next="put exactly these files there, or unset POUNDLOCK_JARS_DIR to have them fetched",
-        )
-
-
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold a lock on a file, over processes. Ivy's own cache does not bear two writers."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
@@ -172,24 +207,22 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _fill(home: Path, name: str, pins: JarPins, places: JarPlaces, progress: Progress) -> None:
     """Make the folder of a set whole: check what is there, else fetch, and put it in place by one rename."""
-    try:
-        with _locked(home.parent / ".lock"):
-            if _warm(home, pins):
-                return
-            if home.is_dir() and not _faults(home, pins):
-                _stamp(home, pins)
-                return
-            with tempfile.TemporaryDirectory(dir=home.parent, prefix=".tmp-", ignore_cleanup_errors=True) as temporary:
-                fresh = Path(temporary) / "jars"
-                fresh.mkdir()
-                _fetch(fresh, name, pins, places, Path(temporary), progress)
-                _stamp(fresh, pins)
-                shutil.rmtree(home, ignore_errors=True)
-                fresh.rename(home)
-    except OSError as error:
-        raise DefinitionError(
-            f"cannot write {home}: {error.strerror or error}", next="set POUNDLOCK_CACHE_DIR to a folder with room"
-        ) from error
+    with (
+        refusing(f"cannot write {home}", next="set POUNDLOCK_CACHE_DIR to a folder with room"),
+        locked(home.parent / ".lock"),
+    ):
+        if _warm(home, pins):
+            return
+        if home.is_dir() and not _faults(home, pins):
+            _stamp(home, pins)
+            return
+        with tempfile.TemporaryDirectory(dir=home.parent, prefix=".tmp-", ignore_cleanup_errors=True) as temporary:
+            fresh = Path(temporary) / "jars"
+            fresh.mkdir()
+            _fetch(fresh, name, pins, places, Path(temporary), progress)
+            _stamp(fresh, pins)
+            shutil.rmtree(home, ignore_errors=True)
+            fresh.rename(home)
 
 
 def _stamp(home: Path, pins: JarPins) -> None:

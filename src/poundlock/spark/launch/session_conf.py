@@ -1,6 +1,8 @@
-"""What a session of our own is started with: the settings the design was measured with, and the options of its JVM.
+"""What a session of our own is started with: the settings the design was measured with, the options of its JVM, and what streaming queries
+need to keep their checkpoint on a store.
 
-Everything a user set by hand wins; what the protocol needs to be correct cannot be set otherwise.
+Everything a user set by hand wins; what the protocol needs to be correct cannot be set otherwise. Nothing of a store's is secret: the
+JVM looks for credentials as this process does, in its environment, profile or machine.
 """
 
 from __future__ import annotations
@@ -14,6 +16,9 @@ from pathlib import Path
 from poundlock.errors import DefinitionError
 from poundlock.spark.launch.master import Master
 from poundlock.spark.worker_daemon import MODULE as DAEMON
+from poundlock.storage import Storage
+from poundlock.storage.s3 import S3Storage
+from poundlock.storage.s3_client import PASSED_ON, S3Address
 
 # No row enters this JVM: what it does is not worth the optimising compiler, and a small heap is never short.
 _NO_ROWS = ("-XX:TieredStopAtLevel=1", "-Xms64m", "-XX:MaxNewSize=48m")
@@ -26,10 +31,7 @@ _SECOND_COMPILER_LATER = (
     "-XX:Tier4BackEdgeThreshold=320000",
 )
 # Needed for correctness: times mean the same in every zone the driver may run in.
-FIXED = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.pythonUDF.arrow.enabled": "true",
-}
+FIXED = {"spark.sql.session.timeZone": "UTC", "spark.sql.execution.pythonUDF.arrow.enabled": "true"}
 # Measured defaults; a user's setting wins.
 DEFAULTS = {
     # Without it a task's input waits up to 40 ms for an acknowledgement that the worker's kernel delays.
@@ -60,21 +62,11 @@ class SessionSpec:
     """What a session is started with.
 
     Args:
-        name: shown as Spark's application name.
-        master: the Spark master.
         cores: how many cores the cluster is asked for; None = as many as it gives.
         files: modules and zips that every task of a cluster can import from.
-        archives: the setting that has archives unpacked beside a cluster's tasks.
         task_python: the Python of a cluster's tasks, where it is not at the path of the driver's.
-        java_home: folder of the Java runtime; None = the machine's own.
-        jars: paths of jars to put on Spark's class path.
         driver_memory: heap of the driver's JVM, such as "2g".
-        jvm_options: further options of the driver's JVM.
         quick_start: compile only as far as C1, and nothing per query: right where no record enters the JVM, wrong where rows pass through it.
-        store: settings of the store that checkpoints are on.
-        user: the user's own Spark settings.
-        jvm_log: file for whatever the JVM prints.
-        log4j: log4j2 properties file.
     """
 
     name: str
@@ -148,3 +140,36 @@ class SessionSpec:
             options.append("-XX:+UseSerialGC")
             options += _NO_ROWS if self.quick_start else _SECOND_COMPILER_LATER
         return [*options, *self.jvm_options]
+
+
+_CREDENTIALS = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreNeeds:
+    """What Spark needs: sets of jars by name, and settings; a user's win."""
+
+    jar_sets: tuple[str, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+def needs_of(storage: Storage) -> StoreNeeds:
+    """Return what a streaming query needs to keep its checkpoint on a store."""
+    if isinstance(storage, S3Storage):
+        return StoreNeeds(("s3a",), _s3a(storage.address))
+    return StoreNeeds()
+
+
+def executor_settings() -> dict[str, str]:
+    """Return the settings that tell a cluster's executors where S3 is, as this process was told."""
+    return {f"spark.executorEnv.{name}": os.environ[name] for name in PASSED_ON if os.environ.get(name)}
+
+
+def _s3a(address: S3Address) -> dict[str, str]:
+    settings = {"aws.credentials.provider": _CREDENTIALS, "path.style.access": str(address.path_style).lower()}
+    if address.endpoint is not None:
+        settings["endpoint"] = address.endpoint
+        settings["connection.ssl.enabled"] = str(address.endpoint.startswith("https://")).lower()
+    if address.region is not None or address.endpoint is not None:
+        settings["endpoint.region"] = address.region or "us-east-1"
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in settings.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from poundlock.config import Settings
@@ -12,12 +11,11 @@ from poundlock.spark.executors import await_executors
 from poundlock.spark.launch import class_archive as cds
 from poundlock.spark.launch.dependencies import archive_conf, python_of_tasks, shipped_files
 from poundlock.spark.launch.jars import JarPlaces, jar_set
-from poundlock.spark.launch.java import find_java, newest_java
-from poundlock.spark.launch.jvm_log import write_log4j2
+from poundlock.spark.launch.java import java_of
+from poundlock.spark.launch.jvm import write_log4j2
 from poundlock.spark.launch.master import Master
 from poundlock.spark.launch.session import Session, start_session
-from poundlock.spark.launch.session_conf import SessionSpec
-from poundlock.spark.launch.storage_conf import StoreNeeds, executor_settings, needs_of
+from poundlock.spark.launch.session_conf import SessionSpec, StoreNeeds, executor_settings, needs_of
 from poundlock.storage import Storage
 
 
@@ -34,13 +32,8 @@ def start_spark(
     """Start a session and return it.
 
     Args:
-        job: whose it is.
-        settings: of the machine and the run.
         log: name of the JVM's log in the folder of logs; the only one who writes it.
-        quick_start: see SessionSpec.
-        store: the checkpoint folder; None = nothing is kept.
         streams: whether streaming queries keep their checkpoints there.
-        say: told of what takes long.
 
     Raises:
         DefinitionError: there is no Java, or Spark does not start.
@@ -48,7 +41,7 @@ def start_spark(
     """
     master = Master.of(settings.master).with_cores(job.parallelism)
     master.check()
-    java = find_java(_environment(settings), newest=newest_java())
+    java = java_of(settings)
     places = JarPlaces.of(settings)
     needs = needs_of(store) if streams and store is not None else StoreNeeds()
     # A driver that was submitted came with its jars and modules, and the tasks have them from the cluster.
@@ -88,10 +81,3 @@ def start_spark(
 def on_this_machine(settings: Settings) -> Settings:
     """Return the settings for what is done here whatever the job's master is: it is one piece of work, with files of this machine."""
     return settings if settings.master.startswith("local") else settings.model_copy(update={"master": "local[*]"})
-
-
-def _environment(settings: Settings) -> dict[str, str]:
-    env = {**os.environ, "POUNDLOCK_CACHE_DIR": str(settings.cache_dir)}
-    if settings.java_home is not None:
-        env["JAVA_HOME"] = str(settings.java_home)
-    return env

@@ -531,7 +531,7 @@ def test_audit_agrees_and_tells_what_does_not(
     said = capsys.readouterr()
     assert json.loads(said.out)["disagreements"] == []
     assert said.err == "", "a short audit says nothing but its result"
-    monkeypatch.setattr("poundlock.cli.data.audit._EVERY_S", 0.0)
+    monkeypatch.setattr("poundlock.cli.data.sinks._EVERY_S", 0.0)
     assert main(["audit", "swept", "--json"]) == 0
     said = capsys.readouterr()
     assert "1 files read" in said.err

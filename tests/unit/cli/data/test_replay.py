@@ -6,7 +6,7 @@ import json
 
 from poundlock.audit.write_totals import Measure, ReplayReport, SinkReplay, Written, compare
 from poundlock.checkpoint.participant import Counts
-from poundlock.cli.data.replay import _Shown
+from poundlock.cli.data.replay import _lines
 
 THEN = Measure(
     counts=Counts(read=4000, written=3000, filtered=1000),
@@ -33,7 +33,7 @@ def report(now: Measure, *, again: tuple[int, ...] = (), left_out: dict[str, str
 
 
 def test_agreement() -> None:
-    assert list(_Shown(report(THEN)).lines()) == [
+    assert list(_lines(report(THEN))) == [
         "checkpoint 5 of j, decision 7 of 2018-12-19 01:50:26",
         "source in: 4,000 rows read",
         "sink out: 4,000 in + 0 made = 3,000 written + 1,000 filtered + 0 dead-lettered + 0 skipped, 90,000 bytes, digest 00000000000000aa",
@@ -43,7 +43,7 @@ def test_agreement() -> None:
 
 
 def test_differences_and_what_is_not_compared() -> None:
-    lines = list(_Shown(report(NOW, again=(9,), left_out={"w": "windows"})).lines())
+    lines = list(_lines(report(NOW, again=(9,), left_out={"w": "windows"})))
     assert lines[1] == "  part of it was aborted from outside and produced again: decision 9"
     assert lines[-6:] == [
         "sink w: left out, windows",
@@ -54,10 +54,10 @@ def test_differences_and_what_is_not_compared() -> None:
         "checkpoint 5: 4 differences",
     ]
     unknown = Measure(counts=THEN.counts, wrote=None, full=False)
-    assert "  only rows are compared: bytes and digests are not known of it" in _Shown(report(unknown)).lines()
+    assert "  only rows are compared: bytes and digests are not known of it" in _lines(report(unknown))
 
 
 def test_json_has_both_sides() -> None:
-    said = json.loads(json.dumps(_Shown(report(NOW)).to_json()))
+    said = json.loads(json.dumps(report(NOW).to_json()))
     assert said["sinks"]["out"]["committed"]["wrote"]["bytes"] == 90_000
     assert said["differences"][0] == {"sink": "out", "figure": "written", "committed": 3000, "now": 2999}

@@ -15,7 +15,7 @@ from poundlock import EventTimeSessionWindows, KeyedProcessFunction, StateTtlCon
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.cli.data.state import _State
+from poundlock.cli.data.state import _lines
 from poundlock.state.decided_state import DecidedState
 from poundlock.state.manifest import in_spaces
 from poundlock.state.participant import StateParticipant
@@ -37,7 +37,7 @@ class Seen(KeyedProcessFunction):
 
 
 def shown(snapshot: Snapshot, limit: int = 20) -> list[str]:
-    return list(_State([("3", snapshot.describe())], limit).lines())
+    return list(_lines([("3", snapshot.describe())], limit))
 
 
 def test_windows_with_their_bounds_and_timers() -> None:
@@ -69,7 +69,7 @@ def test_state_with_a_time_to_live_and_timers_of_both_kinds() -> None:
             "  processing-time timers: 1",
             "    1970-01-01T00:00:02.000Z 'a'",
         ]
-    assert list(_State([], 20).lines()) == ["no key has any state"]
+    assert list(_lines([], 20)) == ["no key has any state"]
 
 
 def kept(folder: Path, values: dict[str, int]) -> None:

@@ -199,7 +199,7 @@ def test_a_wrong_token_changes_nothing(capsys: pytest.CaptureFixture[str], serve
 def test_a_job_that_answers_in_no_way(
     capsys: pytest.CaptureFixture[str], state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("poundlock.control.control_client._PATIENCE_S", 0.2)
+    monkeypatch.setattr("poundlock.control.channel._PATIENCE_S", 0.2)
     Registry(state).register(entry())
     assert "has written nothing into" in refused(capsys, 3, "checkpoint", "orders")
 

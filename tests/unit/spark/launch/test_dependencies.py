@@ -33,7 +33,7 @@ def test_the_package_runs_from_its_zip(tmp_path: Path, cache: Path) -> None:
     assert "poundlock/tasks/entry.pyc" in names
     assert all(name.endswith((".py", ".pyc", "/__init__.pyi", "/jar_lock.toml")) for name in names)
     program = (
-        "import poundlock.tasks.entry, poundlock; from poundlock.spark.launch.jar_lock import JAR_SETS; "
+        "import poundlock.tasks.entry, poundlock; from poundlock.spark.launch.jars import JAR_SETS; "
         "assert JAR_SETS['kafka-broker'].pins; print(poundlock.__file__)"
     )
     done = subprocess.run(

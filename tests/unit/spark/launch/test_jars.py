@@ -11,8 +11,7 @@ import pytest
 
 from poundlock.errors import DefinitionError
 from poundlock.spark.launch import jars
-from poundlock.spark.launch.jar_lock import JAR_SETS, JarPins, Pin
-from poundlock.spark.launch.jars import JarPlaces, jar_set, pyspark_jars
+from poundlock.spark.launch.jars import JAR_SETS, JarPins, JarPlaces, Pin, jar_set, pyspark_jars
 
 ONE, TWO = b"jar one", b"jar two"
 
@@ -124,8 +123,8 @@ def test_a_folder_of_jars(tmp_path: Path, repository: Path, monkeypatch: pytest.
 def test_processes_at_once_fetch_one_after_the_other(tmp_path: Path, repository: Path) -> None:
     where = places(tmp_path, repository.as_uri())
     code = (
-        "import sys; from pathlib import Path; from poundlock.spark.launch import jars, jar_lock as pins\n"
-        f"jars.JAR_SETS = {{'two': pins.JarPins(what='two jars', pins={PINS.pins!r})}}\n".replace("Pin(", "pins.Pin(")
+        "import sys; from pathlib import Path; from poundlock.spark.launch import jars\n"
+        f"jars.JAR_SETS = {{'two': jars.JarPins(what='two jars', pins={PINS.pins!r})}}\n".replace("Pin(", "jars.Pin(")
         + f"where = jars.JarPlaces(cache=Path({str(where.cache)!r}), ivy_settings=Path({str(where.ivy_settings)!r}))\n"
         "print(*jars.jar_set('two', places=where, progress=lambda line: print(line, file=sys.stderr)))\n"
     )

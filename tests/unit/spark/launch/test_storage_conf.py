@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from poundlock.spark.launch.jar_lock import JAR_SETS
+from poundlock.spark.launch.jars import JAR_SETS
 from poundlock.spark.launch.master import Master
-from poundlock.spark.launch.session_conf import SessionSpec
-from poundlock.spark.launch.storage_conf import executor_settings, needs_of
+from poundlock.spark.launch.session_conf import SessionSpec, executor_settings, needs_of
 from poundlock.storage import LocalStorage
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import S3Address

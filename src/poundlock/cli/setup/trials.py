@@ -1,4 +1,5 @@
-"""`poundlock kafka up`: a real single-node Kafka broker for trials, as long as the command runs."""
+"""`poundlock kafka up` and `demo`: a real single-node Kafka broker, as long as the command runs, and the reference job on one, killed
+twice and audited: its exit code is the verdict."""
 
 from __future__ import annotations
 
@@ -8,10 +9,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from poundlock.cli.options import JsonOption
-from poundlock.cli.output import Output, Text
-from poundlock.errors import DefinitionError
+from poundlock.cli.output import Output
+from poundlock.errors import DefinitionError, refusing
 
 app = typer.Typer(name="kafka", help="A Kafka broker for trials.", rich_markup_mode=None)
 
@@ -24,10 +26,10 @@ def _group() -> None:
 @app.command("up")
 def command(
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="NAME[:PARTITIONS]", help="Create a topic; may be repeated.")
+        list[str] | None, Option("--topic", metavar="NAME[:PARTITIONS]", help="Create a topic; may be repeated.")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port for clients; 0 = any free one.")] = 9092,
-    home: Annotated[Path | None, typer.Option("--dir", help="Keep its data here; default: a temporary folder.")] = None,
+    port: Annotated[int, Option(min=0, max=65535, help="Port for clients; 0 = any free one.")] = 9092,
+    home: Annotated[Path | None, Option("--dir", help="Keep its data here; default: a temporary folder.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Run a Kafka broker on this machine until Ctrl-C."""
@@ -45,17 +47,15 @@ def command(
         text = [f"Kafka is up at {servers}"]
         text += [f"topic {name} with {partitions} partitions" for name, partitions in topics]
         text.append("Press Ctrl-C to stop it.")
-        output.show(Text(text="\n".join(text), data={"bootstrap_servers": servers, "topics": dict(topics)}))
+        output.show(text, {"bootstrap_servers": servers, "topics": dict(topics)})
         ended.wait()
-    if not json:
-        output.line("Kafka is stopped.")
+    output.say("Kafka is stopped.")
 
 
 def parse_topic(text: str) -> tuple[str, int]:
     """Return name and number of partitions of "events:3"; without a number it is 1.
 
-    Raises:
-        DefinitionError: the number is none.
+    Raises DefinitionError: the number is none.
     """
     name, colon, count = text.partition(":")
     if not name or (colon and (not count.isdecimal() or int(count) < 1)):
@@ -69,10 +69,26 @@ def _free(port: int) -> None:
 
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+        next = "stop the program that holds it, or type: poundlock kafka up --port 0"
+        with refusing(f"port {port} cannot be used", next=next):
             probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise DefinitionError(
-                f"port {port} cannot be used: {error.strerror or error}",
-                next="stop the program that holds it, or type: poundlock kafka up --port 0",
-            ) from error
+
+
+def demo(
+    directory: Annotated[Path, Option("--dir", help="Where it works; cleared at the start.")] = Path("build/demo"),
+    events: Annotated[int, Option(min=1, help="How many events are produced.")] = 200_000,
+    kills: Annotated[int, Option(min=0, help="How often the driver is killed.")] = 2,
+) -> int:
+    """Run the reference job on a real Kafka broker.
+
+    Its driver is killed twice while it writes; then every file is compared with what was produced.
+    """
+    try:
+        from poundlock.demo.program import DemoSettings, run_demo
+    except ModuleNotFoundError as missing:
+        raise DefinitionError(
+            f"the demo needs the package {missing.name}, which is not installed",
+            next="python -m pip install 'poundlock[demo]'",
+        ) from missing
+
+    return run_demo(DemoSettings(directory=directory, events=events, kills=kills)).exit_code

@@ -1,0 +1,212 @@
+"""`poundlock files`, `audit` and `fsck`: what a job's decisions say that its sinks hold, listed, proven against what is read back, and
+mended where that is safe.
+
+Only `fsck --fix` changes anything; what may be touched is the matter of `poundlock.audit.fsck`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from poundlock.cli.job_lookup import CheckpointArgument, find_checkpoint, rebuilder, rebuilt_sinks
+from poundlock.cli.options import Call, with_shared_options
+from poundlock.cli.output import utc_text
+from poundlock.values import SystemClock, format_bytes, format_duration
+
+if TYPE_CHECKING:
+    from poundlock.audit.audit import AuditReport, SinkAudit
+    from poundlock.audit.fsck import FsckReport
+    from poundlock.checkpoint.participant import Finding, Orphan
+    from poundlock.connectors.files.manifest import ManifestEntry
+
+
+_EVERY_S = 3.0
+
+
+@with_shared_options
+def files(
+    path: CheckpointArgument,
+    sink: Annotated[str | None, Option("--sink", metavar="NAME", help="Only the files of this sink.")] = None,
+    *,
+    call: Call,
+) -> None:
+    """List the finished files of a job.
+
+    Each with its rows, bytes, event-time bounds and the checkpoint that made it visible.
+    """
+    from poundlock.checkpoint.ledger.ledger import Ledger
+    from poundlock.connectors.files.manifest import finished_files
+
+    finished = list(finished_files(Ledger(find_checkpoint(path, call).storage), sink=sink))
+    call.output.show(_listed(finished), lambda: [asdict(file) for file in finished])
+
+
+def _listed(finished: Sequence[ManifestEntry]) -> Iterable[str]:
+    yield f"{'checkpoint':>10}  {'rows':>10}  {'bytes':>12}  {'first event':23}  {'last event':23}  file"
+    for file in finished:
+        yield (
+            f"{file.checkpoint:>10}  {file.rows:>10}  {file.bytes:>12}  {utc_text(file.min_event_ms):23}"
+            f"  {utc_text(file.max_event_ms):23}  {file.root}/{file.path}"
+        )
+    rows, size = sum(file.rows for file in finished), sum(file.bytes for file in finished)
+    yield f"{len(finished)} files, {rows} rows, {format_bytes(size)}"
+
+
+@with_shared_options
+def audit(
+    path: CheckpointArgument,
+    first: Annotated[int | None, Option("--from", min=0, help="First checkpoint to look at.")] = None,
+    last: Annotated[int | None, Option("--to", min=0, help="Last checkpoint to look at.")] = None,
+    *,
+    call: Call,
+) -> int:
+    """Prove a job's ledger against its sinks.
+
+    Every file and message that a decision made visible is read and compared by count and checksum; topics as read_committed readers see them. The exit code is 0 if everything agrees, 1 if something does not.
+    """
+    from poundlock.audit import audit as audits
+    from poundlock.checkpoint.ledger.ledger import Ledger
+
+    checkpoint = find_checkpoint(path, call)
+    sinks, progress = rebuilt_sinks(checkpoint), _Seldom(call.output.note)
+    report = audits.audit(Ledger(checkpoint.storage), sinks, first=first, last=last, progress=progress)
+    call.output.show(_audited(report), report.to_json)
+    return 0 if report.agrees else 1
+
+
+class _Seldom:
+    """Lets a line through every few seconds, the first after as many: a short audit says nothing but its result."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._last = say, time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        if time.monotonic() - self._last >= _EVERY_S:
+            self._say(text)
+            self._last = time.monotonic()
+
+
+def _audited(report: AuditReport) -> Iterable[str]:
+    for name, rows in report.rows_read.items():
+        yield f"source {name}: {rows:,} rows read"
+    for name, sink in report.sinks.items():
+        counts = sink.counts
+        yield (
+            f"sink {name}: {counts.read:,} in + {counts.produced:,} made = {counts.written:,} written + {counts.filtered:,} filtered"
+            f" + {counts.late:,} late + {counts.dead_lettered:,} dead-lettered + {counts.skipped:,} skipped"
+        )
+        if sink.unchecked:
+            yield f"  not read back: {sink.unchecked}"
+        else:
+            yield f"  {sink.visible:,} visible in {sink.read_back:,} pieces, read back; {sink.waiting_after:,} wait"
+            yield from (f"  {text}" for text in _besides(sink))
+    for name, wrong in report.disagreements:
+        place = f"checkpoint {wrong.checkpoint}" if wrong.checkpoint is not None else "the whole"
+        yield f"DISAGREES  {name or 'the ledger'}, {place}: {wrong.what}" + (f" ({wrong.path})" if wrong.path else "")
+    span = "no checkpoint" if report.first is None else f"checkpoints {report.first} to {report.last}"
+    count = len(report.disagreements)
+    yield f"{span}, {report.records} decisions: " + (
+        "everything agrees" if report.agrees else f"{count} disagreement{'' if count == 1 else 's'}"
+    )
+
+
+def _besides(sink: SinkAudit) -> Iterable[str]:
+    """Yield what is neither agreement nor fault."""
+    if sink.removed:
+        yield f"{sink.removed:,} of these removed by retention, not compared"
+    if sink.again:
+        yield f"{sink.again:,} aborted from outside: the next start produces them again"
+    if sink.others:
+        yield f"{sink.others:,} of other producers in the same topics"
+    yield from (f"not compared: {text}" for text in sink.uncompared)
+
+
+@with_shared_options
+def fsck(
+    path: CheckpointArgument,
+    fix: Annotated[
+        bool, Option("--fix", help="Finish what decisions say, then remove orphans. Stop the job first.")
+    ] = False,
+    *,
+    call: Call,
+) -> int:
+    """Compare a job's decisions with its files.
+
+    Lists orphans, commits that have not ended, and finished files that are gone or changed. The exit code is 0 if nothing is left to do, 1 if something is. What a decision names is never removed.
+    """
+    from poundlock.audit import fsck as checks
+    from poundlock.driver.savepoints.handover import left
+
+    checkpoint = find_checkpoint(path, call)
+    report = checks.fsck(
+        checkpoint.storage, rebuilder(checkpoint), clock=SystemClock(), fix=fix, left=left(checkpoint.storage)
+    )
+    call.output.show(_checked(report), report.to_json)
+    return 0 if report.clean else 1
+
+
+def _checked(report: FsckReport) -> Iterable[str]:
+    label = "removed" if report.fixed else "orphan"
+    for name, orphans in report.orphans.items():
+        yield from (f"{label:9}  {name}  {orphan.path}  {_describe(report, orphan)}" for orphan in orphans)
+    for name, findings in report.findings.items():
+        yield from (f"{finding.problem:9}  {name}  {finding.path}{_sizes(finding)}" for finding in findings)
+    for name, why in report.unchecked.items():
+        yield f"{'unchecked':9}  {name}  {why}"
+    yield _summary(report)
+    if report.left is not None:
+        yield f"the job ended with the savepoint {report.left}, which has what was pending"
+    yield from _next(report)
+
+
+def _describe(report: FsckReport, orphan: Orphan) -> str:
+    age = timedelta(seconds=max(0, report.time_ms - orphan.modified_ms) // 1000)
+    return f"{format_bytes(orphan.bytes)}  {format_duration(_rounded(age))} old"
+
+
+def _summary(report: FsckReport) -> str:
+    orphans = [orphan for each in report.orphans.values() for orphan in each]
+    findings = sum(len(each) for each in report.findings.values())
+    return (
+        f"{report.job.name}: {report.records} decisions, {len(orphans)} orphans"
+        f" ({format_bytes(sum(orphan.bytes for orphan in orphans))}){' removed' if report.fixed else ''},"
+        f" {findings} findings in {report.root}"
+    )
+
+
+def _next(report: FsckReport) -> Iterable[str]:
+    problems = {finding.problem for findings in report.findings.values() for finding in findings}
+    if report.refused:
+        yield f"nothing was removed: {report.refused}"
+    if report.clean:
+        return
+    if report.driver:
+        yield f"{report.driver} is running on it: what it is writing now looks like orphans"
+    if any(name not in report.orphans for name in report.unchecked):
+        yield "Next: give the job's file instead, such as: poundlock fsck job.py"
+    elif problems - {"pending"}:
+        yield "Next: restore these files from a backup; poundlock files lists what they held"
+    elif report.driver:
+        yield "Next: stop the job and look again"
+    elif not report.fixed and not report.refused:
+        yield "Next: add --fix to finish what is pending and remove the orphans"
+
+
+def _rounded(age: timedelta) -> timedelta:
+    """Return an age that reads well: whole minutes, hours or days."""
+    for unit in (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)):
+        if age >= unit:
+            return age // unit * unit
+    return age
+
+
+def _sizes(finding: Finding) -> str:
+    if finding.problem != "size":
+        return ""
+    return f"  {finding.found_bytes} bytes instead of {finding.expected_bytes}"
