@@ -27,12 +27,7 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSetup:
-    """What does not change while a job runs.
-
-    Args:
-        parallelism: number of tasks; None = the cores of the master.
-        settings: what is set, without secrets.
-    """
+    """What does not change while a job runs: settings without secrets; no parallelism means the cores of the master."""
 
     parallelism: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -35,12 +35,8 @@ _KEEP, _OUTPUT = "__keep", "__output"
 
 @dataclass(frozen=True)
 class LoweredSegment:
-    """A segment over the blocks of one checkpoint. Nothing has run yet, unless a function of the user's asked for it.
-
-    Args:
-        blocks: per output the blocks of its rows.
-        kept: what is kept while the checkpoint runs, so that rows enter the JVM once.
-    """
+    """A segment over the blocks of one checkpoint, per output those of its rows. Nothing has run yet, unless a function of the user's asked
+    for it. What is kept makes rows enter the JVM once."""
 
     blocks: Mapping[str, RDD[bytes]]
     kept: Sequence[RDD[Any]]
