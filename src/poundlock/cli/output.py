@@ -26,12 +26,7 @@ class Output:
     err: TextIO = field(default_factory=lambda: sys.stderr)
 
     def show(self, text: str | Iterable[str], data: Any) -> None:
-        """Print a result.
-
-        Args:
-            text: for people; a text or its lines.
-            data: for --json; plain data, or a function that returns it.
-        """
+        """Print a result: for people a text or its lines, for --json plain data or a function that returns it."""
         if self.as_json:
             self.json(data() if callable(data) else data)
         else:

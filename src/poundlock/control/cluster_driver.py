@@ -33,12 +33,8 @@ _parent = os.getppid()
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """Where a submitted driver runs.
-
-    Args:
-        attempt: which of the cluster's attempts, from 1.
-        job_id: 32 hex digits that the job gets if it begins with a savepoint; the same for every attempt.
-    """
+    """Where a submitted driver runs: the cluster's attempts count from 1, and the job's id is what it gets if it begins with a savepoint,
+    32 hex digits that are the same for every attempt."""
 
     application: str
     attempt: int

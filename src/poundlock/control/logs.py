@@ -112,12 +112,7 @@ def open_log(
 
 
 def stamped(name: str, ending: str, now: datetime | None = None) -> str:
-    """Return a file name such as `event-log-20181219T080000.123Z.log`.
-
-    Args:
-        name: what it is of; characters that some file system refuses become `_`.
-        ending: the file's ending, its dot included.
-    """
+    """Return a file name such as `event-log-20181219T080000.123Z.log`; in the name, characters that some file system refuses become `_`."""
     time = (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3]
     return f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}-{time}Z{ending}"
 

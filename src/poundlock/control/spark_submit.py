@@ -72,12 +72,8 @@ appender.out.layout.pattern = %d{ISO8601} %p %c{1}: %m%n
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """What is submitted.
-
-    Args:
-        name: of the job within the file; "" where it holds one.
-        job_id: 32 hex digits that the job gets if it begins with a savepoint.
-    """
+    """What is submitted; the name is that of a job among several in the file, else "", and the id of 32 hex digits is for a job that begins
+    with a savepoint."""
 
     job: Job
     settings: Settings

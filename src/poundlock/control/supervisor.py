@@ -56,12 +56,8 @@ class Situation:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """A process's last word.
-
-    Args:
-        final: whether the job itself decided so: it was stopped, or its restart strategy has given up.
-        failure: the two lines it failed with, as (what, next).
-    """
+    """A process's last word; it is final where the job itself decided so: it was stopped, or its restart strategy has given up. A failure is
+    its two lines, as (what, next)."""
 
     state: str
     exit_code: int

@@ -43,9 +43,7 @@ def driver_options(
 ) -> list[str]:
     """Return options of `run` with which a driver in a pod reaches its executors, and they it; what is given stays.
 
-    Args:
-        name: of the headless service, which stands for the driver's pod.
-        namespace: of both; None = that of the pod, by Spark's own default.
+    The name is that of the headless service, which stands for the driver's pod. Without a namespace it is the pod's own, as for Spark.
     """
     conf = {
         "spark.driver.host": name if namespace is None else f"{name}.{namespace}.svc",

@@ -22,12 +22,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, kw_only=True)
 class Deployed:
-    """A job to deploy.
-
-    Args:
-        variable: what stands behind the colon in JOB.PY:NAME; "" where the file defines one job.
-        grace_s: seconds that a clean stop may take.
-    """
+    """A job to deploy; the variable stands behind the colon in JOB.PY:NAME, and is "" where the file defines one job. `grace_s` are the
+    seconds that a clean stop may take."""
 
     job: Job
     file: Path

@@ -105,12 +105,8 @@ def _first_task(context: Any, group: str) -> Future[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What a job's tasks need of the machine they run on.
-
-    Args:
-        written: local folders in which the driver has to find what they write, and they what the driver writes.
-        read: local folders or files that they read.
-    """
+    """What a job's tasks need of the machine they run on: local folders in which the driver has to find what they write, and they what the
+    driver writes, and local folders or files that they read."""
 
     modules: Sequence[str] = _MODULES
     written: Sequence[str] = ()

@@ -38,8 +38,8 @@ from poundlock.errors import DefinitionError
 from poundlock.operators.chain import Step
 from poundlock.operators.time_values import TimeDirective, TimeState
 from poundlock.plan.plan import dead_letter_sink
-from poundlock.spark.arrow_schema import arrow_schema, map_arrow
 from poundlock.spark.batch_job import pickled
+from poundlock.spark.frames import arrow_schema, map_arrow
 from poundlock.storage import Storage, open_checkpoint
 from poundlock.tasks.entry import new_attempt
 from poundlock.tasks.exchange.segment_blocks import binary_column

@@ -18,8 +18,7 @@ from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.plan.hidden import visible
 from poundlock.plan.segments import Segment
-from poundlock.spark.arrow_schema import arrow_schema, map_arrow
-from poundlock.spark.row_sql import apply_sql, apply_sql_kept, quoted
+from poundlock.spark.frames import apply_sql, apply_sql_kept, arrow_schema, map_arrow, quoted
 from poundlock.stream.nodes import ApplyNode, Node, SqlNode, UnionNode
 from poundlock.tasks.exchange.segment_blocks import BLOCK, NUMBER, pack_blocks, pack_numbered_blocks, unpack_blocks
 
@@ -35,12 +34,8 @@ _KEEP, _OUTPUT = "__keep", "__output"
 
 @dataclass(frozen=True)
 class LoweredSegment:
-    """A segment over the blocks of one checkpoint. Nothing has run yet, unless a function of the user's asked for it.
-
-    Args:
-        blocks: per output the blocks of its rows.
-        kept: what is kept while the checkpoint runs, so that rows enter the JVM once.
-    """
+    """A segment over the blocks of one checkpoint, per output those of its rows. Nothing has run yet, unless a function of the user's asked
+    for it. What is kept makes rows enter the JVM once."""
 
     blocks: Mapping[str, RDD[bytes]]
     kept: Sequence[RDD[Any]]

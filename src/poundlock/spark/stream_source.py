@@ -28,8 +28,8 @@ from poundlock.connectors.replay_promise import ReplayPromise, replay_of
 from poundlock.errors import PoundlockError, SourceGoneError, TerminalError, TransientError
 from poundlock.failpoints import StreamFailpoint, hit
 from poundlock.formats.chunk import Batch, NoOrigin
-from poundlock.spark.arrow_schema import arrow_schema, map_arrow
 from poundlock.spark.foreach_batch import query_id, run_for_state
+from poundlock.spark.frames import arrow_schema, map_arrow
 from poundlock.spark.private import check_callbacks
 from poundlock.spark.segments import apply_step
 from poundlock.storage import Storage, open_storage

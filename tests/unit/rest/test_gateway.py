@@ -21,10 +21,10 @@ from poundlock.control.registry import JobEntry, registered
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.errors import DefinitionError
-from poundlock.rest import gateway
+from poundlock.rest import observed as gateway
 from poundlock.rest.app import make_app
 from poundlock.rest.figures import Figures
-from poundlock.rest.gateway import Gateway
+from poundlock.rest.observed import Gateway
 from poundlock.storage import LocalStorage
 from support.rest_job import ID, TOKEN, decision, observed
 

@@ -53,9 +53,9 @@ def test_no_task_of_spark_sql_begins_otherwise() -> None:
         names = [node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
         if "mapInArrow" in names:
             calls[path.relative_to(SOURCE).as_posix()] = names.count("mapInArrow")
-    assert calls == {"spark/arrow_schema.py": 1}
+    assert calls == {"spark/frames.py": 1}
     users = {p.relative_to(SOURCE).as_posix() for p in SOURCE.rglob("*.py") if "map_arrow(" in p.read_text()}
     assert users == {
-        *("spark/arrow_schema.py", "spark/foreach_batch.py"),
+        *("spark/frames.py", "spark/foreach_batch.py"),
         *("spark/segments.py", "spark/stream_source.py"),
     }

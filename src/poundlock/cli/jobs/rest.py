@@ -20,7 +20,7 @@ def command(job: RunningJobArgument, *, call: Call) -> None:
     For a driver on a cluster, or on another machine. Port, address and token are those of the settings rest.….
     """
     from poundlock.control.registry import write_whole
-    from poundlock.rest.gateway import Gateway
+    from poundlock.rest.observed import Gateway
     from poundlock.rest.server import RestServer, missing_packages, read_token, take_port
     from poundlock.storage import open_storage
 

@@ -21,9 +21,8 @@ _SIGNALLED = 128
 def main(arguments: Sequence[str], environment: MutableMapping[str, str]) -> None:
     """Run the command line that was submitted; end the process with what the cluster is to know.
 
-    Args:
-        arguments: the checkpoint folder, the id for a job that begins with a savepoint, and the command line.
-        environment: the container's variables, which are changed: `os.environ` where the process is the driver's own.
+    The arguments are the checkpoint folder, the id for a job that begins with a savepoint, and the command line. The environment is the
+    container's, and is changed: `os.environ` where the process is the driver's own.
     """
     checkpoint, job_id, *typed = arguments
     place = submitted.Container.of(environment["CONTAINER_ID"], checkpoint=checkpoint, job_id=job_id)

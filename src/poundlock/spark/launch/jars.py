@@ -81,12 +81,8 @@ JAR_SETS: Mapping[str, JarPins] = MappingProxyType(_read())
 
 @dataclass(frozen=True, slots=True)
 class JarPlaces:
-    """Where jars come from.
-
-    Args:
-        folder: folder with all jars of the set, put there by the user; nothing is fetched then. None = fetch.
-        ivy_settings: path of an ivysettings.xml that names the repository to fetch from; None = Ivy's own default.
-    """
+    """Where jars come from: a folder with all of a set, put there by the user, or else what is fetched into the cache, by Ivy's own default or
+    from the repository that an ivysettings.xml names."""
 
     cache: Path
     folder: Path | None = None

@@ -67,12 +67,7 @@ def _quieten_query_loggers() -> None:
 
 
 class Session:
-    """A SparkContext in which a job's tasks run.
-
-    Args:
-        jvm: its JVM; None = the session is the user's, and is neither stopped nor configured.
-        sql: the job's SparkSession over the context, where it is made already.
-    """
+    """A SparkContext in which a job's tasks run, and its JVM; without one the session is the user's, and is neither stopped nor configured."""
 
     def __init__(self, context: Any, jvm: _Process | None, sql: Any = None) -> None:
         self.context = context
