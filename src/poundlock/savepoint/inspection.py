@@ -82,10 +82,7 @@ class Inspection:
 
 
 def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
-    """Return what a savepoint holds.
-
-    Args:
-        check: whether to compare every file with its digest, which reads all of them.
+    """Return what a savepoint holds. `check`: whether to compare every file with its digest, which reads all of them.
 
     Raises:
         DefinitionError: it is no savepoint, or so damaged that it cannot be read.

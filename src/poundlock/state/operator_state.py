@@ -21,11 +21,7 @@ _TIMERS = EVENT_TIMERS, PROCESSING_TIMERS
 
 
 class OperatorState(KeyGroup):
-    """Key groups `first` to `stop` - 1 of an operator.
-
-    Args:
-        watermark: event time in ms that elements are judged by.
-    """
+    """Key groups `first` to `stop` - 1 of an operator. `watermark`: event time in ms that elements are judged by."""
 
     def __init__(
         self,

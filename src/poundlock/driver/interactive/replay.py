@@ -54,10 +54,7 @@ def replay(
     show: int = 0,
     say: Callable[[str], None] = lambda line: None,
 ) -> ReplayReport:
-    """Run one checkpoint's input once more and compare.
-
-    Args:
-        show: so many records of each sink are part of the report.
+    """Run one checkpoint's input once more and compare. `show`: so many records of each sink are part of the report.
 
     Raises:
         DefinitionError: the ledger does not have this checkpoint, or it cannot be replayed; says why.

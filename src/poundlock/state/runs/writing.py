@@ -21,25 +21,22 @@ from poundlock.state.runs.run import Removal, RunIndex, Section, SectionKey, met
 HELD = 8 << 20  # bytes of rows that a writer holds in memory
 
 
+@dataclass
 class RunWriter:
     """Takes the rows of a run, section by section, and returns the content of its file.
-
-    Args:
-        folder: where files without a name may be made for what is too much to be held; None: the system's folder for them.
-        held: how many bytes of rows are held in memory.
 
     Raises:
         OSError: by `add` and `content`; the folder cannot be written.
     """
 
-    def __init__(self, folder: str | None = None, held: int = HELD) -> None:
-        self._folder = folder
-        self._limit = held
-        self._parts: list[Rows] = []
-        self._held = 0
-        self._spool: _Spool | None = None
-        self._sections: list[Section] = []
-        self.rows = 0
+    # where files without a name may be made for what is too much to be held; None: the system's folder for them
+    folder: str | None = None
+    held: int = HELD  # how many bytes of rows are held in memory
+    rows: int = field(default=0, init=False)
+    _parts: list[Rows] = field(default_factory=list, init=False)
+    _bytes: int = field(default=0, init=False)  # of the parts
+    _spool: _Spool | None = field(default=None, init=False)
+    _sections: list[Section] = field(default_factory=list, init=False)
 
     def add(self, key: SectionKey, rows: Rows) -> None:
         """Take the next rows of a section; the sections come in order, and the rows of each in theirs."""
@@ -52,15 +49,15 @@ class RunWriter:
             self._sections.append(Section(*key, self.rows, len(rows)))
         self.rows += len(rows)
         self._parts.append(rows)
-        self._held += rows.nbytes
-        if self._held > self._limit:
+        self._bytes += rows.nbytes
+        if self._bytes > self.held:
             if self._spool is None:
-                if self._folder is not None:
-                    os.makedirs(self._folder, exist_ok=True)
-                self._spool = _Spool(self._folder)
+                if self.folder is not None:
+                    os.makedirs(self.folder, exist_ok=True)
+                self._spool = _Spool(self.folder)
             for part in self._parts:
                 self._spool.add(part)
-            self._parts, self._held = [], 0
+            self._parts, self._bytes = [], 0
 
     def content(
         self, cuts: Sequence[Removal], *, max_parallelism: int, operators: Mapping[int, str]
@@ -74,7 +71,7 @@ class RunWriter:
         for part in self._parts:
             self._spool.add(part)
         self._parts = []
-        with tempfile.TemporaryFile(dir=self._folder) as file:
+        with tempfile.TemporaryFile(dir=self.folder) as file:
             sink = pa.PythonFile(file, "w")
             _write(sink, self._spool.rows(), index)
             self._spool = None
