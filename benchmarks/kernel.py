@@ -26,8 +26,10 @@ from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.connectors.files.source.source import FileSource
 from poundlock.formats.chunk import Lines
-from poundlock.operators.chain import Edge, Map, Pass, Step
+from poundlock.formats.ddl import parse
+from poundlock.operators.chain import Edge, Pass, Step
 from poundlock.operators.time_values import TimeDirective, TimeState
+from poundlock.operators.user_functions import MapRecords
 from poundlock.tasks.report import Directive, SourceSplit, TaskWork
 from poundlock.tasks.rows_stage import SourceHead, SourceStage
 from poundlock.tasks.stage import SinkStep, StageBody
@@ -99,7 +101,7 @@ def run_map(data: list[bytes], folder: str, function: Callable[[dict[str, Any]],
     sink = FileSink(f"{folder}/out", format="json", bucket=PythonBucketAssigner(lambda event: f"dt={event['dt']}"))
     steps = [
         Step("events", Pass(), ()),
-        Step("map", Map("map", function, ("dt", "timestamp", "event", "uuid")), (Edge("events"),)),
+        Step("map", MapRecords("map", function, parse(f"dt string, {columns}")), (Edge("events"),)),
         Step("out", SinkStep("out"), (Edge("map"),)),
     ]
     body = StageBody(0, "0" * 32, steps, {"out": sink}, "fail")
