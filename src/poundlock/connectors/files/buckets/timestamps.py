@@ -280,7 +280,6 @@ def _numbers(column: pa.Array, divisor: float, label: str) -> Stamps:
 
 def stamps_of(values: Sequence[Any], read: Callable[[Any], float | str]) -> Stamps:
     """Return the times of values, read one by one."""
-    stamps = Stamps(np.full(len(values), np.nan), {})
-    for row, value in enumerate(values):
-        stamps.put(row, read(value))
-    return stamps
+    given = [read(value) for value in values]
+    reasons = {row: time for row, time in enumerate(given) if isinstance(time, str)}
+    return Stamps(np.array([math.nan if isinstance(time, str) else time for time in given], np.float64), reasons)
