@@ -19,7 +19,7 @@ from poundlock.operators.keyed.group import MIN
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
-from poundlock.operators.windows.spec import WindowSpec
+from poundlock.operators.windows.base import WindowSpec
 from poundlock.state.scratch import ScratchState
 from poundlock.stream.windows.assigners import WindowAssigner
 from poundlock.stream.windows.builtin_assigners import (

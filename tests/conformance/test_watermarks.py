@@ -11,11 +11,10 @@ import msgspec
 import pytest
 
 from poundlock import WatermarkStrategy
-from poundlock.operators.combined_watermarks import Input, combine
-from poundlock.operators.source_watermarks import SourceWatermark
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_graph import TimeGraph, TimeNode
 from poundlock.operators.time_values import SourceInput, SourceTime, SplitTimes
+from poundlock.operators.watermarks import Input, SourceWatermark, combine
 from poundlock.testing.watermarks import MIN, GeneratorHarness, IdlenessTimer, StatusWatermarkValve
 from support.partition_watermarks import PartitionWatermarks
 

@@ -85,7 +85,6 @@ class StepCounts:
     Args:
         rows_in: rows that came in; of a source, all that were read, undecodable ones included.
         rows_out: rows that went out, by tag; of a sink, under the main tag, those that were written.
-        filtered: rows that a filter dropped.
         rejected: rows that became dead letters, or were skipped.
         late: rows that a window or a join dropped because they came behind the watermark.
     """

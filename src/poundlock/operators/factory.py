@@ -13,10 +13,9 @@ from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.operators.windows.aligned import AlignedWindowOperator, slice_of
-from poundlock.operators.windows.base import WindowOperatorBase
+from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec
 from poundlock.operators.windows.general import WindowOperator
 from poundlock.operators.windows.sessions import CountWindowOperator, SessionWindowOperator
-from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, ProcessNode, RollingNode, WindowJoinNode
 from poundlock.stream.windows.assigners import AlignedWindows, MergingWindowAssigner
 from poundlock.stream.windows.builtin_assigners import (

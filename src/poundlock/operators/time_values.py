@@ -44,12 +44,10 @@ class SplitTimes(TimeValue, frozen=True):
     """What one task saw of one split at one watermark assigner; of a split without event times there is none.
 
     Args:
-        assigner: the id of the step that assigns timestamps and watermarks.
         source: the id of the source; UNKNOWN behind steps that lose the place of a row.
         partition: the source's partition, such as "clicks-0", or the name of a split that is read to its end.
         sequence: tells the splits of a partition apart; the same whichever task reads it. SUMMARY: of all of them.
         greatest: the greatest event time, ms.
-        count: how many rows had one.
         generator: of a strategy whose generator looks at each record.
     """
 

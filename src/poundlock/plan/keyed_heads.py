@@ -16,7 +16,7 @@ from poundlock.formats import ddl
 from poundlock.operators.factory import process_operator, window_operator
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.windows.aggregates import SqlAggregates
-from poundlock.operators.windows.spec import WindowSpec
+from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.hidden import EVENT_TIME
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.sql_text import resolve_column

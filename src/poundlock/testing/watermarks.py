@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 
 from poundlock.formats.chunk import Records
-from poundlock.operators.combined_watermarks import StatusWatermarkValve
 from poundlock.operators.generators import IdlenessTimer, generator_of, kept_generator
 from poundlock.operators.stream_times import StreamTimes, StreamWatermark
 from poundlock.operators.time_graph import Held, TimeGraph, TimeNode, held_of_source
@@ -28,6 +27,7 @@ from poundlock.operators.time_values import (
     TimeState,
     known,
 )
+from poundlock.operators.watermarks import StatusWatermarkValve
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.tasks.event_time import SplitPlace, SplitTimesRecorder, TimedChunk
 from poundlock.values import ManualClock

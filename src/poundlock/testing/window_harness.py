@@ -12,7 +12,7 @@ from typing import Any
 from poundlock.operators.factory import window_operator
 from poundlock.operators.keyed.output import CHUNK_ROWS, LATE
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
-from poundlock.operators.windows.spec import WindowSpec
+from poundlock.operators.windows.base import WindowSpec
 from poundlock.stream.functions.base import AggregateFunction
 from poundlock.stream.windows.assigners import WindowAssigner
 from poundlock.stream.windows.evictors import Evictor

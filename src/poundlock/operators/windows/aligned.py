@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
-from poundlock.operators.windows.base import WindowOperatorBase
-from poundlock.operators.windows.spec import WindowSpec
+from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec
 from poundlock.stream.windows.assigners import AlignedWindows, require_time
 from poundlock.stream.windows.builtin_assigners import CumulativeEventTimeWindows, Sliding, Tumbling
 from poundlock.stream.windows.window import TimeWindow

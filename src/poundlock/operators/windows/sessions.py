@@ -12,8 +12,7 @@ from typing import Any
 
 from poundlock.operators.keyed.group import MAX, KeyGroup, Timers
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
-from poundlock.operators.windows.base import WindowOperatorBase
-from poundlock.operators.windows.spec import WindowSpec
+from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec
 from poundlock.stream.windows.assigners import require_time
 from poundlock.stream.windows.builtin_assigners import CountTumblingWindows, FixedSessions
 

@@ -68,7 +68,6 @@ class ToSegment(TaskStep):
 
     Args:
         input: the step whose rows they are.
-        stage: number of the stage behind the segment.
         schema: the columns, hidden ones included.
     """
 

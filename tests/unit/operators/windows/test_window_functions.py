@@ -13,7 +13,7 @@ from poundlock.operators.factory import window_operator
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
-from poundlock.operators.windows.spec import WindowSpec
+from poundlock.operators.windows.base import WindowSpec
 from poundlock.state.scratch import ScratchState
 from poundlock.stream.functions.state import ListStateDescriptor, ValueStateDescriptor
 from poundlock.stream.nodes import WindowNode
