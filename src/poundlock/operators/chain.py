@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.convert import row_bytes
@@ -53,6 +53,8 @@ class UserFunction(_Opened):
         failed: takes such rows within a task, which emit nothing then; None = the error goes on.
     """
 
+    leaves_out: ClassVar[bool] = False
+    """Whether it emits some of the rows it is given, unchanged; those that it leaves out count as filtered."""
     rejects: bool = False
     failed: RowFailed | None = None
 
@@ -178,7 +180,7 @@ class Chain:
             self.emit(name, tag, out)
 
         operator = self.steps[name].operator
-        if isinstance(operator, Filters):
+        if isinstance(operator, UserFunction) and operator.leaves_out:
             before = tally.rows_out.get(MAIN, 0) + tally.rejected
             operator.process(chunk, emit)
             tally.filtered += rows - (tally.rows_out.get(MAIN, 0) + tally.rejected - before)
@@ -192,16 +194,6 @@ class Chain:
             rows_out[tag] = rows_out.get(tag, 0) + len(chunk)
             for reader in self._readers.get((step, tag), ()):
                 self.push(chunk, reader)
-
-
-class Filters:
-    """Base of operators that emit some of the rows they are given, unchanged; those that they leave out count as filtered."""
-
-    __slots__ = ()
-
-    def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Emit the rows that stay."""
-        raise NotImplementedError
 
 
 class Misfit(Exception):

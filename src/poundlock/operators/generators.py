@@ -168,12 +168,9 @@ def _is_plain(value: Any) -> bool:
 
 
 def kept_generator(strategy: WatermarkStrategy) -> Generator:
-    """Return a new generator for one partition."""
-    return generator_of(strategy) if strategy.generator is None else _made(strategy)
-
-
-def _made(strategy: WatermarkStrategy) -> KeptGenerator:
-    assert strategy.generator is not None
+    """Return a new generator for one partition, built in or a user's."""
+    if strategy.generator is None:
+        return generator_of(strategy)
     inner = strategy.generator()
     needed = "on_record" if strategy.per_record else "on_event"
     if not hasattr(inner, needed):
@@ -199,7 +196,9 @@ class RecordGenerator:
     _output: PartitionOutput = field(init=False, default_factory=PartitionOutput)
 
     def __post_init__(self) -> None:
-        self._generator = _made(self.strategy)
+        generator = kept_generator(self.strategy)
+        assert isinstance(generator, KeptGenerator)
+        self._generator = generator
         self._generator.restore(self.snapshot)
 
     def on_records(self, records: Sequence[dict[str, Any]], timestamps: Sequence[int]) -> None:

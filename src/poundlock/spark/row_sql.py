@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import Token, TokenType
 
-from poundlock.plan.hidden import HIDDEN_TYPES, visible
 from poundlock.stream.nodes import SqlNode
+from poundlock.tasks.columns import HIDDEN_TYPES, visible
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,7 +19,7 @@ from poundlock.formats.declared import declared_rows
 from poundlock.operators.chain import MAIN, Emit
 from poundlock.operators.keyed.codec import normal
 from poundlock.operators.keyed.output import GroupBatch, OutputChunk
-from poundlock.plan.hidden import EVENT_TIME
+from poundlock.tasks.columns import EVENT_TIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from poundlock.errors import TerminalError
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Emit, StepCounts
-from poundlock.plan.hidden import EVENT_TIME
+from poundlock.tasks.columns import EVENT_TIME
 from poundlock.tasks.report import Directive
 
 if TYPE_CHECKING:

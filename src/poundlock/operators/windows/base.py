@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.accumulators import AggregateFold, Fold, ListFold, ReduceFold
-from poundlock.operators.keyed.group import KeyGroup
+from poundlock.operators.keyed.group import KeyGroup, Timers
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import (
     CHUNK_ROWS,
@@ -248,3 +248,8 @@ class WindowOperatorBase(KeyedOperator):
     def use(self, group: KeyGroup) -> None:
         super().use(group)
         self.firing.use(group)
+
+    @property
+    def timers(self) -> Timers:
+        """The timers of the time by which windows end."""
+        return self.group.event_timers if self.event_time else self.group.processing_timers
