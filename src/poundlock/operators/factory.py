@@ -24,6 +24,7 @@ from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec
 from poundlock.operators.windows.general import WindowOperator
 from poundlock.operators.windows.sessions import CountWindowOperator, SessionWindowOperator
 from poundlock.stream.functions.base import RichFunction
+from poundlock.stream.functions.process import ProcessWindow
 from poundlock.stream.nodes import (
     IntervalJoinNode,
     KeyedNode,
@@ -41,7 +42,6 @@ from poundlock.stream.windows.builtin_assigners import (
     ProcessingTimeSessionWindows,
 )
 from poundlock.stream.windows.builtin_triggers import EventTimeTrigger, ProcessingTimeTrigger
-from poundlock.stream.windows.window_functions import ProcessWindow
 
 
 def window_operator(spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS, general: bool = False) -> KeyedOperator:

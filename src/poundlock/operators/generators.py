@@ -110,11 +110,9 @@ class PartitionOutput:
         self.watermark = max(self.watermark, timestamp)
 
     def mark_idle(self) -> None:
-        """Wait for the partition no longer."""
         self.idle = True
 
     def mark_active(self) -> None:
-        """Wait for the partition again."""
         self.idle = False
 
 

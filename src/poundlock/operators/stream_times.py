@@ -45,7 +45,6 @@ class StreamWatermark:
         after: what its windows close by, ms; MAX behind the end of the input.
         idle: whether nobody waits for the stream.
         ended: whether nothing can come on it any more.
-        held_by: who holds it back, where somebody does.
     """
 
     before: int

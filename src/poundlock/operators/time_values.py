@@ -31,7 +31,6 @@ class GeneratorReport(TimeValue, frozen=True):
 
     Args:
         watermark: the greatest that it emitted so far, ms; None = none yet.
-        idle: whether it marked the partition idle.
         snapshot: what the next task that reads the partition goes on from, as JSON.
     """
 
@@ -107,7 +106,6 @@ class StreamTime(TimeValue, frozen=True):
         watermark: behind the newest checkpoint; None = none yet.
         before: the one that the rows of that checkpoint were judged by.
         before_end: behind the end of the input, the last watermark that was not the end's.
-        idle: whether nobody waits for it.
         channels: its inputs, or the sources of an assigner, where there are several.
     """
 
@@ -140,7 +138,6 @@ class TimeDirective(TimeValue, frozen=True):
     Args:
         state: behind the checkpoint before.
         clock: the checkpoint's, ms.
-        sources: by the id of the source.
         drain: whether the input ends for good with this checkpoint, whatever the sources still have.
     """
 
@@ -179,7 +176,6 @@ class DecidedTime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     directive: TimeDirective
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
         made: dict[str, Any] = msgspec.to_builtins(self)
         return made
 

@@ -142,7 +142,6 @@ class SourceWatermark:
         return self.watermark
 
     def state(self) -> SourceTime:
-        """Return all of it."""
         partitions = {name: each.state() for name, each in sorted(self._partitions.items())}
         since = None if self._timer is None else self._timer.silent_since
         return SourceTime(shown(self.watermark), self.idle, self.held_by, since, partitions)
@@ -322,7 +321,6 @@ class Input:
     Args:
         watermark: ms; MIN before any, MAX behind its end.
         idle: whether nobody waits for it.
-        holder: who holds it back.
         reached: its watermark without an end that came with this checkpoint.
         reached_idle: whether nobody would wait for it then.
     """

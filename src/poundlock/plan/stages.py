@@ -62,10 +62,8 @@ class SegmentStage:
     """A Spark segment, and the stage that its rows go on in.
 
     Args:
-        segment: as the Spark layer runs it.
         inputs: ids of the steps whose rows go in.
         functions: whether functions of DataFrames are in it, of which nobody knows how often they read their rows, or whether all.
-        rows: the stage behind it.
     """
 
     segment: Any
@@ -159,7 +157,6 @@ class StageChain:
 
     Args:
         nodes: the steps of the job, inputs before readers.
-        segments: those that Spark runs.
         later: the others by number, each behind those that it gets rows from.
         feeds: per stage, the numbers of those that it sends rows or event times to.
         parallelism: how many tasks a keyed stage has.

@@ -15,13 +15,12 @@ from poundlock.values import format_duration
 
 if TYPE_CHECKING:
     from poundlock.stream.functions.base import Function
-    from poundlock.stream.functions.process import CoGroupFunction, JoinFunction, ProcessJoinFunction
+    from poundlock.stream.functions.process import CoGroupFunction, JoinFunction, ProcessJoinFunction, WindowFunction
     from poundlock.stream.functions.state import MapStateDescriptor
     from poundlock.stream.watermarks import WatermarkStrategy
     from poundlock.stream.windows.assigners import WindowAssigner
     from poundlock.stream.windows.evictors import Evictor
     from poundlock.stream.windows.triggers import Trigger
-    from poundlock.stream.windows.window_functions import WindowFunction
 
 
 OnError = Literal["fail", "bad_record"]

@@ -46,7 +46,6 @@ class RunningSink:
     rejected: int = 0
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Write a chunk."""
         if self.idle:
             self.written += len(chunk)
             return

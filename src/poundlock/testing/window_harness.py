@@ -14,16 +14,16 @@ from poundlock.operators.keyed.output import CHUNK_ROWS, LATE
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.stream.functions.base import AggregateFunction
-from poundlock.stream.windows.assigners import WindowAssigner
-from poundlock.stream.windows.evictors import Evictor
-from poundlock.stream.windows.triggers import Trigger
-from poundlock.stream.windows.window_functions import (
+from poundlock.stream.functions.process import (
     AggregateWindow,
     ProcessWindow,
     ProcessWindowFunction,
     ReduceWindow,
     WindowFunction,
 )
+from poundlock.stream.windows.assigners import WindowAssigner
+from poundlock.stream.windows.evictors import Evictor
+from poundlock.stream.windows.triggers import Trigger
 from poundlock.testing.harness import KeyedOperatorHarness, KeySelector
 from poundlock.values import duration, span_ms
 

@@ -27,18 +27,13 @@ from poundlock.operators.keyed.output import (
 from poundlock.operators.keyed.state import StateStore
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.stream.functions.base import KeyedStateStore
+from poundlock.stream.functions.process import AggregateWindow, ProcessWindowFunction, ReduceWindow, WindowFunction
 from poundlock.stream.nodes import WindowJoinNode, WindowNode
 from poundlock.stream.stream import Side
 from poundlock.stream.windows.assigners import MergingWindowAssigner, WindowAssigner
 from poundlock.stream.windows.evictors import Evictor
 from poundlock.stream.windows.triggers import Trigger
 from poundlock.stream.windows.window import MAX_TIMESTAMP, CountWindow, GlobalWindow, TimeWindow, Window
-from poundlock.stream.windows.window_functions import (
-    AggregateWindow,
-    ProcessWindowFunction,
-    ReduceWindow,
-    WindowFunction,
-)
 from poundlock.values import span_ms
 
 

@@ -265,11 +265,9 @@ class MergingWindows:
         self._of = group.table(WINDOWS)
 
     def has(self, key: Any, window: _Span) -> bool:
-        """Return whether a key has a window."""
         return window in self._of.get(key, ())
 
     def retire(self, key: Any, window: _Span) -> None:
-        """Forget a window of a key."""
         windows = self._of.get(key, [])
         if window in windows:
             windows.remove(window)

@@ -66,7 +66,6 @@ class ToSegment(TaskStep):
     """Sends rows into a Spark segment.
 
     Args:
-        input: the step whose rows they are.
         schema: the columns, hidden ones included.
     """
 
