@@ -26,7 +26,11 @@ from poundlock.checkpoint.ledger.records import resting, state_of
 from poundlock.checkpoint.outcome import Log, Outcome, Recovery, SinkDirectives, TaskResults
 from poundlock.checkpoint.parallel import verify_all
 from poundlock.checkpoint.participant import Occasion, Orphan, Participant, Prepared, Staged
-from poundlock.checkpoint.validation import check_continues, check_counts, check_same_ranges
+from poundlock.checkpoint.validation import (
+    check_continues,
+    check_counts,
+    check_same_ranges,
+)
 from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.operators.time_values import DecidedTime
