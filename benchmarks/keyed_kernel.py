@@ -19,8 +19,9 @@ from poundlock.operators.keyed.group import MIN
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
-from poundlock.operators.windows.spec import WindowSpec
+from poundlock.operators.windows.base import WindowSpec
 from poundlock.state.scratch import ScratchState
+from poundlock.stream.functions.process import ReduceWindow
 from poundlock.stream.windows.assigners import WindowAssigner
 from poundlock.stream.windows.builtin_assigners import (
     CountTumblingWindows,
@@ -29,7 +30,6 @@ from poundlock.stream.windows.builtin_assigners import (
     TumblingEventTimeWindows,
 )
 from poundlock.stream.windows.builtin_triggers import CountTrigger
-from poundlock.stream.windows.window_functions import ReduceWindow
 
 BATCH = 100_000
 COUNT = SqlAggregates([SqlAggregate(kind="count")])

@@ -6,7 +6,14 @@ Run it with: poundlock run examples/rules.py
 
 from os import environ
 
-from poundlock import FileSink, FileSource, Job, KeyedBroadcastProcessFunction, ListStateDescriptor, MapStateDescriptor
+from poundlock import (
+    FileSink,
+    FileSource,
+    Job,
+    KeyedBroadcastProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
+)
 
 LIMITS = MapStateDescriptor("limits")
 WAITING = ListStateDescriptor("waiting")

@@ -51,6 +51,7 @@ from poundlock.stream.functions.process import (
     KeyedProcessFunction as KeyedProcessFunction,
     ProcessFunction as ProcessFunction,
     ProcessJoinFunction as ProcessJoinFunction,
+    ProcessWindowFunction as ProcessWindowFunction,
     TimeDomain as TimeDomain,
 )
 from poundlock.stream.functions.state import (
@@ -110,6 +111,5 @@ from poundlock.stream.windows.window import (
     GlobalWindow as GlobalWindow,
     TimeWindow as TimeWindow,
 )
-from poundlock.stream.windows.window_functions import ProcessWindowFunction as ProcessWindowFunction
 
 __version__: str

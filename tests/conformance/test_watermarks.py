@@ -11,12 +11,11 @@ import msgspec
 import pytest
 
 from poundlock import WatermarkStrategy
-from poundlock.operators.combined_watermarks import Input, StatusWatermarkValve, combine
 from poundlock.operators.generators import IdlenessTimer
-from poundlock.operators.source_watermarks import SourceWatermark
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_graph import TimeGraph, TimeNode
 from poundlock.operators.time_values import MIN, SourceInput, SourceTime, SplitTimes
+from poundlock.operators.watermarks import Input, SourceWatermark, StatusWatermarkValve, combine
 from support.partition_watermarks import PartitionWatermarks
 from support.watermark_generator import GeneratorHarness
 

@@ -33,7 +33,7 @@ from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import GroupBatch, OutputChunk
 from poundlock.operators.process.process import ProcessOperator
-from poundlock.operators.windows.spec import WindowSpec
+from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.stages import StageChain, stage_chain
 from poundlock.tasks.keyed_stage import KeyedHead, KeyedStage
 from support.jobs_in_threads import settings

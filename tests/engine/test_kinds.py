@@ -39,7 +39,7 @@ from poundlock import (
     WatermarkStrategy,
 )
 from poundlock.driver.driver import run
-from poundlock.stream.windows.window_functions import AggregateWindow
+from poundlock.stream.functions.process import AggregateWindow
 from poundlock.testing import Element, KeyedOperatorHarness, ProcessHarness, WindowHarness
 from support.jobs_in_threads import settings
 

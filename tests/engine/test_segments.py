@@ -10,10 +10,10 @@ import pytest
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
-from poundlock.plan.hidden import EVENT_TIME, HIDDEN_TYPES, ROW, SPLIT
 from poundlock.plan.segments import cut_segments
 from poundlock.spark.segments import SparkSegment
 from poundlock.stream.nodes import ApplyNode, Node, SinkNode, SourceNode, SqlNode, UnionNode
+from poundlock.tasks.columns import EVENT_TIME, HIDDEN_TYPES, ROW, SPLIT
 from poundlock.tasks.exchange.segment_blocks import read_blocks, write_blocks
 
 pytestmark = pytest.mark.engine

@@ -227,7 +227,13 @@ def guarded() -> Iterator[EmbeddedKafka]:
 
 
 def test_what_the_user_may_not_do_is_told_rule_by_rule(guarded: EmbeddedKafka) -> None:
-    from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+    from confluent_kafka.admin import (
+        AclBinding,
+        AclOperation,
+        AclPermissionType,
+        ResourcePatternType,
+        ResourceType,
+    )
 
     def allow(kind: Any, name: str, *operations: Any) -> None:
         prefixed = ResourcePatternType.LITERAL if kind == ResourceType.TOPIC else ResourcePatternType.PREFIXED

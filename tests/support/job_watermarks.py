@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from poundlock.operators.combined_watermarks import StatusWatermarkValve
 from poundlock.operators.time_values import MAX, MIN
+from poundlock.operators.watermarks import StatusWatermarkValve
 from poundlock.stream.watermarks import WatermarkStrategy
 from support.alignment_model import Paused, paused
 from support.partition_watermarks import PartitionWatermarks, Seen

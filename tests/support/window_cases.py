@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from poundlock.stream.functions.base import AggregateFunction
+from poundlock.stream.functions.process import AggregateWindow, ProcessWindow, ProcessWindowFunction, ReduceWindow
 from poundlock.stream.functions.state import ReducingStateDescriptor
 from poundlock.stream.windows.assigners import AssignerContext, MergingWindowAssigner, WindowAssigner
 from poundlock.stream.windows.builtin_assigners import (
@@ -39,12 +40,6 @@ from poundlock.stream.windows.builtin_triggers import (
 from poundlock.stream.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from poundlock.stream.windows.triggers import Trigger, TriggerContext, TriggerResult
 from poundlock.stream.windows.window import TimeWindow, Window
-from poundlock.stream.windows.window_functions import (
-    AggregateWindow,
-    ProcessWindow,
-    ProcessWindowFunction,
-    ReduceWindow,
-)
 
 
 def ms(number: int) -> timedelta:

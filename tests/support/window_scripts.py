@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from poundlock.stream.functions.process import ProcessWindowFunction
 from poundlock.stream.functions.state import ReducingStateDescriptor
 from poundlock.stream.windows.assigners import MergingWindowAssigner, WindowAssigner
 from poundlock.stream.windows.builtin_assigners import (
@@ -41,7 +42,6 @@ from poundlock.stream.windows.builtin_triggers import (
 from poundlock.stream.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from poundlock.stream.windows.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
 from poundlock.stream.windows.window import Window
-from poundlock.stream.windows.window_functions import ProcessWindowFunction
 from poundlock.testing import Element, Emitted, WindowHarness
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from poundlock.formats.chunk import Chunk, origin_of
 from poundlock.formats.convert import row_bytes
@@ -52,6 +52,8 @@ class UserFunction(_Opened):
         failed: takes such rows within a task, which emit nothing then; None = the error goes on.
     """
 
+    leaves_out: ClassVar[bool] = False
+    """Whether it emits some of the rows it is given, unchanged; those that it leaves out count as filtered."""
     rejects: bool = False
     failed: RowFailed | None = None
 
@@ -84,7 +86,6 @@ class StepCounts:
     Args:
         rows_in: rows that came in; of a source, all that were read, undecodable ones included.
         rows_out: rows that went out, by tag; of a sink, under the main tag, those that were written.
-        filtered: rows that a filter dropped.
         rejected: rows that became dead letters, or were skipped.
         late: rows that a window or a join dropped because they came behind the watermark.
     """
@@ -178,7 +179,7 @@ class Chain:
             self.emit(name, tag, out)
 
         operator = self.steps[name].operator
-        if isinstance(operator, Filters):
+        if isinstance(operator, UserFunction) and operator.leaves_out:
             before = tally.rows_out.get(MAIN, 0) + tally.rejected
             operator.process(chunk, emit)
             tally.filtered += rows - (tally.rows_out.get(MAIN, 0) + tally.rejected - before)
@@ -192,16 +193,6 @@ class Chain:
             rows_out[tag] = rows_out.get(tag, 0) + len(chunk)
             for reader in self._readers.get((step, tag), ()):
                 self.push(chunk, reader)
-
-
-class Filters:
-    """Base of operators that emit some of the rows they are given, unchanged; those that they leave out count as filtered."""
-
-    __slots__ = ()
-
-    def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Emit the rows that stay."""
-        raise NotImplementedError
 
 
 class Misfit(Exception):

@@ -6,18 +6,35 @@ Whichever window operator is taken, the results are those of the general one; on
 
 from __future__ import annotations
 
+from copy import copy
+
+import pyarrow as pa
+
 from poundlock.errors import DefinitionError
+from poundlock.formats import ddl
+from poundlock.operators.chain import Edge, Operator, Pass
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
 from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
+from poundlock.operators.user_functions import Filter, FlatMap, MapBatches, MapRecords
 from poundlock.operators.windows.aligned import AlignedWindowOperator, slice_of
-from poundlock.operators.windows.base import WindowOperatorBase
+from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec
 from poundlock.operators.windows.general import WindowOperator
 from poundlock.operators.windows.sessions import CountWindowOperator, SessionWindowOperator
-from poundlock.operators.windows.spec import WindowSpec
-from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, ProcessNode, RollingNode, WindowJoinNode
+from poundlock.stream.functions.base import RichFunction
+from poundlock.stream.functions.process import ProcessWindow
+from poundlock.stream.nodes import (
+    IntervalJoinNode,
+    KeyedNode,
+    Node,
+    ProcessNode,
+    PythonNode,
+    RollingNode,
+    SideOutputNode,
+    WindowJoinNode,
+)
 from poundlock.stream.windows.assigners import AlignedWindows, MergingWindowAssigner
 from poundlock.stream.windows.builtin_assigners import (
     CountTumblingWindows,
@@ -25,7 +42,6 @@ from poundlock.stream.windows.builtin_assigners import (
     ProcessingTimeSessionWindows,
 )
 from poundlock.stream.windows.builtin_triggers import EventTimeTrigger, ProcessingTimeTrigger
-from poundlock.stream.windows.window_functions import ProcessWindow
 
 
 def window_operator(spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS, general: bool = False) -> KeyedOperator:
@@ -82,3 +98,33 @@ def process_operator(node: KeyedNode, *, bounded: bool = False, chunk_rows: int 
         spec = WindowSpec.of(node, ProcessWindow(JoinedSides(node, tags)))
         return window_operator(spec, chunk_rows=chunk_rows)
     raise DefinitionError(f"{node.id}: {type(node).__name__} has no operator", next="report this as a bug")
+
+
+def edge(node: Node, step: str) -> Edge:
+    """Return where a node's rows come from, given the step of its parent."""
+    return Edge(step, node.tag if isinstance(node, SideOutputNode) else "")
+
+
+def schema_after(node: Node, before: pa.Schema | None) -> pa.Schema | None:
+    """Return the columns a node leaves behind, None if they are not known."""
+    if not isinstance(node, (PythonNode, SideOutputNode)):
+        return before
+    return before if node.schema is None else ddl.parse(node.schema)
+
+
+def operator_of(node: Node, before: pa.Schema | None) -> Operator:
+    """Return what does a node's work in a task. `before` are the columns it is given, where known."""
+    if not isinstance(node, PythonNode):
+        return Pass()
+    # One object may stand in several places of a job; each place opens and closes one of its own, as in Flink.
+    function = copy(node.function) if isinstance(node.function, RichFunction) else node.function
+    rejects = node.on_error == "bad_record"
+    if node.kind == "filter":
+        return Filter(function, rejects=rejects)
+    schema = ddl.parse(node.schema or "")
+    if node.kind == "map_batches":
+        return MapBatches(node.id, function, schema, before, rejects=rejects)
+    if node.kind == "map":
+        return MapRecords(node.id, function, schema, rejects=rejects)
+    schemas = {"": schema} | {tag: ddl.parse(text) for tag, text in node.side_outputs.items()}
+    return FlatMap(node.id, function, schemas, rejects=rejects)

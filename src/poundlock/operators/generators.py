@@ -110,11 +110,9 @@ class PartitionOutput:
         self.watermark = max(self.watermark, timestamp)
 
     def mark_idle(self) -> None:
-        """Wait for the partition no longer."""
         self.idle = True
 
     def mark_active(self) -> None:
-        """Wait for the partition again."""
         self.idle = False
 
 
@@ -168,12 +166,9 @@ def _is_plain(value: Any) -> bool:
 
 
 def kept_generator(strategy: WatermarkStrategy) -> Generator:
-    """Return a new generator for one partition."""
-    return generator_of(strategy) if strategy.generator is None else _made(strategy)
-
-
-def _made(strategy: WatermarkStrategy) -> KeptGenerator:
-    assert strategy.generator is not None
+    """Return a new generator for one partition, built in or a user's."""
+    if strategy.generator is None:
+        return generator_of(strategy)
     inner = strategy.generator()
     needed = "on_record" if strategy.per_record else "on_event"
     if not hasattr(inner, needed):
@@ -199,7 +194,9 @@ class RecordGenerator:
     _output: PartitionOutput = field(init=False, default_factory=PartitionOutput)
 
     def __post_init__(self) -> None:
-        self._generator = _made(self.strategy)
+        generator = kept_generator(self.strategy)
+        assert isinstance(generator, KeptGenerator)
+        self._generator = generator
         self._generator.restore(self.snapshot)
 
     def on_records(self, records: Sequence[dict[str, Any]], timestamps: Sequence[int]) -> None:

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 import msgspec
 
 from poundlock.errors import TerminalError
-from poundlock.operators.combined_watermarks import Input, combine
-from poundlock.operators.source_watermarks import PartitionSeen, SourceWatermark
 from poundlock.operators.time_graph import TimeGraph, TimeNode, held
 from poundlock.operators.time_values import (
     MAX,
@@ -32,6 +30,7 @@ from poundlock.operators.time_values import (
     known,
     shown,
 )
+from poundlock.operators.watermarks import Input, PartitionSeen, SourceWatermark, combine
 
 Seen = Mapping[str, Mapping[str, Mapping[str, PartitionSeen]]]
 """By assigner, source and partition."""
@@ -46,7 +45,6 @@ class StreamWatermark:
         after: what its windows close by, ms; MAX behind the end of the input.
         idle: whether nobody waits for the stream.
         ended: whether nothing can come on it any more.
-        held_by: who holds it back, where somebody does.
     """
 
     before: int

@@ -31,7 +31,6 @@ class GeneratorReport(TimeValue, frozen=True):
 
     Args:
         watermark: the greatest that it emitted so far, ms; None = none yet.
-        idle: whether it marked the partition idle.
         snapshot: what the next task that reads the partition goes on from, as JSON.
     """
 
@@ -44,12 +43,10 @@ class SplitTimes(TimeValue, frozen=True):
     """What one task saw of one split at one watermark assigner; of a split without event times there is none.
 
     Args:
-        assigner: the id of the step that assigns timestamps and watermarks.
         source: the id of the source; UNKNOWN behind steps that lose the place of a row.
         partition: the source's partition, such as "clicks-0", or the name of a split that is read to its end.
         sequence: tells the splits of a partition apart; the same whichever task reads it. SUMMARY: of all of them.
         greatest: the greatest event time, ms.
-        count: how many rows had one.
         generator: of a strategy whose generator looks at each record.
     """
 
@@ -109,7 +106,6 @@ class StreamTime(TimeValue, frozen=True):
         watermark: behind the newest checkpoint; None = none yet.
         before: the one that the rows of that checkpoint were judged by.
         before_end: behind the end of the input, the last watermark that was not the end's.
-        idle: whether nobody waits for it.
         channels: its inputs, or the sources of an assigner, where there are several.
     """
 
@@ -142,7 +138,6 @@ class TimeDirective(TimeValue, frozen=True):
     Args:
         state: behind the checkpoint before.
         clock: the checkpoint's, ms.
-        sources: by the id of the source.
         drain: whether the input ends for good with this checkpoint, whatever the sources still have.
     """
 
@@ -181,7 +176,6 @@ class DecidedTime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     directive: TimeDirective
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
         made: dict[str, Any] = msgspec.to_builtins(self)
         return made
 

@@ -6,9 +6,9 @@ and all others go on, whatever chunk they came in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Origin, Records, subset, within
 from poundlock.formats.reject import Reject
-from poundlock.operators.chain import MAIN, Emit, Filters, Misfit, RowFailed, UserFunction
+from poundlock.operators.chain import MAIN, Emit, Misfit, RowFailed, UserFunction
 from poundlock.stream.stream import Side
 
 # These say something of the job or of the machine, not of a row.
@@ -50,10 +50,11 @@ def _places(records: Records, rows: Iterable[int]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Filter(UserFunction, Filters):
+class Filter(UserFunction):
     """Keep the rows for which the user's function is true, in the form they came in."""
 
     function: Callable[[dict[str, Any]], Any]
+    leaves_out: ClassVar[bool] = True
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         function = self.function
@@ -74,13 +75,16 @@ def _shaped(row: Any, names: tuple[str, ...], known: frozenset[str], step: str) 
             f"{step} returned {type(row).__name__}, not a dict",
             next="return {column: value, …} with the declared schema",
         )
-    extra = row.keys() - known
+    _check_declared(step, row.keys() - known, names)
+    return {name: row.get(name) for name in names}
+
+
+def _check_declared(step: str, extra: Set[str], names: Iterable[str]) -> None:
     if extra:
         raise DefinitionError(
             f"{step} returned the undeclared column {min(extra)!r}",
             next=f"add it to schema=, or return only {', '.join(names)}",
         )
-    return {name: row.get(name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -198,12 +202,7 @@ class MapBatches(UserFunction):
 
     def _emit(self, parts: Iterable[pa.RecordBatch], origin: Origin, rows: int, emit: Emit) -> None:
         for part in parts:
-            extra = set(part.schema.names) - set(self.schema.names)
-            if extra:
-                raise DefinitionError(
-                    f"{self.id} returned the undeclared column {min(extra)!r}",
-                    next=f"add it to schema=, or return only {', '.join(self.schema.names)}",
-                )
+            _check_declared(self.id, set(part.schema.names) - set(self.schema.names), self.schema.names)
             of = origin if part.num_rows == rows else within(origin, part.num_rows)
             emit(MAIN, convert.to_batch(Batch(part, of), self.schema))
 

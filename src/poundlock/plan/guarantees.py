@@ -72,15 +72,11 @@ def check_required(plan: Plan) -> None:
         if RANK[path.guarantee] < RANK[wanted]:
             raise DefinitionError(
                 f"{path.source} -> {path.sink} is {path.guarantee}, and the job requires {wanted}: {path.reason}",
-                next=_weaker(path.guarantee),
+                next="change the source or sink as the reason says, or leave require out"
+                if path.guarantee == "none"
+                else f'change the source or sink, or say Job(…, require="{path.guarantee}")',
                 job=plan.job.name,
             )
-
-
-def _weaker(guarantee: Guarantee) -> str:
-    if guarantee == "none":
-        return "change the source or sink as the reason says, or leave require out"
-    return f'change the source or sink, or say Job(…, require="{guarantee}")'
 
 
 def _check_repeated(plan: Plan) -> None:

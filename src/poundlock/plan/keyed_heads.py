@@ -16,11 +16,11 @@ from poundlock.formats import ddl
 from poundlock.operators.factory import process_operator, window_operator
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.windows.aggregates import SqlAggregates
-from poundlock.operators.windows.spec import WindowSpec
-from poundlock.plan.hidden import EVENT_TIME
+from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.sql_text import resolve_column
 from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, Node, ProcessNode, WindowNode
+from poundlock.tasks.columns import EVENT_TIME
 from poundlock.tasks.exchange.blocks import ExchangeInput
 from poundlock.tasks.keyed_rows import (
     KeyedInput,

@@ -38,11 +38,9 @@ class MeasuredSink:
         return takes_columns(self.sink)
 
     def check_schema(self, sink: str, schema: pa.Schema) -> None:
-        """Ask the sink."""
         check_rows(self.sink, sink, schema)
 
     def open_writer(self, context: WriterContext) -> Writer:
-        """Return a writer that measures."""
         inner: Writer = _Counting() if self.measuring is None else self.measuring.open_writer(context)
         return _Showing(inner, self.show) if self.show else inner
 

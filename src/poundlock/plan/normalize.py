@@ -60,7 +60,6 @@ class WindowAggregates:
 
     Args:
         aggregates: their columns are places in `arguments`.
-        arguments: columns of the input.
         results: what each result is called; `column` is not used.
     """
 
@@ -96,7 +95,6 @@ class Normalized:
 
     Args:
         inputs: per keyed operator its inputs, in their order.
-        aggregates: per window with SQL aggregates.
         pairs: per interval join whose select(…) is of plain columns. One with other expressions gives the structs `left` and
             `right`, and a step behind it makes the columns.
     """

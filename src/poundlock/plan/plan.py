@@ -116,6 +116,5 @@ def _dead_letter_sink(job: Job, participants: Mapping[str, Any]) -> Any:
 def dead_letter_sink(path: str) -> Any:
     """Return the sink of dead letters in a folder."""
     from poundlock.connectors.files.sink.rolling import RollingPolicy
-    from poundlock.connectors.files.sink.sink import FileSink
 
     return FileSink(path, row="value", prefix="dead", suffix=".jsonl", rolling=RollingPolicy(on_checkpoint=True))

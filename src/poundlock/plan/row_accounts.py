@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from poundlock.checkpoint.participant import DEAD_LETTER, Counts
 from poundlock.operators.chain import Edge, StepCounts
+from poundlock.operators.factory import edge
 from poundlock.plan.segments import Segment
-from poundlock.plan.steps import edge
 from poundlock.stream.nodes import Node, SinkNode, SourceNode, SqlNode, UnionNode, walk
 
 

@@ -18,14 +18,13 @@ from poundlock.checkpoint.participant import DEAD_LETTER, Participant
 from poundlock.connectors.base import SplitSource
 from poundlock.errors import DefinitionError
 from poundlock.operators.chain import Edge, Operator, Pass, Step
+from poundlock.operators.factory import edge, operator_of, schema_after
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_graph import TimeGraph
-from poundlock.plan.hidden import EVENT_TIME, HIDDEN_TYPES, SPLIT, visible_schema
 from poundlock.plan.keyed_heads import exchange_inputs, keyed_head
 from poundlock.plan.normalize import Normalized, normalize
 from poundlock.plan.plan import Plan
 from poundlock.plan.segments import Segment, cut_segments, spark_streams
-from poundlock.plan.steps import edge, operator_of, schema_after
 from poundlock.stream.nodes import (
     ApplyNode,
     KeyedNode,
@@ -39,13 +38,13 @@ from poundlock.stream.nodes import (
     WindowNode,
     walk,
 )
-from poundlock.tasks.event_time import EventTimeAssigner, assigner_for
+from poundlock.tasks.columns import EVENT_TIME, HIDDEN_TYPES, SPLIT, visible_schema
+from poundlock.tasks.event_time import EventTimeAssigner, NeedsSpark, assigner_for, reads_like_a_column
 from poundlock.tasks.exchange.exits import ExchangeStep, ToSegment
 from poundlock.tasks.keyed_rows import WithoutTime
 from poundlock.tasks.keyed_stage import KeyedHead, KeyedStage
 from poundlock.tasks.rows_stage import RowsStage, SourceHead, SourceStage
 from poundlock.tasks.stage import SinkStep, StageBody, WatermarkStep
-from poundlock.tasks.time_expressions import NeedsSpark, reads_like_a_column
 
 
 class SparkAnalysis(Protocol):
@@ -63,10 +62,8 @@ class SegmentStage:
     """A Spark segment, and the stage that its rows go on in.
 
     Args:
-        segment: as the Spark layer runs it.
         inputs: ids of the steps whose rows go in.
         functions: whether functions of DataFrames are in it, of which nobody knows how often they read their rows, or whether all.
-        rows: the stage behind it.
     """
 
     segment: Any
@@ -160,7 +157,6 @@ class StageChain:
 
     Args:
         nodes: the steps of the job, inputs before readers.
-        segments: those that Spark runs.
         later: the others by number, each behind those that it gets rows from.
         feeds: per stage, the numbers of those that it sends rows or event times to.
         parallelism: how many tasks a keyed stage has.

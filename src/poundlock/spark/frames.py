@@ -14,8 +14,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
-from poundlock.plan.hidden import HIDDEN_TYPES, visible
 from poundlock.stream.nodes import SqlNode
+from poundlock.tasks.columns import HIDDEN_TYPES, visible
 from poundlock.tasks.entry import run_arrow_task
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
-from poundlock.plan.hidden import visible
 from poundlock.plan.segments import Segment
 from poundlock.spark.frames import apply_sql, apply_sql_kept, arrow_schema, map_arrow, quoted
 from poundlock.stream.nodes import ApplyNode, Node, SqlNode, UnionNode
+from poundlock.tasks.columns import visible
 from poundlock.tasks.exchange.segment_blocks import BLOCK, NUMBER, pack_blocks, pack_numbered_blocks, unpack_blocks
 
 if TYPE_CHECKING:

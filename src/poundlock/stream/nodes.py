@@ -15,13 +15,12 @@ from poundlock.values import format_duration
 
 if TYPE_CHECKING:
     from poundlock.stream.functions.base import Function
-    from poundlock.stream.functions.process import CoGroupFunction, JoinFunction, ProcessJoinFunction
+    from poundlock.stream.functions.process import CoGroupFunction, JoinFunction, ProcessJoinFunction, WindowFunction
     from poundlock.stream.functions.state import MapStateDescriptor
     from poundlock.stream.watermarks import WatermarkStrategy
     from poundlock.stream.windows.assigners import WindowAssigner
     from poundlock.stream.windows.evictors import Evictor
     from poundlock.stream.windows.triggers import Trigger
-    from poundlock.stream.windows.window_functions import WindowFunction
 
 
 OnError = Literal["fail", "bad_record"]
@@ -105,14 +104,10 @@ class WindowNode(Node):
 
     Args:
         keys: Spark SQL expressions; none for windows over all rows.
-        assigner: which windows a row is in.
         column: holds the event time; None where no watermark is assigned before.
         aggregates: SQL aggregates with a name; none where there is a function.
         function: what becomes of the elements, in Python; None where there are aggregates.
         schema: DDL of what the function gives; None for aggregates, and for a reduce whose result is as its input.
-        trigger: None for the assigner's own.
-        evictor: None for the assigner's own.
-        allowed_lateness: how long after its end a window takes rows.
         late_tag: side output of late rows, which has the columns of the input; None to drop them.
         side_outputs: of the function: tags to their DDL.
     """
@@ -160,7 +155,6 @@ class ProcessNode(KeyedNode):
     """A process function over one input or two.
 
     Args:
-        function: an object of one of the six kinds of process functions.
         broadcast: descriptors of the broadcast state that the second input writes; none unless that is broadcast.
     """
 
@@ -177,9 +171,7 @@ class RollingNode(KeyedNode):
     """The records of a key so far as one record; in a bounded job only the last of each key comes out.
 
     Args:
-        kind: what makes two records one.
         column: that is added up or compared; None for reduce.
-        function: of reduce.
         first: whether of equal records the first stays, for min_by and max_by.
     """
 
@@ -198,8 +190,6 @@ class IntervalJoinNode(KeyedNode):
     """Pairs whose times are between two bounds: left time + lower <= right time <= left time + upper.
 
     Args:
-        lower_ms: the lower bound; it is part of the interval.
-        upper_ms: the upper bound; it is part of the interval.
         function: called with each pair; None where `select` says what comes out.
         select: Spark SQL expressions over the structs `left` and `right`; none where there is a function.
         late_tags: side outputs of left and right rows behind the watermark; None to drop and count them.
@@ -226,11 +216,7 @@ class WindowJoinNode(KeyedNode):
 
     Args:
         kind: "join" calls the function with each pair, "co_group" with all records of both sides.
-        assigner: which windows a record is in.
         function: a JoinFunction or CoGroupFunction, or a plain function of left and right.
-        trigger: None for the assigner's own.
-        evictor: None for the assigner's own.
-        allowed_lateness: how long after its end a window takes rows.
     """
 
     kind: Literal["join", "co_group"]

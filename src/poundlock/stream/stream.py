@@ -54,13 +54,15 @@ class DataStream(Connectable[ProcessFunction]):
     """Rows between a source and its sinks. Made by `Job.from_source` and the methods here, never by the user."""
 
     def __init__(self, job: Job, node: Node) -> None:
-        self._job = job
-        self._node = node
+        self.job = job
+        """The job this stream is part of."""
+        self.node = node
+        """The step this stream comes out of."""
 
     def _sql(self, kind: Any, name: str | None, *arguments: str) -> DataStream:
         if not arguments or not all(isinstance(a, str) and a.strip() for a in arguments):
             raise DefinitionError(f"{kind} needs Spark SQL text, got {arguments!r}", next=f'write {kind}("…")')
-        return self.then(SqlNode(self.operator_id(kind, name), [self._node], kind, list(arguments)))
+        return self.then(SqlNode(self.operator_id(kind, name), [self.node], kind, list(arguments)))
 
     def select(self, *expressions: str, name: str | None = None) -> DataStream:
         """Keep and compute columns: Spark SQL expressions such as "user", "n * 2 as twice"."""
@@ -90,11 +92,11 @@ class DataStream(Connectable[ProcessFunction]):
             name: of the operator; the key of its state in savepoints.
         """
         self._check_same_job("apply", others)
-        inputs = [self._node, *(other._node for other in others)]
+        inputs = [self.node, *(other.node for other in others)]
         return self.then(ApplyNode(self.operator_id("apply", name), inputs, _callable(function, "apply")))
 
     def _check_same_job(self, what: str, others: Sequence[DataStream]) -> None:
-        if any(other._job is not self._job for other in others):
+        if any(other.job is not self.job for other in others):
             raise DefinitionError(f"{what} of streams of two jobs", next="make both streams from one Job")
 
     def map(
@@ -168,7 +170,7 @@ class DataStream(Connectable[ProcessFunction]):
         if schema is not None:
             checked_schema(schema, kind)
         sides, checked = checked_sides(sides), _callable(function, kind)
-        return self.then(PythonNode(self.operator_id(kind, name), [self._node], kind, checked, schema, sides, on_error))
+        return self.then(PythonNode(self.operator_id(kind, name), [self.node], kind, checked, schema, sides, on_error))
 
     def side_output(self, tag: str) -> DataStream:
         """Return the stream of records that this stream's function sent to a tag, or of its windows' late rows.
@@ -176,7 +178,7 @@ class DataStream(Connectable[ProcessFunction]):
         Raises:
             DefinitionError: this stream has no such side output.
         """
-        node = self._node
+        node = self.node
         if isinstance(node, WindowNode) and tag == node.late_tag:
             return self.then(SideOutputNode(f"{node.id}.{tag}", [node], tag, None))
         if not isinstance(node, (PythonNode, WindowNode, KeyedNode)) or tag not in node.side_outputs:
@@ -190,7 +192,7 @@ class DataStream(Connectable[ProcessFunction]):
         if not others:
             raise DefinitionError("union needs at least one other stream", next="write a.union(b)")
         self._check_same_job("union", others)
-        return self.then(UnionNode(self.operator_id("union", name), [self._node, *(o._node for o in others)]))
+        return self.then(UnionNode(self.operator_id("union", name), [self.node, *(o.node for o in others)]))
 
     def assign_timestamps_and_watermarks(
         self,
@@ -218,7 +220,7 @@ class DataStream(Connectable[ProcessFunction]):
                 next='write WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp_seconds(ts)")',
             )
         given.check()
-        return self.then(WatermarkNode(self.operator_id("watermark", name), [self._node], given))
+        return self.then(WatermarkNode(self.operator_id("watermark", name), [self.node], given))
 
     def key_by(self, *keys: str) -> KeyedStream:
         """Group rows by Spark SQL expressions, such as "user"; what follows happens for each key by itself."""
@@ -250,23 +252,13 @@ class DataStream(Connectable[ProcessFunction]):
         """As `join`, but the function sees all records of a key and window at once, also where one side has none."""
         return JoinedStreams("co_group", self, checked_stream(other, self, "co_group"))
 
-    @property
-    def job(self) -> Job:
-        """The job this stream is part of."""
-        return self._job
-
-    @property
-    def node(self) -> Node:
-        """The step this stream comes out of."""
-        return self._node
-
     def operator_id(self, kind: str, name: str | None) -> str:
         """Return the stable id of a new operator of this stream's job; see `Job.operator_id`."""
-        return self._job.operator_id(kind, name)
+        return self.job.operator_id(kind, name)
 
     def then(self, node: Node) -> DataStream:
         """Return the stream that comes out of a further step."""
-        return DataStream(self._job, node)
+        return DataStream(self.job, node)
 
     def preview(self, n: int = 20, **options: Any) -> list[dict[str, Any]]:
         """Return the first rows that this stream gives, at most `n`, without a sink; nothing is kept of it.
@@ -282,7 +274,7 @@ class DataStream(Connectable[ProcessFunction]):
 
     def sink_to(self, sink: Any, *, name: str | None = None) -> DataStream:
         """Send the rows to a sink; may be called several times. Returns this stream."""
-        self._job.add_sink(SinkNode(self.operator_id("sink", name), [self._node], sink))
+        self.job.add_sink(SinkNode(self.operator_id("sink", name), [self.node], sink))
         return self
 
 

@@ -1,15 +1,39 @@
-"""Arrow columns from numpy arrays and back, without a copy where there need be none.
+"""Columns that travel beside a user's, and Arrow columns from numpy arrays and back, without a copy where there need be none.
 
-Through buffers alone: `pyarrow.array` imports pandas the first time it is called, a second of CPU in every worker.
+Event time, and the place of a row in its checkpoint, pass through row-wise steps untouched and never reach a user's function, a
+user's `*` or a sink. All goes through buffers alone: `pyarrow.array` imports pandas the first time it is called, a second of CPU in
+every worker.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+EVENT_TIME = "__event_time"
+SPLIT = "__split"
+ROW = "__row"
+
+HIDDEN_TYPES = {
+    EVENT_TIME: pa.timestamp("us", "UTC"),  # null where a row has none
+    SPLIT: pa.int32(),  # which split of the checkpoint the row was read in, -1 where that is not known
+    ROW: pa.int64(),  # its place among the rows of the split
+}
+HIDDEN = tuple(HIDDEN_TYPES)
+
+
+def visible(names: Iterable[str]) -> list[str]:
+    """Return the columns that are the user's, in their order."""
+    return [name for name in names if name not in HIDDEN_TYPES]
+
+
+def visible_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema without hidden columns."""
+    return pa.schema([field for field in schema if field.name not in HIDDEN_TYPES])
 
 
 def bool_column(values: npt.NDArray[np.bool_]) -> pa.Array:

@@ -18,7 +18,7 @@ from poundlock.formats.convert import column_values, declared_rows
 from poundlock.operators.chain import MAIN, Emit
 from poundlock.operators.keyed.codec import normal
 from poundlock.operators.keyed.output import GroupBatch, OutputChunk
-from poundlock.plan.hidden import EVENT_TIME
+from poundlock.tasks.columns import EVENT_TIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,6 @@ class KeyedInput:
     whole: Sequence[str] = ()
 
     def batch(self, rows: pa.RecordBatch, side: int) -> GroupBatch:
-        """Return rows as a batch."""
         count = rows.num_rows
         keys = key_values([rows.column(name) for name in self.keys]) if self.keys else [None] * count
         values = [column_values(rows.column(name)) for name in self.columns]
@@ -215,7 +214,6 @@ class WithoutTime:
     """Takes the hidden event time off rows: a function of the user's never sees it."""
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Hand the rows on."""
         if isinstance(chunk, Batch) and EVENT_TIME in chunk.batch.schema.names:
             chunk = Batch(chunk.batch.drop_columns([EVENT_TIME]), chunk.origin)
         emit(MAIN, chunk)

@@ -116,11 +116,9 @@ class AddedReports:
     """
 
     def zero(self, value: list[TaskReport]) -> list[TaskReport]:
-        """Return no reports."""
         return []
 
     def addInPlace(self, value1: list[TaskReport], value2: list[TaskReport]) -> list[TaskReport]:
-        """Return both lists as one."""
         return [*value1, *value2]
 
 

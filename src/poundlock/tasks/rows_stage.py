@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import pyarrow as pa
@@ -56,7 +57,9 @@ class SourceStage:
             name, split = each.source, each.split
             reader = readers.get(name)
             if reader is None:
-                reader = readers[name] = self._reader(run, name)
+                head = self.sources[name]
+                context = ReaderContext(reject=partial(run.reject_at, name), columns=head.columns, want=head.want)
+                reader = readers[name] = head.source.reader(context)
             run.sinks.current_source = name
             run.place, run.place_number = each.place, each.number
             for chunk in reader.read(split):
@@ -71,12 +74,6 @@ class SourceStage:
                 read.bytes = reader.bytes_read
             elif split.bytes is not None:
                 read.bytes = (read.bytes or 0) + split.bytes
-
-    def _reader(self, run: StageRun, name: str) -> Reader:
-        head = self.sources[name]
-        return head.source.reader(
-            ReaderContext(reject=lambda record: run.reject_at(name, record), columns=head.columns, want=head.want)
-        )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from poundlock.errors import TerminalError
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Emit, StepCounts
-from poundlock.plan.hidden import EVENT_TIME
+from poundlock.tasks.columns import EVENT_TIME
 from poundlock.tasks.report import Directive
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ class RunningSink:
     rejected: int = 0
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Write a chunk."""
         if self.idle:
             self.written += len(chunk)
             return

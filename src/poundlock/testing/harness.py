@@ -17,22 +17,21 @@ from poundlock.operators.keyed.group import MAX, MIN, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, LATE, MAIN, GroupBatch, OutputChunk
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
-from poundlock.operators.windows.base import as_window
-from poundlock.operators.windows.spec import WindowSpec
+from poundlock.operators.windows.base import WindowSpec, as_window
 from poundlock.state.hashing import groups_of, groups_of_task, hashes_of
 from poundlock.state.operator_state import OperatorState
 from poundlock.state.scratch import ScratchState
 from poundlock.stream.functions.base import AggregateFunction
-from poundlock.stream.windows.assigners import WindowAssigner
-from poundlock.stream.windows.evictors import Evictor
-from poundlock.stream.windows.triggers import Trigger
-from poundlock.stream.windows.window_functions import (
+from poundlock.stream.functions.process import (
     AggregateWindow,
     ProcessWindow,
     ProcessWindowFunction,
     ReduceWindow,
     WindowFunction,
 )
+from poundlock.stream.windows.assigners import WindowAssigner
+from poundlock.stream.windows.evictors import Evictor
+from poundlock.stream.windows.triggers import Trigger
 from poundlock.values import duration, span_ms
 
 KeySelector = Callable[[Any], Hashable] | str | Sequence[str] | None

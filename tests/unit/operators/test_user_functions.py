@@ -16,8 +16,8 @@ from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Chain, Edge, Emit, Operator, Pass, Step
+from poundlock.operators.factory import operator_of
 from poundlock.operators.user_functions import Filter, FlatMap, MapBatches, MapRecords
-from poundlock.plan.steps import operator_of
 from poundlock.stream.nodes import PythonNode
 from poundlock.stream.stream import Side
 from support.chain_account import account

@@ -29,9 +29,9 @@ from poundlock import (
     TumblingProcessingTimeWindows,
     WatermarkStrategy,
 )
+from poundlock.stream.functions.process import AggregateWindow, ProcessWindow, ReduceWindow
 from poundlock.stream.keyed import KeyedStream
 from poundlock.stream.nodes import SideOutputNode, WindowNode
-from poundlock.stream.windows.window_functions import AggregateWindow, ProcessWindow, ReduceWindow
 from poundlock.stream.windows.windowed import WindowedStream
 
 MINUTE = TumblingEventTimeWindows("1 min")

@@ -18,10 +18,15 @@ from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.keyed.state import StateStore
 from poundlock.operators.process.contexts import NO_KEY
 from poundlock.stream.functions.base import Function, RuntimeContext
-from poundlock.stream.functions.process import CoGroupFunction, JoinFunction, ProcessJoinFunction
+from poundlock.stream.functions.process import (
+    CoGroupFunction,
+    JoinFunction,
+    ProcessJoinFunction,
+    ProcessWindowFunction,
+    WindowContext,
+)
 from poundlock.stream.nodes import WindowJoinNode
 from poundlock.stream.stream import Side
-from poundlock.stream.windows.window_functions import ProcessWindowFunction, WindowContext
 
 _Buffer = list[list[Any]]  # of a key: times, ascending, and the records that have them
 _BUFFERS = ("left", "right")

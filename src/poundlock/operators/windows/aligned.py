@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from math import gcd
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
-from poundlock.operators.windows.base import WindowOperatorBase
-from poundlock.operators.windows.spec import WindowSpec
+from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec
 from poundlock.stream.windows.assigners import AlignedWindows, require_time
 from poundlock.stream.windows.builtin_assigners import CumulativeEventTimeWindows, Sliding, Tumbling
 from poundlock.stream.windows.window import TimeWindow
@@ -77,7 +76,9 @@ class AlignedWindowOperator(WindowOperatorBase):
         if not self.event_time:
             yield self.group.processing_time, range(len(batch))
             return
-        times = self._times(batch)
+        if batch.timestamps is None or None in batch.timestamps:
+            require_time(None, self._assigner)
+        times = cast("Sequence[int]", batch.timestamps)
         low, high = min(times), max(times)
         offset, width = self._offset, self._width
         if (low - offset) // width == (high - offset) // width:
@@ -93,12 +94,6 @@ class AlignedWindowOperator(WindowOperatorBase):
                 places = slices.setdefault(start, [])
             places.append(place)
         yield from slices.items()
-
-    def _times(self, batch: GroupBatch) -> Sequence[int]:
-        times = batch.timestamps
-        if times is None or None in times:
-            require_time(None, self._assigner)
-        return times  # type: ignore[return-value]
 
     def _is_late(self, window: TimeWindow) -> bool:
         return self.event_time and self.spec.cleanup_time(window.end - 1) <= self.group.watermark

@@ -15,8 +15,7 @@ from poundlock.operators.keyed.accumulators import Fold, ReduceFold
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.keyed.state import StateStore
-from poundlock.operators.windows.base import WindowOperatorBase, as_namespace, as_window
-from poundlock.operators.windows.spec import WindowSpec
+from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec, as_namespace, as_window
 from poundlock.stream.functions.base import KeyedStateStore
 from poundlock.stream.functions.state import StateDescriptor
 from poundlock.stream.windows.assigners import MergingWindowAssigner
@@ -188,7 +187,7 @@ class WindowOperator(WindowOperatorBase):
             self.context.move(entry)
             self._do(self.trigger.on_element(value, time, window, self.context), entry, window)
             if cleanup < MAX:
-                self._cleanup_timers().register(cleanup, entry)
+                self.timers.register(cleanup, entry)
         return taken
 
     def _begun(self, kept: Any) -> Any:
@@ -199,9 +198,6 @@ class WindowOperator(WindowOperatorBase):
             return self.fold.add(kept, held)
         held.append(kept)
         return held
-
-    def _cleanup_timers(self) -> Any:
-        return self.group.event_timers if self.event_time else self.group.processing_timers
 
     def _do(self, result: TriggerResult, entry: Any, window: Window) -> None:
         if result is TriggerResult.CONTINUE:
@@ -269,11 +265,9 @@ class MergingWindows:
         self._of = group.table(WINDOWS)
 
     def has(self, key: Any, window: _Span) -> bool:
-        """Return whether a key has a window."""
         return window in self._of.get(key, ())
 
     def retire(self, key: Any, window: _Span) -> None:
-        """Forget a window of a key."""
         windows = self._of.get(key, [])
         if window in windows:
             windows.remove(window)
@@ -318,9 +312,8 @@ class MergingWindows:
             operator.context.move(left)
             operator.trigger.clear(TimeWindow(*left[1]), operator.context)
             cleanup = operator.spec.cleanup_time(left[1][1] - 1)
-            timers = operator.group.event_timers if operator.event_time else operator.group.processing_timers
             if cleanup < MAX:
-                timers.delete(cleanup, left)
+                operator.timers.delete(cleanup, left)
         self._move_contents(key, cover, old)
 
     def _move_contents(self, key: Any, cover: _Span, old: list[_Span]) -> None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from poundlock.operators.keyed.group import MAX, KeyGroup, Timers
+from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
-from poundlock.operators.windows.base import WindowOperatorBase
-from poundlock.operators.windows.spec import WindowSpec
+from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec
 from poundlock.stream.windows.assigners import require_time
 from poundlock.stream.windows.builtin_assigners import CountTumblingWindows, FixedSessions
 
@@ -34,9 +33,6 @@ class SessionWindowOperator(WindowOperatorBase):
     def bind(self, group: KeyGroup) -> None:
         group.declare(SESSIONS, "sessions")
         self._table = group.table(SESSIONS)
-
-    def _timers(self) -> Timers:
-        return self.group.event_timers if self.event_time else self.group.processing_timers
 
     def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         table, gap, add, out = self._table, self._gap, self.fold.add, self.out
@@ -79,7 +75,7 @@ class SessionWindowOperator(WindowOperatorBase):
             held.insert(place, session)
         # With lateness the first session may have fired, and what it waits for may come after the end of a later one.
         if (place == 0 or self._lateness) and due < MAX:
-            self._timers().register(due, key)
+            self.timers.register(due, key)
         self._fire_late(key, session)
 
     def _join(self, batch: GroupBatch, at: int, key: Any, time: int, value: Any) -> None:
@@ -133,7 +129,7 @@ class SessionWindowOperator(WindowOperatorBase):
                 stays.append(session)
                 due = min(due, cleanup)
         if due < MAX:
-            self._timers().register(due, entry)
+            self.timers.register(due, entry)
         if stays:
             self._table[entry] = stays
         else:

@@ -171,21 +171,19 @@ class MapState(ReadOnlyBroadcastState, State, Protocol):
         """Forget a key of the map; nothing happens if it is not there."""
 
 
-class ReducingState(State, Protocol):
-    """One value of the current key, made of all that were added."""
+class AppendingState(State, Protocol):
+    """What all values that were added to the current key come to."""
 
     def get(self) -> Any:
-        """Return the value, None before the first `add`."""
+        """Return it; None before the first `add`."""
 
     def add(self, value: Any) -> None:
-        """Reduce the present value and this one to the new value."""
+        """Add a value to it."""
 
 
-class AggregatingState(State, Protocol):
-    """One accumulator of the current key."""
+class ReducingState(AppendingState, Protocol):
+    """One value of the current key, made of all that were added: each is reduced with the present one to the new one."""
 
-    def get(self) -> Any:
-        """Return the function's result, None before the first `add`."""
 
-    def add(self, value: Any) -> None:
-        """Add a value to the accumulator."""
+class AggregatingState(AppendingState, Protocol):
+    """One accumulator of the current key; what is got is the function's result."""

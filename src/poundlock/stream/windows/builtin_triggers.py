@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.functions.state import ReducingStateDescriptor, ValueStateDescriptor
@@ -273,21 +273,31 @@ class EndOfStreamTrigger(MergingTrigger):
 _NEXT = ReducingStateDescriptor("fire-time", min)
 
 
+@dataclass(frozen=True)
 class _Continuous(MergingTrigger):
-    """Waits for one border of an interval at a time. Needs `interval`."""
+    """Waits for one border of an interval at a time: by event time, or by the clock.
+
+    The next border is kept as state, so that it survives a restart and, as the smallest, the merging of windows.
+    """
 
     interval: str | timedelta
+    by_clock: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "interval", positive("interval", self.interval))
 
     def _timer(self, time: int, ctx: TriggerContext) -> None:
-        """Register a timer of the trigger's kind of time."""
-        raise NotImplementedError
+        register = ctx.register_processing_time_timer if self.by_clock else ctx.register_event_time_timer
+        register(time)
 
     def _no_timer(self, time: int, ctx: TriggerContext) -> None:
-        """Delete it."""
-        raise NotImplementedError
+        delete = ctx.delete_processing_time_timer if self.by_clock else ctx.delete_event_time_timer
+        delete(time)
+
+    def describe(self) -> str:
+        return (
+            f"every {format_duration(duration(self.interval))} {'by the clock' if self.by_clock else 'of event time'}"
+        )
 
     def _wait_for(self, time: int, ctx: TriggerContext) -> None:
         ctx.get_partitioned_state(_NEXT).add(time)
@@ -306,7 +316,6 @@ class _Continuous(MergingTrigger):
             state.clear()
 
 
-@dataclass(frozen=True)
 class ContinuousEventTimeTrigger(_Continuous):
     """Fires at every border of an interval that the watermark passes, and at the window's last timestamp.
 
@@ -315,8 +324,6 @@ class ContinuousEventTimeTrigger(_Continuous):
     Args:
         interval: between two firings, such as "1 min"; borders are counted from 1970.
     """
-
-    interval: str | timedelta
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
         if timestamp is None:
@@ -347,17 +354,7 @@ class ContinuousEventTimeTrigger(_Continuous):
     def _register(self, time: int, window: Window, ctx: TriggerContext) -> None:
         self._wait_for(min(time, window.max_timestamp()), ctx)
 
-    def _timer(self, time: int, ctx: TriggerContext) -> None:
-        ctx.register_event_time_timer(time)
 
-    def _no_timer(self, time: int, ctx: TriggerContext) -> None:
-        ctx.delete_event_time_timer(time)
-
-    def describe(self) -> str:
-        return f"every {format_duration(duration(self.interval))} of event time"
-
-
-@dataclass(frozen=True)
 class ContinuousProcessingTimeTrigger(_Continuous):
     """Fires at every border of an interval that the clock passes, and when it reaches the window's last timestamp.
 
@@ -365,7 +362,7 @@ class ContinuousProcessingTimeTrigger(_Continuous):
         interval: between two firings, such as "1 min"; borders are counted from 1970.
     """
 
-    interval: str | timedelta
+    by_clock: ClassVar[bool] = True
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
         if ctx.get_partitioned_state(_NEXT).get() is None:
@@ -385,12 +382,3 @@ class ContinuousProcessingTimeTrigger(_Continuous):
         time, last = border + span_ms(self.interval), window.max_timestamp()
         # The clock may be past the end of a window of event time, where the last border would come for ever again.
         self._wait_for(min(time, last) if last > now else time, ctx)
-
-    def _timer(self, time: int, ctx: TriggerContext) -> None:
-        ctx.register_processing_time_timer(time)
-
-    def _no_timer(self, time: int, ctx: TriggerContext) -> None:
-        ctx.delete_processing_time_timer(time)
-
-    def describe(self) -> str:
-        return f"every {format_duration(duration(self.interval))} by the clock"

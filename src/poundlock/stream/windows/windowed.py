@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Self
 from poundlock.errors import DefinitionError
 from poundlock.stream.definitions import checked_schema, checked_sides, event_time_column, tag_name
 from poundlock.stream.functions.base import AggregateFunction
-from poundlock.stream.nodes import WindowNode
-from poundlock.stream.windows.assigners import MergingWindowAssigner, WindowAssigner
-from poundlock.stream.windows.evictors import Evictor
-from poundlock.stream.windows.triggers import Trigger
-from poundlock.stream.windows.window_functions import (
+from poundlock.stream.functions.process import (
     AggregateWindow,
     ProcessWindow,
     ProcessWindowFunction,
     ReduceWindow,
     WindowFunction,
 )
+from poundlock.stream.nodes import WindowNode
+from poundlock.stream.windows.assigners import MergingWindowAssigner, WindowAssigner
+from poundlock.stream.windows.evictors import Evictor
+from poundlock.stream.windows.triggers import Trigger
 from poundlock.values import duration
 
 if TYPE_CHECKING:

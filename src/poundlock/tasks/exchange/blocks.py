@@ -45,8 +45,6 @@ class ExchangeInput:
     Args:
         keys: the columns of the key; none = all rows have the same.
         how: "keyed" = by the key; "broadcast" = to every task; "spread" = evenly, for an input without a key.
-        parallelism: how many tasks the operator has.
-        max_parallelism: how many key groups there are.
     """
 
     operator: str

@@ -16,9 +16,8 @@ import pyarrow as pa
 from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Records
 from poundlock.operators.chain import Emit
-from poundlock.plan.hidden import SPLIT, visible_schema
 from poundlock.state import hashing
-from poundlock.tasks.columns import conformed, int_column
+from poundlock.tasks.columns import SPLIT, conformed, int_column, visible_schema
 from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.blocks import Block, BlockWriter, ExchangeInput
 from poundlock.tasks.exchange.segment_blocks import read_blocks, write_blocks
@@ -67,8 +66,6 @@ class ToSegment(TaskStep):
     """Sends rows into a Spark segment.
 
     Args:
-        input: the step whose rows they are.
-        stage: number of the stage behind the segment.
         schema: the columns, hidden ones included.
     """
 

@@ -13,8 +13,9 @@ from poundlock.operators.factory import window_operator
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
-from poundlock.operators.windows.spec import WindowSpec
+from poundlock.operators.windows.base import WindowSpec
 from poundlock.state.scratch import ScratchState
+from poundlock.stream.functions.process import AggregateWindow, ProcessWindow, ProcessWindowFunction, ReduceWindow
 from poundlock.stream.functions.state import ListStateDescriptor, ValueStateDescriptor
 from poundlock.stream.nodes import WindowNode
 from poundlock.stream.windows.assigners import AssignerContext, WindowAssigner
@@ -30,12 +31,6 @@ from poundlock.stream.windows.builtin_triggers import CountTrigger, DeltaTrigger
 from poundlock.stream.windows.evictors import CountEvictor, Evictor
 from poundlock.stream.windows.triggers import Trigger
 from poundlock.stream.windows.window import CountWindow, GlobalWindow, TimeWindow, Window
-from poundlock.stream.windows.window_functions import (
-    AggregateWindow,
-    ProcessWindow,
-    ProcessWindowFunction,
-    ReduceWindow,
-)
 from poundlock.testing import KeyedOperatorHarness, WindowHarness
 from support.window_scripts import All, ms
 

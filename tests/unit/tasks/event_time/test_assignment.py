@@ -24,12 +24,14 @@ from poundlock.operators.time_values import SourceInput, SplitTimes
 from poundlock.tasks.event_time import (
     TIMELESS,
     EventTimeAssigner,
+    NeedsSpark,
     SplitPlace,
     SplitTimesRecorder,
+    TimeColumn,
     TimedChunk,
     assigner_for,
+    time_column,
 )
-from poundlock.tasks.time_expressions import NeedsSpark, TimeColumn, time_column
 
 UTC_US = pa.timestamp("us", tz="UTC")
 COLUMNS = pa.schema(
