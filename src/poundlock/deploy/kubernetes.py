@@ -15,7 +15,7 @@ from typing import Any
 
 from poundlock.deploy.executor_pods import DRIVER_PORTS, TEMPLATE, access, driver_options, manifest, template
 from poundlock.deploy.job import Deployed
-from poundlock.deploy.yaml import dump
+from poundlock.deploy.yaml import documents
 from poundlock.errors import DefinitionError, refusing
 from poundlock.values import size
 
@@ -93,7 +93,7 @@ def render(deployed: Deployed, cluster: KubernetesCluster, *, config: Path | Non
     if config is not None:
         files["poundlock.toml"] = _text(config)
     if cluster.executors:
-        files[TEMPLATE] = dump(template(_instance(cluster), cluster.env_secret))
+        files[TEMPLATE] = documents([template(_instance(cluster), cluster.env_secret)])
     if sum(len(text.encode()) for text in files.values()) > _LARGEST_CONFIG_MAP:
         raise DefinitionError(
             f"{deployed.file} is larger than the 1 MiB a ConfigMap holds", next="put what it imports into the image"

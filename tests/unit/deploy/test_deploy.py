@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from poundlock.cli.main import main
 from poundlock.deploy.systemd import Unit
-from poundlock.deploy.yaml import dump
+from poundlock.deploy.yaml import documents
 
 JOB = """
 from poundlock import DatagenSource, FileSink, Job
@@ -399,7 +399,7 @@ values = st.recursive(
 
 @given(st.dictionaries(texts, values.filter(lambda value: not isinstance(value, list)) | st.lists(texts), max_size=5))
 def test_yaml_says_what_it_was_given(value: dict[str, Any]) -> None:
-    assert yaml.safe_load(dump(value)) == value
+    assert yaml.safe_load(documents([value])) == value
 
 
 @pytest.mark.parametrize(
@@ -411,4 +411,4 @@ def test_yaml_says_what_it_was_given(value: dict[str, Any]) -> None:
     ],
 )
 def test_yaml_keeps_a_text_a_text(text: str) -> None:
-    assert yaml.safe_load(dump({"key": text, "more": [text]})) == {"key": text, "more": [text]}
+    assert yaml.safe_load(documents([{"key": text, "more": [text]}])) == {"key": text, "more": [text]}
