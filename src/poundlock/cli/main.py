@@ -43,7 +43,7 @@ def app(names: Iterable[str] = _COMMANDS) -> typer.Typer:
     """Return the command line with some of the commands; a start imports those alone."""
     made = typer.Typer(
         name="poundlock",
-        help="PySpark Structured Streaming pipelines that are exactly-once end to end.",
+        help="Streaming pipelines on PySpark that are exactly-once end to end.",
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,

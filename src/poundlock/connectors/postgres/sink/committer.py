@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from poundlock.checkpoint.capabilities import Newer
 from poundlock.checkpoint.participant import JSON, Aborted, Committed, Finding, Orphan, Prepared
-from poundlock.checkpoint.portable import Newer
 from poundlock.checkpoint.sink_values import SinkValue
 from poundlock.connectors.postgres.connection import PostgresServer
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, epoch_of, prepared
