@@ -1,4 +1,4 @@
-"""poundlock: Streaming pipelines on PySpark that are exactly-once end to end.
+"""poundlock: streaming pipelines on PySpark that are exactly-once end to end.
 
 Every public name has one import path, `from poundlock import …`; importing the package loads neither pyspark nor pyarrow. The names
 are listed once, in `__init__.pyi`: type checkers read it as it is, and a name's module is loaded when it is first asked for.

@@ -177,19 +177,6 @@ def test_every_public_name_can_be_loaded(package: str) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("package", PUBLIC[2:])  # the others have a stub that both read
-def test_type_checkers_see_the_public_names(package: str, trees: dict[str, ast.Module]) -> None:
-    seen = {
-        alias.asname or alias.name
-        for node in trees[package].body
-        if isinstance(node, ast.If)
-        for imported in ast.walk(node)
-        if isinstance(imported, ast.ImportFrom)
-        for alias in imported.names
-    }
-    assert seen == set(import_module(package).__all__)
-
-
 def test_what_connector_authors_import() -> None:
     """The list is a promise: a name that goes, or comes, is a line in the changelog."""
     from poundlock import connectors
