@@ -22,8 +22,7 @@ import pytest
 from pyspark import cloudpickle
 
 from poundlock import FileSink, Job, KeyedCoProcessFunction, KeyedProcessFunction
-from poundlock.connectors.base import ReaderContext, Split
-from poundlock.connectors.replay_promise import ReplayPromise
+from poundlock.connectors.base import ReaderContext, ReplayPromise, Split
 from poundlock.driver import context as assembly
 from poundlock.driver.driver import run
 from poundlock.formats.chunk import Batch as Chunk

@@ -29,8 +29,7 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
-from poundlock.connectors.base import ReaderContext, Split
-from poundlock.connectors.replay_promise import ReplayPromise
+from poundlock.connectors.base import ReaderContext, ReplayPromise, Split
 from poundlock.errors import PoundlockError, TerminalError, TransientError
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records, origin_of
 from poundlock.formats.convert import to_records

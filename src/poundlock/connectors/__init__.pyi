@@ -80,7 +80,7 @@ from poundlock.connectors.base import (
 from poundlock.connectors.files.manifest import ManifestEntry as ManifestEntry, finished_files as finished_files
 from poundlock.connectors.reconcile import match as match
 from poundlock.connectors.registry import Connector as Connector, connectors as connectors, find as find
-from poundlock.connectors.replay_promise import (
+from poundlock.connectors.base import (
     DeclaresReplay as DeclaresReplay,
     ReplayKind as ReplayKind,
     ReplayPromise as ReplayPromise,

@@ -11,13 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from poundlock.checkpoint.participant import (
-    JSON,
-    Committed,
-    Kind,
-    Participant,
-    WriterContext,
-)
+from poundlock.checkpoint.participant import JSON, Committed, Kind, Participant, WriterContext
 from poundlock.checkpoint.sink_values import SinkValue
 from poundlock.errors import CommitUnknown, DefinitionError
 from poundlock.failpoints import Failpoint, hit

@@ -15,9 +15,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from poundlock.arguments import refuse_without_effect
-from poundlock.connectors.base import ReaderContext, Split
+from poundlock.connectors.base import ReaderContext, ReplayPromise, Split
 from poundlock.connectors.files.source.reader import FileReader
-from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.formats import ddl
 from poundlock.formats.decode import decoder

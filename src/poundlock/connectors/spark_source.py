@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from poundlock.connectors.base import SparkRead
-from poundlock.connectors.replay_promise import ReplayPromise
+from poundlock.connectors.base import ReplayPromise, SparkRead
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 

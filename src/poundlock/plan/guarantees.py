@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from poundlock.checkpoint.participant import Kind
-from poundlock.connectors.base import TaskPerPartition
-from poundlock.connectors.replay_promise import ReplayKind, replay_of
+from poundlock.connectors.base import ReplayKind, TaskPerPartition, replay_of
 from poundlock.errors import DefinitionError
 from poundlock.plan.plan import DEAD_LETTER, Plan
 from poundlock.stream.nodes import ApplyNode, Node, SinkNode, SourceNode, walk

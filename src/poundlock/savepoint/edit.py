@@ -22,8 +22,8 @@ from poundlock.state.decided_state import DecidedState, manifests_of
 from poundlock.state.edit import KeyInWindow, StateEditor
 from poundlock.state.manifest import Manifest
 from poundlock.state.participant import StateParticipant
+from poundlock.state.runs.files import run_files
 from poundlock.storage import Storage, open_checkpoint
-from poundlock.tasks.state_files import run_files
 
 _TABLES = ("state:", "window:", "broadcast:")
 _TIMERS = ("timers", "event_timers", "processing_timers")

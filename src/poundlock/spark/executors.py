@@ -229,10 +229,7 @@ def _unfit(error: BaseException) -> PoundlockError:
             "--conf spark.pyspark.python=/path/to/python",
         )
     if (module := re.search(r"No module named '([^']+)'", text)) is not None:
-        return DefinitionError(
-            f"the Python of the cluster's tasks has no module {module[1]}",
-            next=_NEXT_OWNED,
-        )
+        return DefinitionError(f"the Python of the cluster's tasks has no module {module[1]}", next=_NEXT_OWNED)
     return explain(error)
 
 

@@ -23,8 +23,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from poundlock.checkpoint.participant import JSON
-from poundlock.connectors.base import ReaderContext, SparkSource, Split
-from poundlock.connectors.replay_promise import ReplayPromise, replay_of
+from poundlock.connectors.base import ReaderContext, ReplayPromise, SparkSource, Split, replay_of
 from poundlock.errors import PoundlockError, SourceGoneError, TerminalError, TransientError
 from poundlock.failpoints import StreamFailpoint, hit
 from poundlock.formats.chunk import Batch, NoOrigin

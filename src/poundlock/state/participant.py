@@ -13,14 +13,7 @@ import msgspec
 from poundlock.errors import TerminalError
 from poundlock.state.directive import PreparedState, StateDirective
 from poundlock.state.hashing import groups_of_task
-from poundlock.state.manifest import (
-    Manifest,
-    ManifestChange,
-    OperatorChange,
-    PartChange,
-    RunFile,
-    apply_change,
-)
+from poundlock.state.manifest import Manifest, ManifestChange, OperatorChange, PartChange, RunFile, apply_change
 from poundlock.state.runs.files import FOLDER, parse_name
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.runs.run import damaged

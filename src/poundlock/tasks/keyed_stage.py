@@ -15,12 +15,12 @@ from poundlock.formats.chunk import Batch, NoOrigin
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import OutputChunk
 from poundlock.operators.stream_times import StreamTimes
+from poundlock.state.runs.files import run_files
 from poundlock.state.task_state import TaskState
 from poundlock.tasks.exchange.blocks import Delivery, grouped, inputs_of
 from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_time
 from poundlock.tasks.report import Directive, TaskReport
 from poundlock.tasks.stage import Parcel, StageBody, StageRun
-from poundlock.tasks.state_files import run_files
 
 _BATCH_ROWS = 65_536
 

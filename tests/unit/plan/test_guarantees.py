@@ -22,7 +22,7 @@ from poundlock import (
     SparkSource,
 )
 from poundlock.checkpoint.participant import Kind
-from poundlock.connectors.replay_promise import ReplayKind, ReplayPromise, replay_of
+from poundlock.connectors.base import ReplayKind, ReplayPromise, replay_of
 from poundlock.driver.driver import run
 from poundlock.plan.guarantees import SINKS, SOURCES, check_required, guarantees
 from poundlock.plan.plan import make_plan

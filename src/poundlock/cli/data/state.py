@@ -123,7 +123,7 @@ def _recorded(storage: Storage) -> DecidedState | None:
 def _kept(storage: Storage, state: DecidedState | None, operator: str | None, *key: Any) -> _Groups:
     from poundlock.state.decided_state import manifests_of
     from poundlock.state.inspect import described
-    from poundlock.tasks.state_files import run_files
+    from poundlock.state.runs.files import run_files
 
     manifests = manifests_of(state)
     known = sorted({name for manifest in manifests.values() for name in manifest.operators})

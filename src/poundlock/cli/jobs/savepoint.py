@@ -226,7 +226,7 @@ def _state_rows(inspection: Inspection) -> Mapping[str, int | None]:
         return {}
     from poundlock.state.decided_state import manifests_of
     from poundlock.state.inspect import count_entries
-    from poundlock.tasks.state_files import run_files
+    from poundlock.state.runs.files import run_files
 
     files = run_files(inspection.path)
     manifests = manifests_of(state).values()

@@ -14,9 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from poundlock.arguments import refuse_without_effect
-from poundlock.connectors.base import ReaderContext, Split
+from poundlock.connectors.base import ReaderContext, ReplayPromise, Split
 from poundlock.connectors.datagen.rows import Columns, Events, FunctionRows, RowGenerator, Times
-from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Chunk, Records
 from poundlock.formats.convert import to_batch, to_records

@@ -17,15 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from poundlock.connectors.commit_threads import ConnectionPool
-from poundlock.connectors.postgres.errors import (
-    BUSY,
-    PASSING,
-    READ_ONLY,
-    Use,
-    explained,
-    load_psycopg,
-    server_text,
-)
+from poundlock.connectors.postgres.errors import BUSY, PASSING, READ_ONLY, Use, explained, load_psycopg, server_text
 from poundlock.connectors.secrets import secret
 from poundlock.errors import CommitUnknown, DefinitionError, TransientError
 from poundlock.redaction import redact_text, secret_values

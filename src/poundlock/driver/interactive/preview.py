@@ -15,13 +15,7 @@ from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from poundlock.checkpoint.participant import (
-    JSON,
-    Committed,
-    Kind,
-    Participant,
-    WriterContext,
-)
+from poundlock.checkpoint.participant import JSON, Committed, Kind, Participant, WriterContext
 from poundlock.config import Settings, load_settings
 from poundlock.connectors.base import PreviewRefused
 from poundlock.driver.driver import run

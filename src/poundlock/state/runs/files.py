@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, BinaryIO
 
 from poundlock.errors import TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.state.manifest import RunFile
 from poundlock.state.runs.run import DamagedRunError, Run, damaged, digest_of
+from poundlock.storage import LocalStorage, open_storage
 from poundlock.storage.base import Storage
-from poundlock.storage.local import LocalStorage
 
 FOLDER = "state"
 _SUFFIX = ".arrow"
@@ -232,3 +234,17 @@ class RunFiles:
 def _write(handle: BinaryIO, view: memoryview) -> None:
     for start in range(0, len(view), _STEP):  # what goes to a store is copied piece by piece
         handle.write(view[start : start + _STEP])
+
+
+@lru_cache(maxsize=8)
+def run_files(checkpoint_dir: str) -> RunFiles:
+    """Return the state files below a job's checkpoint folder; the same object at each call of a process.
+
+    Args:
+        checkpoint_dir: path or URL of the folder.
+    """
+    storage = open_storage(checkpoint_dir)
+    copies = None
+    if not isinstance(storage, LocalStorage):
+        copies = LocalCopies(os.path.join(tempfile.gettempdir(), f"poundlock-{os.getuid()}", "state"))
+    return RunFiles(storage, copies)

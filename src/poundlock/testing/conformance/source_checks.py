@@ -10,8 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from poundlock.connectors.base import Split, SplitSource
-from poundlock.connectors.replay_promise import replay_of
+from poundlock.connectors.base import Split, SplitSource, replay_of
 from poundlock.errors import PoundlockError
 from poundlock.spark.pickled_functions import shipped
 from poundlock.testing.conformance.report import Broken, Checks, Skipped

@@ -14,12 +14,11 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from poundlock.arguments import refuse_without_effect
-from poundlock.connectors.base import ReaderContext
+from poundlock.connectors.base import ReaderContext, ReplayPromise
 from poundlock.connectors.files.source.discovery import DiscoveryLog, Selection, split_glob
 from poundlock.connectors.files.source.enumerator import FileEnumerator, Limits, Position
 from poundlock.connectors.files.source.inference import infer_schema
 from poundlock.connectors.files.source.reader import FileReader, codec_of
-from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.formats.decode import decoder

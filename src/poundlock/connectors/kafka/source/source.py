@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from poundlock.connectors.base import ReplayPromise
 from poundlock.connectors.kafka.checks import FIELDS, check_source
 from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.login import Login, login
@@ -19,7 +20,6 @@ from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.source.client_properties import parse
 from poundlock.connectors.kafka.source.partition_discovery import PartitionDiscovery
 from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets
-from poundlock.connectors.replay_promise import ReplayPromise
 
 if TYPE_CHECKING:
     import pyarrow as pa

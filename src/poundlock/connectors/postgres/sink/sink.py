@@ -110,11 +110,9 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
 
     def describe(self) -> str:
         """Return the sink for explain, one line."""
-        how = {
-            "prepare": "prepared transactions",
-            "upsert": f"by key {', '.join(self.key or ())}",
-            "append": "added",
-        }[self.mode]
+        how = {"prepare": "prepared transactions", "upsert": f"by key {', '.join(self.key or ())}", "append": "added"}[
+            self.mode
+        ]
         return f"PostgreSQL table {self.table} ({how}; {self.guarantee})"
 
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:

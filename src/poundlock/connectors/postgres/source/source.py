@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from poundlock.arguments import refuse_without_effect
-from poundlock.connectors.base import Enumerator, ReaderContext
+from poundlock.connectors.base import Enumerator, ReaderContext, ReplayPromise
 from poundlock.connectors.postgres.connection import PostgresLogin
 from poundlock.connectors.postgres.source.cdc import CdcEnumerator, declared_columns
 from poundlock.connectors.postgres.source.cdc_rows import change_schema
@@ -24,7 +24,6 @@ from poundlock.connectors.postgres.source.relation import Relation, look_up
 from poundlock.connectors.postgres.source.slots import check_ready
 from poundlock.connectors.postgres.source.snapshot import SnapshotEnumerator, key_of
 from poundlock.connectors.postgres.types import Column
-from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage
 from poundlock.values import Clock, SystemClock, duration, size, span_ms
