@@ -37,7 +37,7 @@ seed:
 	@echo "random order: SEED=$(SEED)"
 
 unit: $(STAMP) seed ## run the tests that need no JVM and no server (about a minute)
-	$(PYTEST) -n $(JOBS) --dist loadfile -m "not (torture or engine or services or crash or slow)" tests/unit tests/conformance tests/protocol
+	$(PYTEST) -n $(JOBS) --dist loadfile --hypothesis-profile=quick -m "not (torture or engine or services or crash or slow)" tests/unit tests/conformance tests/protocol
 
 engine: $(STAMP) seed ## run jobs on a real Spark
 	$(PYTEST) -n $(JOBS) --dist loadfile -m "engine and not (torture or services or crash)"

@@ -12,6 +12,8 @@ from support.shares import Share
 
 # A test never asserts how long an example took: the machine may have other work.
 settings.register_profile("poundlock", deadline=None)
+# For make unit: as many as find what is broken at all.
+settings.register_profile("quick", deadline=None, max_examples=20)
 settings.load_profile("poundlock")
 
 pytest_plugins = ["support.fixtures", "support.shared_jvm"]

@@ -84,7 +84,7 @@ def test_many_at_once_are_committed_as_each_by_itself(tmp_path: Path, kind: str)
 
 def test_a_folder_is_synced_once_for_all_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
-    monkeypatch.setattr("poundlock.storage.local.sync_folder", lambda folder: synced.append(folder))
+    monkeypatch.setattr("poundlock.storage.deferred.sync_folder", lambda folder: synced.append(folder))
     monkeypatch.setattr(local_storage, "sync_folder", lambda folder: synced.append(folder))
     files = [committable(tmp_path, f"b{n % 3}/part-{n}", f"b{n % 3}/.seg-{n}") for n in range(300)]
     outcomes = list(commit_many(LocalStorage, files, MERGER))
@@ -98,7 +98,7 @@ def test_nothing_is_known_and_nothing_deleted_before_names_are_durable(
     def fail(folder: str) -> None:
         raise OSError("the disk is away")
 
-    monkeypatch.setattr("poundlock.storage.local.sync_folder", fail)
+    monkeypatch.setattr("poundlock.storage.deferred.sync_folder", fail)
     files = [committable(tmp_path, f"part-{n}", f".seg-{n}-a", f".seg-{n}-b") for n in range(2)]
     outcomes = list(commit_many(LocalStorage, files, MERGER))
     assert all(isinstance(outcome, CommitUnknown) for outcome in outcomes)

@@ -21,7 +21,7 @@ from poundlock.connectors.files.sink.names import merging_name, ours
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError, next_of
 from poundlock.storage import LocalStorage, Storage
 from poundlock.storage.base import OutcomeUnknown
-from poundlock.storage.local import DeferredStorage
+from poundlock.storage.deferred import DeferredStorage
 from poundlock.storage.storage_errors import is_full, refuse_unreachable, storage_trouble
 from poundlock.storage.uploads import Uploads
 
