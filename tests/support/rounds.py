@@ -143,7 +143,8 @@ class Rounds:
         """Go on until all is read, then stop and finish all files; the output can be compared after this."""
         life = self._start(self._go_on())
         newest = -1
-        while life.wait_line(lambda v: v.get("lag") == 0 and completed(v) >= 0, seconds=_LIFE_S / 4) is None:
+        # A life that finds nothing left to read takes no checkpoint.
+        while life.wait_line(lambda v: v.get("state") == "RUNNING" and v.get("lag") == 0, seconds=_LIFE_S / 4) is None:
             # A slow machine takes its time; a job that takes no checkpoint meanwhile is stuck.
             before, newest = newest, completed(life.lines()[-1].value) if life.lines() else -1
             if life.exit_code is not None or newest == before:
