@@ -13,7 +13,6 @@ from importlib import metadata
 from pkgutil import resolve_name
 from typing import Any, Literal
 
-from poundlock.checkpoint.participant import JSON, Participant
 from poundlock.errors import DefinitionError
 
 GROUP = "poundlock.connectors"
@@ -107,23 +106,3 @@ def find(name: str) -> Connector:
             else "install its package; see what there is: poundlock connectors",
         )
     return named[0]
-
-
-def rebuild_sink(description: JSON) -> Participant | None:
-    """Return a sink that can sweep, inspect and commit; None if its kind can only be made by the job's own code.
-
-    Args:
-        description: what `Inspectable.describe_json` said; {} where the sink said nothing.
-
-    Raises:
-        DefinitionError: another version of poundlock wrote the description, or a package it needs is missing.
-    """
-    sink = _KINDS.get(description.get("kind", ""))
-    return None if sink is None else resolve_name(f"poundlock.connectors.{sink}").from_json(description)
-
-
-_KINDS = {
-    "files": "files.sink.sink:FileSink",
-    "kafka": "kafka.sink.sink:KafkaSink",
-    "postgres": "postgres.sink.sink:PostgresSink",
-}

@@ -25,7 +25,7 @@ from poundlock.cli.main import main
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.storage import LocalStorage
-from poundlock.storage.local import DeferredStorage
+from poundlock.storage.deferred import DeferredStorage
 from poundlock.values import SystemClock
 from support.sinks import batch, lines
 
