@@ -86,13 +86,13 @@ class Job:
             )
         for name, what, known in (
             ("on_error", "known", ("dead_letter", "fail", "skip")),
-            ("require", "a guarantee", ("exactly-once", "effectively-once", "at-least-once")),
+            ("require", "a guarantee", (None, "exactly-once", "effectively-once", "at-least-once")),
             ("runtime_mode", "known", ("automatic", "streaming", "batch")),
         ):
             value = getattr(self, name)
-            if value not in known and not (name == "require" and value is None):
-                first, second, third = known
-                raise DefinitionError(f"{name}={value!r} is not {what}", next=f'use "{first}", "{second}" or "{third}"')
+            if value not in known:
+                *others, last = [f'"{each}"' for each in known if each is not None]
+                raise DefinitionError(f"{name}={value!r} is not {what}", next=f"use {', '.join(others)} or {last}")
         self.checkpoint_interval = duration(self.checkpoint_interval)
         self.checkpoint_min_pause = duration(self.checkpoint_min_pause)
         if self.checkpoint_timeout is not None:

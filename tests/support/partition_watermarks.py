@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from poundlock.errors import DefinitionError
-from poundlock.operators.generators import Generator, IdlenessTimer, generator_of
+from poundlock.operators.generators import Generator, IdlenessTimer, PartitionOutput, generator_of
 from poundlock.operators.time_values import MAX, MIN
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.values import span_ms
@@ -26,29 +25,12 @@ class Seen:
     count: int = 1
 
 
-@dataclass(slots=True)
-class _Partition:
+@dataclass(slots=True, kw_only=True)
+class _Partition(PartitionOutput):
     """One partition. It is the output of its generator: what that emits waits until the whole source is combined."""
 
     generator: Generator
     timer: IdlenessTimer | None
-    watermark: int = MIN
-    idle: bool = False
-
-    def emit_watermark(self, timestamp: int) -> None:
-        # It goes to Spark's log, which has to be read again whatever a user's generator said.
-        if isinstance(timestamp, bool) or not isinstance(timestamp, int) or not MIN <= timestamp <= MAX:
-            raise DefinitionError(
-                f"a watermark generator emitted {timestamp!r}", next="emit a whole number of milliseconds since 1970"
-            )
-        self.idle = False
-        self.watermark = max(self.watermark, timestamp)
-
-    def mark_idle(self) -> None:
-        self.idle = True
-
-    def mark_active(self) -> None:
-        self.idle = False
 
     def to_json(self) -> dict[str, Any]:
         kept = self.generator.snapshot()
@@ -101,7 +83,7 @@ class PartitionWatermarks:
     def add(self, partition: str) -> None:
         """Take a new partition in: it is waited for from now on."""
         if partition not in self._partitions:
-            self._partitions[partition] = _Partition(generator_of(self.strategy), self._new_timer())
+            self._partitions[partition] = _Partition(generator=generator_of(self.strategy), timer=self._new_timer())
 
     def remove(self, partition: str) -> None:
         """Forget a partition. What it held back moves on with the next that happens."""

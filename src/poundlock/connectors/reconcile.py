@@ -12,6 +12,22 @@ from poundlock.checkpoint.participant import JSON, Prepared
 from poundlock.errors import TerminalError
 
 
+class SumDigest:
+    """The sum, modulo 2**64, of a hash of each row, and how many rows and bytes there were: such digests add up."""
+
+    __slots__ = ("_sum", "bytes", "rows")
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.bytes = 0
+        self._sum = 0
+
+    @property
+    def text(self) -> str:
+        """The digest as 16 hex digits."""
+        return f"{self._sum & ((1 << 64) - 1):016x}"
+
+
 def match(
     again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared], *, rows: str = "rows"
 ) -> tuple[Sequence[Prepared], Sequence[Prepared]]:

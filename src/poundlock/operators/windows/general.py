@@ -46,12 +46,10 @@ class OperatorTriggerContext:
     """A TriggerContext, an OnMergeContext and an EvictorContext: of one key and window, moved from one to the next."""
 
     def __init__(self) -> None:
-        self._group = KeyGroup(0)
         self._store = StateStore("trigger:", windowed=True)
         self._merged: Sequence[Any] = ()
 
     def use(self, group: KeyGroup) -> None:
-        self._group = group
         self._store.use(group)
 
     def move(self, entry: Any, merged: Sequence[Any] = ()) -> None:
@@ -65,22 +63,22 @@ class OperatorTriggerContext:
         self._merged = merged
 
     def get_current_watermark(self) -> int:
-        return self._group.watermark
+        return self._store.group.watermark
 
     def get_current_processing_time(self) -> int:
-        return self._group.processing_time
+        return self._store.group.processing_time
 
     def register_event_time_timer(self, time: int) -> None:
-        self._group.event_timers.register(time, self._store.entry)
+        self._store.group.event_timers.register(time, self._store.entry)
 
     def register_processing_time_timer(self, time: int) -> None:
-        self._group.processing_timers.register(time, self._store.entry)
+        self._store.group.processing_timers.register(time, self._store.entry)
 
     def delete_event_time_timer(self, time: int) -> None:
-        self._group.event_timers.delete(time, self._store.entry)
+        self._store.group.event_timers.delete(time, self._store.entry)
 
     def delete_processing_time_timer(self, time: int) -> None:
-        self._group.processing_timers.delete(time, self._store.entry)
+        self._store.group.processing_timers.delete(time, self._store.entry)
 
     def get_partitioned_state(self, descriptor: StateDescriptor) -> Any:
         return self._store.get(descriptor)

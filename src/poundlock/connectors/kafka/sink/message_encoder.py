@@ -23,6 +23,7 @@ import pyarrow as pa
 from poundlock.connectors.kafka.checks import is_topic
 from poundlock.connectors.kafka.sink.sink import KafkaSink, TopicExpression
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC
+from poundlock.connectors.reconcile import SumDigest
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Chunk, Lines, origin_of
 from poundlock.formats.convert import row_values, to_batch
@@ -54,15 +55,10 @@ class Messages:
         return zip(*(repeat(c, n) if c is None or isinstance(c, str) else c for c in columns), strict=True)
 
 
-class Digest:
-    """The sum, modulo 2**64, of a hash of each message, and how many there were."""
+class Digest(SumDigest):
+    """The digest of messages."""
 
-    __slots__ = ("_sum", "bytes", "rows")
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.bytes = 0
-        self._sum = 0
+    __slots__ = ()
 
     def add(self, value: bytes | None, *more: Any) -> None:
         """Add one message: its value, and all else that was said about it."""
@@ -80,11 +76,6 @@ class Digest:
         self._sum += int(np.frombuffer(hashes, "<u8").sum(dtype=np.uint64))  # that it wraps is what the digest says
         self.rows += len(values)
         self.bytes += sum(map(len, values))
-
-    @property
-    def text(self) -> str:
-        """The digest as 16 hex digits."""
-        return f"{self._sum & _MASK:016x}"
 
 
 class MessageMaker:

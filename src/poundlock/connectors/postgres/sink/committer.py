@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from poundlock.checkpoint.capabilities import Newer
 from poundlock.checkpoint.participant import JSON, Aborted, Committed, Finding, Orphan, Prepared
+from poundlock.checkpoint.portable import Newer
 from poundlock.checkpoint.sink_values import SinkValue
 from poundlock.connectors.postgres.connection import PostgresServer
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, epoch_of, prepared
@@ -19,7 +19,6 @@ from poundlock.errors import CommitUnknown, DefinitionError, PoundlockError, Ter
 
 _log = logging.getLogger(__name__)
 _UNDEFINED = "42704"  # no prepared transaction of this name
-_NO_TABLE = "42P01"
 RETENTION_S = 7 * 86_400.0
 _OFTEN_S = 3600.0
 _cleaned: dict[str, float] = {}  # prefix to when old markers were removed; for the pace alone

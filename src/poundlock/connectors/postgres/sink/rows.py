@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from poundlock.connectors.postgres.sink.table import TableColumn
+from poundlock.connectors.reconcile import SumDigest
 from poundlock.formats.convert import row_values
 
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False, batch_size=1 << 20)
@@ -35,15 +36,10 @@ def copy_text(batch: pa.RecordBatch) -> bytes:
     return out.getvalue()
 
 
-class RowDigest:
-    """The sum, modulo 2**64, of a hash of each row, and how many there were."""
+class RowDigest(SumDigest):
+    """The digest of rows."""
 
-    __slots__ = ("_sum", "bytes", "rows")
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.bytes = 0
-        self._sum = 0
+    __slots__ = ()
 
     def add(self, batch: pa.RecordBatch, size: int) -> None:
         """Add the rows of a batch as `prepared_columns` returned it, which are so many bytes of text."""
@@ -60,11 +56,6 @@ class RowDigest:
         self._sum += int(total.sum(dtype=np.uint64))
         self.rows += batch.num_rows
         self.bytes += size
-
-    @property
-    def text(self) -> str:
-        """The digest as 16 hex digits."""
-        return f"{self._sum & ((1 << 64) - 1):016x}"
 
 
 def _hashable(column: pa.Array) -> Any:
