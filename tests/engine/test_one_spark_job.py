@@ -25,7 +25,7 @@ from poundlock import (
 )
 from poundlock.config import load_settings
 from poundlock.driver.driver import run
-from poundlock.spark.launch.session import start_spark
+from poundlock.spark.launch.spark_launch import start_spark
 from support.jobs_in_threads import settings
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]

@@ -17,9 +17,10 @@ from poundlock import (
     TransientError,
     TwoPhaseCommitSink,
 )
-from poundlock.checkpoint.capabilities import Newer, bound
+from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.identity import new_job_id
+from poundlock.checkpoint.portable import Newer
 from poundlock.connectors.kafka.sink import output_since as looking
 from poundlock.driver.savepoints.checkpoint_as_savepoint import savepoint_of
 from poundlock.driver.savepoints.restore import Beginning

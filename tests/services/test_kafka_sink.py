@@ -27,7 +27,7 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Outcome, SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Aborted, Committed, Counts, Prepared, Reject, WriterContext
 from poundlock.connectors.kafka.sink.transactions import Transactions, transaction_pool, transactions
-from poundlock.connectors.registry import rebuild_sink
+from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.formats.chunk import Batch
 from poundlock.storage import LocalStorage

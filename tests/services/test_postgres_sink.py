@@ -19,7 +19,7 @@ import pytest
 from poundlock import DefinitionError, PostgresSink, TerminalError, TransientError
 from poundlock.audit.fsck import fsck
 from poundlock.checkpoint.participant import Aborted, Committed, Kind, Prepared
-from poundlock.connectors.registry import rebuild_sink
+from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import CommitUnknown
 from poundlock.testing.postgres import EmbeddedPostgres
 from poundlock.values import SystemClock

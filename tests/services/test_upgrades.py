@@ -32,7 +32,8 @@ from poundlock.driver import driver
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.driver.savepoints.restore import Beginning
-from poundlock.spark.launch.session import Session, start_spark
+from poundlock.spark.launch.session import Session
+from poundlock.spark.launch.spark_launch import start_spark
 from poundlock.storage import LocalStorage
 from poundlock.stream.stream import DataStream
 from poundlock.testing.kafka import EmbeddedKafka, Record

@@ -19,7 +19,7 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark session for a file of tests. Its tasks know the environment of its start, not what a test sets later."""
     from poundlock import Job
     from poundlock.config import load_settings
-    from poundlock.spark.launch.session import start_spark
+    from poundlock.spark.launch.spark_launch import start_spark
 
     settings = load_settings([f"state_dir={tmp_path_factory.mktemp('jvm')}", "master=local[2]", "driver_memory=1g"])
     session = start_spark(Job("shared", spark=SPARK), settings, log="jvm.log", quick_start=False, say=lambda line: None)

@@ -17,9 +17,10 @@ from poundlock.checkpoint.committer import Carried, verify_all
 from poundlock.checkpoint.cycle import Planned, Ran, Verified, recover, run_checkpoint
 from poundlock.checkpoint.decision import Decision, Redo, SourceRange
 from poundlock.checkpoint.ledger.decision_log import History
-from poundlock.checkpoint.ledger.records import check_continues, check_counts, check_same_ranges, resting, state_of
+from poundlock.checkpoint.ledger.records import resting, state_of
 from poundlock.checkpoint.outcome import Outcome, Recovery, SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Occasion, Orphan, Prepared, Staged
+from poundlock.checkpoint.validation import check_continues, check_counts, check_same_ranges
 from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.storage.storage_errors import explained

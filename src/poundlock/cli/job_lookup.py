@@ -304,7 +304,7 @@ def _is_file(path: str) -> bool:
 
 def rebuilder(checkpoint: FoundCheckpoint) -> Callable[[str, JSON], Participant | None]:
     """Return how sinks are made again: as the job's file says where it was given, else as they described themselves."""
-    from poundlock.connectors.registry import rebuild_sink
+    from poundlock.connectors.sink_factory import rebuild_sink
 
     if checkpoint.job is None:
         return lambda name, description: rebuild_sink(description)

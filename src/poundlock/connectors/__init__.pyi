@@ -50,7 +50,7 @@ from poundlock.checkpoint.participant import (
     WriterContext as WriterContext,
     unchecked as unchecked,
 )
-from poundlock.checkpoint.capabilities import (
+from poundlock.checkpoint.portable import (
     Legible as Legible,
     Newer as Newer,
     NewerOutput as NewerOutput,

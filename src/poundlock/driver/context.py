@@ -38,7 +38,8 @@ from poundlock.plan.stages import enters_jvm, stage_chain, state_spaces
 from poundlock.savepoint.take import Cut
 from poundlock.spark.batch_job import BatchJobs
 from poundlock.spark.executors import Watch, check_executors, needs_of
-from poundlock.spark.launch.session import Session, start_spark
+from poundlock.spark.launch.session import Session
+from poundlock.spark.launch.spark_launch import start_spark
 from poundlock.spark.segments import SessionAnalysis
 from poundlock.state.job_state import JobState
 from poundlock.state.participant import StateParticipant

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from poundlock.checkpoint.capabilities import Legible, PendingFile
 from poundlock.checkpoint.ledger.records import state_of
-from poundlock.connectors.registry import rebuild_sink
+from poundlock.checkpoint.portable import Legible, PendingFile
+from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import DefinitionError
 from poundlock.operators.time_values import MAX, MIN, TimeState
 from poundlock.savepoint.metadata import FORMAT, Metadata, damage, damaged, listed, read_metadata

@@ -13,13 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from poundlock.checkpoint.capabilities import Describable, Newer, NewerOutput, Portable
+from poundlock.checkpoint.capabilities import Describable
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.epoch import FOLDER as EPOCHS
 from poundlock.checkpoint.identity import PATH as IDENTITY
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import state_of
+from poundlock.checkpoint.portable import Newer, NewerOutput, Portable
 from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.metadata import METADATA, Metadata, Operator, check_files, damaged, read_metadata, strays

@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from poundlock.checkpoint.capabilities import Portable
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.ledger.records import state_of
+from poundlock.checkpoint.portable import Portable
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, digest_of
 from poundlock.state.decided_state import manifests_of

@@ -15,7 +15,7 @@ import pytest
 
 from poundlock import DatagenSource, DefinitionError, FileSink, Job, RollingPolicy
 from poundlock.audit.audit import audit
-from poundlock.checkpoint.capabilities import NewerOutput, bound
+from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
@@ -23,6 +23,7 @@ from poundlock.checkpoint.identity import new_job_id, open_identity, read_identi
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared, Reject, WriterContext
+from poundlock.checkpoint.portable import NewerOutput
 from poundlock.driver.savepoints.handover import leave, left
 from poundlock.driver.savepoints.restore import Beginning, begin
 from poundlock.formats.chunk import Batch

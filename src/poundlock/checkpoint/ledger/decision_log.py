@@ -18,16 +18,10 @@ from poundlock.checkpoint.decision import Decision, Redo, SinkDecision, SourceRa
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.ledger.records import (
-    START,
-    check_owner,
-    check_removed_sinks,
-    find_checkpoint,
-    state_parts,
-    to_redo,
-)
+from poundlock.checkpoint.ledger.records import START, find_checkpoint, state_parts, to_redo
 from poundlock.checkpoint.outcome import Log, Outcome, StandardLog
 from poundlock.checkpoint.participant import JSON, Counts, Occasion, Participant, Staged
+from poundlock.checkpoint.validation import check_owner, check_removed_sinks
 from poundlock.errors import FencedError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.operators.time_values import DecidedTime

@@ -36,7 +36,8 @@ from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
 from poundlock.plan.stages import StageChain, enters_jvm, is_keyed, stage_chain
 from poundlock.spark.batch_job import BatchJobs
 from poundlock.spark.error_translation import explain
-from poundlock.spark.launch.session import Session, on_this_machine, start_spark
+from poundlock.spark.launch.session import Session
+from poundlock.spark.launch.spark_launch import on_this_machine, start_spark
 from poundlock.spark.segments import SessionAnalysis
 from poundlock.storage import open_storage
 from poundlock.stream.nodes import SourceNode, walk

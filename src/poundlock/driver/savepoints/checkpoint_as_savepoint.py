@@ -20,7 +20,7 @@ from poundlock.checkpoint.identity import Identity, read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import state_parts, to_redo
 from poundlock.checkpoint.participant import JSON, Participant
-from poundlock.connectors.registry import rebuild_sink
+from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.driver.savepoints.checkpoint_deletion import refuse_deleted
 from poundlock.driver.savepoints.handover import refuse_left
 from poundlock.driver.savepoints.restore import Beginning

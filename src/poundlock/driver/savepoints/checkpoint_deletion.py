@@ -18,7 +18,7 @@ from poundlock.checkpoint.epoch import Epoch, described_operators
 from poundlock.checkpoint.identity import PATH as IDENTITY
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.participant import JSON
-from poundlock.connectors.registry import rebuild_sink
+from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.driver.savepoints.handover import LEFT
 from poundlock.driver.savepoints.retained_checkpoints import FOLDER
 from poundlock.errors import DefinitionError, TransientError

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from poundlock.checkpoint.capabilities import Portable, bound
+from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.identity import read_identity
+from poundlock.checkpoint.portable import Portable
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.storage import Storage

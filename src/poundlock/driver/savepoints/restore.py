@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from poundlock.checkpoint.capabilities import NewerOutput, bound
+from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.epoch import DriverLock
 from poundlock.checkpoint.identity import new_job_id, open_identity, read_identity
+from poundlock.checkpoint.portable import NewerOutput
 from poundlock.driver.savepoints.handover import (
     interrupted_restore,
     left,

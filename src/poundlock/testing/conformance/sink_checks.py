@@ -7,8 +7,8 @@ import pickle
 from typing import Any
 
 from poundlock.checkpoint.capabilities import Inspectable, takes_columns
-from poundlock.checkpoint.ledger.records import holds_pending
 from poundlock.checkpoint.participant import Occasion
+from poundlock.checkpoint.validation import holds_pending
 from poundlock.spark.pickled_functions import shipped
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.lives import SinkDriver, SinkJob

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.decision import Decision, SinkDecision
-from poundlock.checkpoint.ledger.records import holds_pending
 from poundlock.checkpoint.participant import Occasion, Prepared
+from poundlock.checkpoint.validation import holds_pending
 from poundlock.connectors.files.file_values import FileSinkState, OpenPart
 from poundlock.connectors.files.manifest import ManifestEntry, finished_files
 from poundlock.connectors.files.sink.commit_plan import MAX_SEGMENTS

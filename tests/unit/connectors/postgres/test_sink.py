@@ -19,7 +19,7 @@ from poundlock.connectors.postgres.sink.committer import PreparedTransaction, co
 from poundlock.connectors.postgres.sink.rows import RowDigest, copy_text, prepared_columns, raw_row
 from poundlock.connectors.postgres.sink.table import Table, TableColumn, fits, matched
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, epoch_of, gid, prefix_of
-from poundlock.connectors.registry import rebuild_sink
+from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import CommitUnknown, PoundlockError
 
 DSN = "postgresql://etl:geh31m@db.example:5433/shop"

@@ -12,7 +12,7 @@ import pytest
 from poundlock.config import load_settings
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.spark.launch.master import Master
-from poundlock.spark.launch.session import on_this_machine
+from poundlock.spark.launch.spark_launch import on_this_machine
 
 SITE = "<configuration>{}</configuration>"
 PROPERTY = "<property><name>{}</name><value>{}</value></property>"

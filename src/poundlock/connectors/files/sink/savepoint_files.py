@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from poundlock.checkpoint.capabilities import Newer, NewerOutput
+from poundlock.checkpoint.portable import Newer, NewerOutput
 from poundlock.connectors.files.checksums import read_crc32
 from poundlock.connectors.files.file_values import FileSinkState, FinishedFile, OpenPart
 from poundlock.connectors.files.sink.commit_plan import Rules

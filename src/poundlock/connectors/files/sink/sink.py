@@ -13,17 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from poundlock.arguments import refuse_without_effect
 from poundlock.audit.read_back import Auditable, AuditScope, Reading
-from poundlock.checkpoint.capabilities import (
-    Bindable,
-    CommitsMany,
-    Inspectable,
-    Legible,
-    Measurable,
-    Newer,
-    NewerOutput,
-    PendingFile,
-    Portable,
-)
+from poundlock.checkpoint.capabilities import Bindable, CommitsMany, Inspectable, Measurable
 from poundlock.checkpoint.participant import (
     JSON,
     CommitOutcome,
@@ -38,6 +28,7 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
+from poundlock.checkpoint.portable import Legible, Newer, NewerOutput, PendingFile, Portable
 from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.files import sink as parts
 from poundlock.connectors.files.buckets.assigners import (

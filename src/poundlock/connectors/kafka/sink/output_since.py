@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from poundlock.checkpoint.capabilities import Newer
 from poundlock.checkpoint.participant import JSON
+from poundlock.checkpoint.portable import Newer
 from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
 from poundlock.connectors.kafka.offsets import Partition
 from poundlock.connectors.kafka.wire.record_batches import BatchHeader

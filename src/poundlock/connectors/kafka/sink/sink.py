@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from poundlock.arguments import function_name
 from poundlock.audit.read_back import Auditable
-from poundlock.checkpoint.capabilities import Bindable, Early, Inspectable, Measurable, Newer, Portable, Repeatable
+from poundlock.checkpoint.capabilities import Bindable, Early, Inspectable, Measurable, Repeatable
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
@@ -28,6 +28,7 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
+from poundlock.checkpoint.portable import Newer, Portable
 from poundlock.connectors import reconcile
 from poundlock.connectors.commit_threads import ConnectionPool, commit_each
 from poundlock.connectors.kafka.checks import check_columns, check_sink

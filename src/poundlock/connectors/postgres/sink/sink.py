@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from poundlock.checkpoint.capabilities import Bindable, Inspectable, Newer, Portable, Repeatable
+from poundlock.checkpoint.capabilities import Bindable, Inspectable, Repeatable
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
@@ -26,6 +26,7 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
+from poundlock.checkpoint.portable import Newer, Portable
 from poundlock.connectors import reconcile as matching
 from poundlock.connectors.commit_threads import ConnectionPool, commit_each
 from poundlock.connectors.postgres.connection import PostgresLogin, PostgresServer, server, server_pool

@@ -21,7 +21,7 @@ from poundlock.connectors.kafka.client_loader import confluent
 from poundlock.connectors.kafka.sink.dry_run import MeasuringKafkaSink, MeasuringSender
 from poundlock.connectors.kafka.sink.message_encoder import Digest, MessageMaker, Messages
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC, TransactionNames, slots, tags
-from poundlock.connectors.registry import rebuild_sink
+from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.formats.chunk import Batch, Chunk, Lines
 from poundlock.formats.reject import Reject
 
