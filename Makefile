@@ -2,8 +2,8 @@
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV ?= .venv
-# Test files run at a time; half of a test's time is waiting for a JVM or a broker.
-JOBS ?= 2
+# Test files run at a time on two cores; most of a test's time is waiting for a JVM or a broker.
+JOBS ?= 4
 BIN := $(VENV)/bin
 # Every run is in an order of its own; SEED=… repeats one. The torture takes its kills from it too.
 ifndef SEED
@@ -14,6 +14,8 @@ PART ?= 1/1
 # AGAIN=1 runs what failed in make test once more, alone: servers share two cores there. What fails twice fails.
 AGAIN ?=
 PYTEST = $(BIN)/python -m pytest -q --randomly-seed=$(SEED)
+# A file's tests share their servers; the files begin in the order that tests/conftest.py gives them.
+SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 STAMP := $(VENV)/.poundlock-stamp
 
 .DEFAULT_GOAL := help
@@ -36,21 +38,23 @@ demo: $(STAMP) ## run the reference job: real Kafka, two kills, an audit (under 
 seed:
 	@echo "random order: SEED=$(SEED)"
 
+# They compute more than they wait, so a third worker would only load them once more.
+unit: JOBS = 2
 unit: $(STAMP) seed ## run the tests that need no JVM and no server (about a minute)
-	$(PYTEST) -n $(JOBS) --dist loadfile --hypothesis-profile=quick -m "not (torture or engine or services or crash or slow)" tests/unit tests/conformance tests/protocol
+	$(PYTEST) $(SPREAD) --hypothesis-profile=quick -m "not (torture or engine or services or crash or slow)" tests/unit tests/conformance tests/protocol
 
 engine: $(STAMP) seed ## run jobs on a real Spark
-	$(PYTEST) -n $(JOBS) --dist loadfile -m "engine and not (torture or services or crash)"
+	$(PYTEST) $(SPREAD) -m "engine and not (torture or services or crash)"
 
 services: $(STAMP) seed ## run the tests on real brokers, databases and stores
-	$(PYTEST) -n $(JOBS) --dist loadfile -m "services and not (torture or crash)"
+	$(PYTEST) $(SPREAD) -m "services and not (torture or crash)"
 
 crash: $(STAMP) seed ## kill processes at every failpoint, audit what they left
-	$(PYTEST) -n $(JOBS) --dist loadfile -m "crash and not torture"
+	$(PYTEST) $(SPREAD) -m "crash and not torture"
 
 test: $(STAMP) seed ## run every test, real Kafka broker and crashes included (torture excluded)
 	@$(BIN)/poundlock warm || echo "starting without class archives: the tests take longer"
-	$(PYTEST) -n $(JOBS) --dist loadfile || { test $$? -eq 1 && test -n "$(AGAIN)" \
+	$(PYTEST) $(SPREAD) || { test $$? -eq 1 && test -n "$(AGAIN)" \
 		&& echo "once more, alone, what failed beside the others:" && $(PYTEST) --last-failed --last-failed-no-failures none; }
 
 lint: $(STAMP) ## check format, lint and types

@@ -16,6 +16,10 @@ settings.register_profile("poundlock", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=20)
 settings.load_profile("poundlock")
 
+TESTS = Path(__file__).parent
+# A file that takes minutes is not the last to begin: the other workers would wait for it.
+LONGEST_FIRST = {folder: place for place, folder in enumerate(("crash", "services", "engine", "docs"))}
+
 pytest_plugins = ["support.fixtures", "support.shared_jvm"]
 
 
@@ -32,8 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--part: {error}") from None
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let torture take as long as it takes, and leave out what belongs to another share."""
+    """Let torture take as long as it takes, leave out what belongs to another share, and begin with the long files."""
     for item in items:
         if item.get_closest_marker("torture"):
             item.add_marker(pytest.mark.timeout(0))
@@ -42,6 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item.nodeid in share]
+    items.sort(key=lambda item: LONGEST_FIRST.get(item.path.relative_to(TESTS).parts[0], len(LONGEST_FIRST)))
 
 
 @pytest.fixture
