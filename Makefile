@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV ?= .venv
 # Test files run at a time on two cores; most of a test's time is waiting for a JVM or a broker.
-JOBS ?= 4
+JOBS ?= 3
 BIN := $(VENV)/bin
 # Every run is in an order of its own; SEED=… repeats one. The torture takes its kills from it too.
 ifndef SEED

@@ -64,7 +64,8 @@ def goes_on(job: JobProcess, produce: Callable[[], None], seconds: float = 600) 
         time.sleep(0.3)
 
 
-def test_executor_worker_and_master_are_killed(whole: StandaloneCluster, kafka_scene: KafkaScene) -> None:
+@pytest.mark.parametrize("master", [False, pytest.param(True, marks=pytest.mark.torture)])
+def test_executor_worker_and_master_are_killed(whole: StandaloneCluster, kafka_scene: KafkaScene, master: bool) -> None:
     cluster, scene = whole, kafka_scene
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
@@ -91,17 +92,18 @@ def test_executor_worker_and_master_are_killed(whole: StandaloneCluster, kafka_s
     goes_on(job, produce)
     assert len(cluster.worker_pids) == 1
 
-    cluster.kill_master()
-    goes_on(job, produce)  # on the executor it has
+    if master:
+        cluster.kill_master()
+        goes_on(job, produce)  # on the executor it has
 
-    before = cluster.executors()
-    for executor in before:
-        executor.kill()
-    cluster.start_master()  # knows nothing of the job, which has to come to it anew
-    cluster.start_worker()
-    cluster.wait_for_workers(2)
-    goes_on(job, produce)
-    assert {process.pid for process in cluster.executors()}.isdisjoint(process.pid for process in before)
+        before = cluster.executors()
+        for executor in before:
+            executor.kill()
+        cluster.start_master()  # knows nothing of the job, which has to come to it anew
+        cluster.start_worker()
+        cluster.wait_for_workers(2)
+        goes_on(job, produce)
+        assert {process.pid for process in cluster.executors()}.isdisjoint(process.pid for process in before)
 
     job = scene.wait_until_caught_up(job)
     assert scene.lives.stop(job) == 0

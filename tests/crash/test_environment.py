@@ -74,7 +74,7 @@ def test_full_disk_of_the_output(file_scene: FileScene) -> None:
         file_scene.produce(20_000)
         lives = file_scene.lives
         job = lives.start()
-        restarted = job.wait_line(lambda value: int(value.get("restarts") or 0) >= 2, seconds=lives.patience_s)
+        restarted = job.wait_line(lambda value: int(value.get("restarts") or 0) >= 1, seconds=lives.patience_s)
         assert restarted is not None, job.log_tail()
         assert job.exit_code is None
         assert shutil.disk_usage(file_scene.out).total < 1_000_000

@@ -98,6 +98,7 @@ def test_killed_at_every_failpoint(folder: Path) -> None:
         assert {n % 3 for n in _written(folder / "each" / f"k={bucket}")} == {bucket}
 
 
+@pytest.mark.torture
 def test_control_without_its_ledger_it_writes_twice(folder: Path) -> None:
     points = [Failpoint.SINK_COMMITTED]
     _lives(
@@ -118,12 +119,12 @@ def test_three_sinks_of_one_query_agree(
     name = f"foreach_{folder.name}".replace("-", "_")[:40].lower() + f"_{os.getpid()}"
     crash_broker.create_topic(name, 3)
     postgres_server.execute(f"CREATE TABLE {name} (value text NOT NULL)")
-    points = [Failpoint.SINK_PREPARED, Failpoint.DECISION_RECORDED, Failpoint.SINK_COMMITTED]
+    points = [Failpoint.DECISION_RECORDED, Failpoint.SINK_COMMITTED]
     arguments = [crash_broker.bootstrap_servers, name, postgres_server.dsn, name]
     hit = folder / "hit"
     lives = _lives(folder, failpoint_setting("kill", hit, times=2, points=points), lambda life: arguments, THREE_SINKS)
     assert {path.name for path in hit.iterdir()} == {point.value for point in points}
-    assert lives >= 3
+    assert lives == 3
     wanted = Counter(line for path in (folder / "in").iterdir() for line in path.read_text().splitlines())
     files = [path for path in (folder / "files").rglob("*") if path.is_file() and not path.name.startswith(".")]
     assert Counter(line for path in files for line in path.read_text().splitlines()) == wanted

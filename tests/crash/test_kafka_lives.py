@@ -190,12 +190,12 @@ def lives(tmp_path: Path, setting: tuple[CommitMode, int]) -> Iterator[Lives]:
 
 
 def test_files_and_topics_of_two_clusters_agree_after_every_death(lives: Lives) -> None:
-    lives.run(30)
+    lives.run(10)
 
 
 @pytest.mark.parametrize("setting", [("per_task", 1)])
 def test_three_sinks_agree_where_tasks_commit_by_themselves(lives: Lives) -> None:
-    lives.run(10)
+    lives.run(5)
 
 
 @pytest.mark.torture

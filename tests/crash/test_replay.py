@@ -43,6 +43,7 @@ def test_files_last_commit_deleted_after_a_stop_a_kill_and_the_end(file_scene: F
     file_scene.assert_exact()
 
 
+@pytest.mark.torture
 def test_kafka_last_commit_deleted(kafka_scene: KafkaScene) -> None:
     lives = kafka_scene.lives
     for _ in range(2):

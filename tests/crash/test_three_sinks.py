@@ -15,7 +15,7 @@ from poundlock.connectors.kafka.sink.transactions import Transactions
 from poundlock.failpoints import Failpoint
 from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.testing.postgres import EmbeddedPostgres
-from support.lives import Lives, failpoint_setting
+from support.lives import DRIVERS, Lives, failpoint_setting
 from support.stores import Store
 from support.torture import tortured
 
@@ -108,11 +108,14 @@ def three(
 
 
 @ON_S3
-def test_killed_at_the_steps_of_a_checkpoint(three: ThreeSinks) -> None:
+@pytest.mark.parametrize(
+    "deaths", [pytest.param(DEATHS[2:5], id="some"), pytest.param(DEATHS, id="every", marks=pytest.mark.torture)]
+)
+def test_killed_at_the_steps_of_a_checkpoint(three: ThreeSinks, deaths: list[Failpoint]) -> None:
     three.produce(10_000)
-    codes = three.lives.run(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", three.root / "hit", times=2, points=DEATHS))
-    assert {path.name for path in (three.root / "hit").iterdir()} == {point.value for point in DEATHS}
-    assert codes.count(-9) >= 5, codes
+    codes = three.lives.run(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", three.root / "hit", times=2, points=deaths))
+    assert {path.name for path in (three.root / "hit").iterdir()} == {point.value for point in deaths}
+    assert codes.count(-9) == len(DRIVERS.intersection(deaths)), codes
     three.assert_agree()
 
 

@@ -40,14 +40,19 @@ def expected() -> tuple[Counter[tuple[str, int]], int]:
     return counts, late
 
 
-def test_a_job_killed_with_windows_open_gives_what_it_would_have_given(tmp_path: Path) -> None:
+# Not decided yet; decided and not committed; committed.
+POINTS = [Failpoint.SINK_PREPARED, Failpoint.DECISION_RECORDED, Failpoint.CHECKPOINT_DONE]
+
+
+@pytest.mark.parametrize(
+    "points", [pytest.param(POINTS[1:2], id="some"), pytest.param(POINTS, id="every", marks=pytest.mark.torture)]
+)
+def test_a_job_killed_with_windows_open_gives_what_it_would_have_given(tmp_path: Path, points: list[Failpoint]) -> None:
     (tmp_path / "in").mkdir()
     for number, rows in enumerate(FILES):
         lines = [json.dumps({"k": key, "at": BASE + at}) for key, at in rows]
         (tmp_path / f"in/{number}.jsonl").write_text("".join(f"{line}\n" for line in lines))
     environment = {f"CRASH_{name}": str(tmp_path / name.lower()) for name in ("IN", "OUT", "CHECKPOINTS")}
-    # Not decided yet; decided and not committed; committed.
-    points = [Failpoint.SINK_PREPARED, Failpoint.DECISION_RECORDED, Failpoint.CHECKPOINT_DONE]
     deaths = failpoint_setting("kill", tmp_path / "hit", times=3, points=points)
     with Lives(Path(__file__).parent / "jobs/windows.py", environment=environment, folder=tmp_path) as lives:
         lives.run(POUNDLOCK_FAILPOINTS=deaths)

@@ -24,10 +24,8 @@ MODES: dict[str, tuple[dict[str, Any], Sequence[str] | None]] = {
 }
 
 
-LONG = pytest.mark.torture  # minutes: each task begins a transaction
-
-
-@pytest.mark.parametrize("mode", [pytest.param(m, marks=[] if MODES[m][1] else [LONG]) for m in MODES])
+# The way of most jobs; the others, and every check of it, take minutes.
+@pytest.mark.parametrize("mode", [pytest.param(m, marks=[pytest.mark.torture] * (m != "exactly-once")) for m in MODES])
 def test_kafka_sink(mode: str, kafka_broker: EmbeddedKafka) -> None:
     settings, only = MODES[mode]
 

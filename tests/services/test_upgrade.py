@@ -113,6 +113,7 @@ def scene(tmp_path: Path, kafka_broker: EmbeddedKafka) -> Iterator[Scene]:
         made.cli("cancel", job["jid"])
 
 
+@pytest.mark.torture  # make test runs the same walk as it is told in examples/upgrade.md
 def test_every_event_once_over_an_upgrade(scene: Scene) -> None:
     scene.write("UTC")
     scene.produce(1000)
