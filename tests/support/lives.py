@@ -67,7 +67,7 @@ def slow_commits(folder: Path, first: int) -> str:
     """Return a value of POUNDLOCK_FAILPOINTS with which a process sleeps at some commits in a row, once whatever the life."""
     folder.mkdir(parents=True, exist_ok=True)
     point = Failpoint.SINK_COMMITTING.value
-    return ",".join(f"{point}:sleep@{n};once={folder / f'slow-{n}'}" for n in range(first, first + 3))
+    return ",".join(f"{point}:sleep@{n};once={folder / f'slow-{n}'}" for n in range(first, first + 5))
 
 
 class Lives:
