@@ -16,6 +16,8 @@ AGAIN ?=
 PYTEST = $(BIN)/python -m pytest -q --randomly-seed=$(SEED)
 # A file's tests share their servers; the files begin in the order that tests/conftest.py gives them.
 SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# Tests start hundreds of processes, and each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 STAMP := $(VENV)/.poundlock-stamp
 
 .DEFAULT_GOAL := help
