@@ -36,7 +36,7 @@ PAGES = [
 ]
 LANGUAGES = {"python", "bash", "toml", "json", "text"}
 MOST_NOT_RUN = 12
-PROGRAMS = {".", "cat", "cd", "export", "find", "head", "kill", "ls", "rm", "sort", "wc", "xargs"}
+PROGRAMS = {".", "cat", "cd", "export", "find", "head", "kill", "ls", "rm", "sed", "sort", "wc", "xargs"}
 
 _FENCE = re.compile(r"^```(\S*)\s*$")
 _NOTE = re.compile(r"^<!--\s*(run|run: engine|shape|file: (?P<file>\S+)|not run: (?P<reason>.+?))\s*-->$")
@@ -373,6 +373,15 @@ def test_every_block_is_right_as_far_as_it_can_be_seen(
         previous = block
 
 
+@every_page
+def test_a_reader_is_told_the_name_of_a_file_to_save(page: Path) -> None:
+    """The comment that names it is for the tests; nobody who reads the page sees it."""
+    for block in blocks_of(page):
+        above = [line for number, line in prose(page) if number < block.line and not line.startswith("<!--")]
+        if block.file is not None and f"`{block.file}`" not in "\n".join(above[-8:]):
+            block.fail(f"the text above does not say that this is `{block.file}`")
+
+
 def test_few_blocks_are_not_run_and_each_says_why() -> None:
     left_out = [block for page in PAGES for block in blocks_of(page) if block.reason is not None]
     assert len(left_out) <= MOST_NOT_RUN
@@ -399,7 +408,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@every_page
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "examples/connector_package/README.md"], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for number, line in prose(page):
         for target in re.findall(r"\]\(([^)]+)\)", line):
