@@ -6,6 +6,7 @@ A failure names page and line. What the comments above a block mean is said in d
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import json
 import os
@@ -474,6 +475,15 @@ def test_every_public_name_command_and_setting_is_on_a_page() -> None:
     assert [c for c in typer.main.get_command(app()).commands if f"`poundlock {c}" not in operations] == []  # type: ignore[attr-defined]
     settings = {n for n in Settings.model_fields if not n.startswith("restart_strategy_")} - {"spark"}
     assert sorted(n for n in settings if f"`{_spelled(n)}`" not in operations) == []
+
+
+@pytest.mark.parametrize(("page", "source"), [("datagen-source", "DatagenSource"), ("file-source", "FileSource")])
+def test_every_argument_of_a_source_is_in_the_tables_of_its_page(page: str, source: str) -> None:
+    firsts = [line.split("|")[1] for _, line in prose(ROOT / f"docs/{page}.md") if line.startswith("| `")]
+    assert (
+        set(inspect.signature(getattr(poundlock, source)).parameters) - set(re.findall(r"`(\w+)`", str(firsts)))
+        == set()
+    )
 
 
 def test_exit_codes_on_the_page_are_those_of_the_errors() -> None:
