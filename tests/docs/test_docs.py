@@ -24,6 +24,7 @@ import pytest
 import typer
 
 import poundlock
+import poundlock.connectors
 from poundlock.cli.main import app
 from poundlock.config import Settings, _spelled, load_settings
 from poundlock.errors import PoundlockError
@@ -475,6 +476,15 @@ def test_every_public_name_command_and_setting_is_on_a_page() -> None:
     assert [c for c in typer.main.get_command(app()).commands if f"`poundlock {c}" not in operations] == []  # type: ignore[attr-defined]
     settings = {n for n in Settings.model_fields if not n.startswith("restart_strategy_")} - {"spark"}
     assert sorted(n for n in settings if f"`{_spelled(n)}`" not in operations) == []
+
+
+def test_every_ability_that_a_connector_can_declare_can_be_imported_and_is_on_its_page() -> None:
+    modules = ("audit/read_back", "checkpoint/capabilities", "checkpoint/portable", "connectors/base")
+    sources = [(ROOT / f"src/poundlock/{name}.py").read_text(encoding="utf-8") for name in modules]
+    names = {name for source in sources for name in re.findall(r"@runtime_checkable\nclass (\w+)", source)}
+    assert names - set(poundlock.connectors.__all__) == set()
+    page = (ROOT / "docs/own-connector.md").read_text(encoding="utf-8")
+    assert {name for name in names if f"{name}`" not in page} == set()
 
 
 @pytest.mark.parametrize(("page", "source"), [("datagen-source", "DatagenSource"), ("file-source", "FileSource")])
