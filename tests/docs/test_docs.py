@@ -6,6 +6,7 @@ A failure names page and line. What the comments above a block mean is said in d
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import json
 import os
@@ -23,6 +24,7 @@ import pytest
 import typer
 
 import poundlock
+import poundlock.connectors
 from poundlock.cli.main import app
 from poundlock.config import Settings, _spelled, load_settings
 from poundlock.errors import PoundlockError
@@ -36,7 +38,7 @@ PAGES = [
 ]
 LANGUAGES = {"python", "bash", "toml", "json", "text"}
 MOST_NOT_RUN = 12
-PROGRAMS = {".", "cat", "cd", "export", "find", "head", "kill", "ls", "rm", "sort", "wc", "xargs"}
+PROGRAMS = {".", "cat", "cd", "export", "find", "head", "kill", "ls", "rm", "sed", "sort", "wc", "xargs"}
 
 _FENCE = re.compile(r"^```(\S*)\s*$")
 _NOTE = re.compile(r"^<!--\s*(run|run: engine|shape|file: (?P<file>\S+)|not run: (?P<reason>.+?))\s*-->$")
@@ -373,6 +375,15 @@ def test_every_block_is_right_as_far_as_it_can_be_seen(
         previous = block
 
 
+@every_page
+def test_a_reader_is_told_the_name_of_a_file_to_save(page: Path) -> None:
+    """The comment that names it is for the tests; nobody who reads the page sees it."""
+    for block in blocks_of(page):
+        above = [line for number, line in prose(page) if number < block.line and not line.startswith("<!--")]
+        if block.file is not None and f"`{block.file}`" not in "\n".join(above[-8:]):
+            block.fail(f"the text above does not say that this is `{block.file}`")
+
+
 def test_few_blocks_are_not_run_and_each_says_why() -> None:
     left_out = [block for page in PAGES for block in blocks_of(page) if block.reason is not None]
     assert len(left_out) <= MOST_NOT_RUN
@@ -399,7 +410,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@every_page
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "examples/connector_package/README.md"], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for number, line in prose(page):
         for target in re.findall(r"\]\(([^)]+)\)", line):
@@ -465,6 +476,24 @@ def test_every_public_name_command_and_setting_is_on_a_page() -> None:
     assert [c for c in typer.main.get_command(app()).commands if f"`poundlock {c}" not in operations] == []  # type: ignore[attr-defined]
     settings = {n for n in Settings.model_fields if not n.startswith("restart_strategy_")} - {"spark"}
     assert sorted(n for n in settings if f"`{_spelled(n)}`" not in operations) == []
+
+
+def test_every_ability_that_a_connector_can_declare_can_be_imported_and_is_on_its_page() -> None:
+    modules = ("audit/read_back", "checkpoint/capabilities", "checkpoint/portable", "connectors/base")
+    sources = [(ROOT / f"src/poundlock/{name}.py").read_text(encoding="utf-8") for name in modules]
+    names = {name for source in sources for name in re.findall(r"@runtime_checkable\nclass (\w+)", source)}
+    assert names - set(poundlock.connectors.__all__) == set()
+    page = (ROOT / "docs/own-connector.md").read_text(encoding="utf-8")
+    assert {name for name in names if f"{name}`" not in page} == set()
+
+
+@pytest.mark.parametrize(("page", "source"), [("datagen-source", "DatagenSource"), ("file-source", "FileSource")])
+def test_every_argument_of_a_source_is_in_the_tables_of_its_page(page: str, source: str) -> None:
+    firsts = [line.split("|")[1] for _, line in prose(ROOT / f"docs/{page}.md") if line.startswith("| `")]
+    assert (
+        set(inspect.signature(getattr(poundlock, source)).parameters) - set(re.findall(r"`(\w+)`", str(firsts)))
+        == set()
+    )
 
 
 def test_exit_codes_on_the_page_are_those_of_the_errors() -> None:

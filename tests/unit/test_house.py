@@ -156,6 +156,13 @@ def test_no_folder_has_more_files_than_one_can_oversee() -> None:
     assert_only_shrinks(large, FOLDERS_TODAY, "FOLDERS_TODAY")
 
 
+def test_the_adapter_for_queries_of_ones_own_stays_small(trees: dict[str, ast.Module]) -> None:
+    """The function that Spark calls and the stage of its tasks; both gates and the sinks are those of every job."""
+    (stage,) = (n for n in trees["tasks/rows_stage.py"].body if isinstance(n, ast.ClassDef) and n.name == "BatchStage")
+    lines = len((PACKAGE / "spark/foreach_batch.py").read_text(encoding="utf-8").splitlines())
+    assert lines + (stage.end_lineno or 0) - stage.lineno + 1 < 400
+
+
 def assert_only_shrinks(counts: Mapping[str, int], today: Mapping[str, int], name: str) -> None:
     """Assert that nothing is above its allowance, and that no allowance is larger than what is there."""
     assert {key: count for key, count in counts.items() if count > today.get(key, 0)} == {}
