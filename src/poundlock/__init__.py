@@ -8,7 +8,7 @@ import os
 import re
 from importlib import import_module
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def lazily(package):
