@@ -144,15 +144,21 @@ class Jvm:
 
     def end(self, patience_s: float) -> None:
         """End it in order, so that it removes its temporary files; one that takes longer than this is killed."""
+        self._close_input()
         try:
-            self.process.communicate(timeout=patience_s)  # closes its input
+            self.process.wait(patience_s)
         except subprocess.TimeoutExpired:
             self.kill()
 
     def kill(self) -> None:
         """End it at once, as a crash would."""
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
+        self._close_input()
+
+    def _close_input(self) -> None:
+        if self.process.stdin is not None:
+            self.process.stdin.close()
 
 
 def gateway_command(spec: SessionSpec, settings: Mapping[str, str]) -> Sequence[str]:

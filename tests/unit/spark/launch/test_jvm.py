@@ -106,6 +106,18 @@ def test_a_wrong_setting_is_final_and_the_error_is_of_this_jvm(folder: Path, scr
     assert (folder / "j.jvm.log").read_text().startswith(OLDER)
 
 
+def test_a_java_that_has_ended_can_be_ended_again(folder: Path) -> None:
+    wanted = spec(folder, "exec cat")
+    killed, ended = (jvm.Jvm.start(wanted, wanted.settings()) for _ in range(2))
+    killed.kill()
+    ended.end(300)
+    assert (killed.process.returncode, ended.process.returncode) == (-9, 0)
+    for each in (killed, ended):
+        each.end(0)
+        each.kill()
+        assert not each.alive
+
+
 def test_nothing_starts_beside_another_session(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkContext, "_active_spark_context", object())
     with pytest.raises(DefinitionError, match=r"job\.start\(spark\) or stream\.preview\(5, spark=spark\)"):
