@@ -111,6 +111,61 @@ assert run(made("after"), settings=settings).state == "FINISHED"
     assert "unstartable.jvm.log, or type: poundlock doctor" in out
 
 
+@pytest.mark.parametrize("after_s", [0.1, 1.5, 3.0])
+def test_a_jvm_that_is_killed_while_spark_starts_is_started_again(tmp_path: Path, after_s: float) -> None:
+    out = program(
+        tmp_path,
+        f"after_s = {after_s}"
+        """
+import subprocess, tempfile
+from poundlock import FixedDelayRestart
+from poundlock.spark.launch import jvm
+tempfile.tempdir = str(folder / "tmp")
+os.mkdir(tempfile.tempdir)
+started = []
+
+class Killed(subprocess.Popen):
+    def __init__(self, *arguments, **more):
+        super().__init__(*arguments, **more)
+        if jvm.private.GATEWAY_CLASS in arguments[0]:
+            started.append(self.pid)
+            if len(started) == 1:
+                threading.Timer(after_s, self.kill).start()
+
+jvm.subprocess.Popen = Killed
+job, said = made("killed", rows=2_000), []
+job.restart = FixedDelayRestart(attempts=3, delay="0 s")
+progress = run(job, settings=settings, on_progress=lambda progress: said.append(progress.message))
+left = [path.name for path in (folder / "tmp").iterdir() if path.name.startswith("poundlock-jvm-")]
+print(json.dumps([progress.state, progress.restarts == len(started) - 1, lines("killed"), left, "Broken pipe" in str(said)]))
+""",
+    )
+    assert json.loads(out) == ["FINISHED", True, 2_000, [], False]
+
+
+def test_what_spark_cannot_plan_names_operator_and_line_and_its_cause_outlives_the_jvm(tmp_path: Path) -> None:
+    out = program(
+        tmp_path,
+        """
+import traceback
+job = Job("misspelt", restart=NoRestart())
+job.from_source(DatagenSource(count=5), name="in").where("valeu IS NOT NULL", name="few").sink_to(FileSink(str(folder / "out"), format="json"), name="out")
+try:
+    run(job, settings=settings)
+except Exception as error:
+    print(error)
+    print("".join(traceback.format_exception(error)))
+""",
+    )
+    what, next, log = out.split("\n", 2)
+    assert what.startswith("few (<string>:")
+    assert "Spark cannot plan the job: [UNRESOLVED_COLUMN" in what
+    assert "valeu" in what
+    assert next == "Next: mend the expression, schema or path it names"
+    assert "AnalysisException: [UNRESOLVED_COLUMN" in log
+    assert "exception str() failed" not in log
+
+
 def test_jobs_in_a_session_of_the_users_own(tmp_path: Path) -> None:
     out = program(
         tmp_path,

@@ -32,6 +32,7 @@ def shared_jvm(jvm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give every driver of a file of tests the one session; what would end it ends its queries."""
     from poundlock import Job
     from poundlock.driver import context as assembly
+    from poundlock.driver import driver
     from poundlock.driver.interactive import replay
     from poundlock.spark.launch.session import Session
 
@@ -47,3 +48,4 @@ def shared_jvm(jvm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (assembly, replay):
         monkeypatch.setattr(module, "start_spark", start)
+    monkeypatch.setattr(driver, "refuse_second_session", lambda: None)

@@ -272,6 +272,8 @@ def _owner(text: bytes) -> tuple[str, str]:
     """Return who wrote a lock file, and how to stop it."""
     try:
         value = json.loads(text)
-        return f"process {value['pid']} on {value['host']}", f"stop it with: kill {value['pid']}"
+        mine = (value["pid"], value["host"]) == (os.getpid(), socket.gethostname())
+        stop = "stop the handle that runs it: handle.stop()" if mine else f"stop it with: kill {value['pid']}"
+        return f"process {value['pid']} on {value['host']}", stop
     except (ValueError, KeyError, TypeError):  # it has the lock and has not yet written who it is
         return "another process", "stop it first"

@@ -33,17 +33,17 @@ from poundlock.driver.savepoints.handover import leave, refuse_left
 from poundlock.driver.savepoints.requested import Saved
 from poundlock.driver.savepoints.restore import Beginning, begin, has_begun
 from poundlock.driver.savepoints.retained_checkpoints import newest_whole
-from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.job import Job
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan
 from poundlock.savepoint.metadata import refuse_first_edition
 from poundlock.savepoint.operator_ids import refuse_changed
 from poundlock.savepoint.restore import settle_claim
-from poundlock.spark.error_translation import explain, is_transient
+from poundlock.spark.error_translation import as_caught, explain
 from poundlock.spark.executors import ApplicationLost
 from poundlock.spark.launch.master import Master
-from poundlock.spark.launch.session import Session, jvm_gone
+from poundlock.spark.launch.session import Session, jvm_gone, refuse_second_session
 from poundlock.state.runs.run import DamagedRunError
 from poundlock.storage import Storage, open_checkpoint, open_storage
 from poundlock.storage.storage_errors import refuse_unreachable
@@ -130,13 +130,16 @@ def run(
         requests.close(error if isinstance(error, PoundlockError) else None)
         raise
     finally:
-        _close_sinks(plan)
+        for sink in plan.sinks.values():
+            if isinstance(sink, Closable):
+                sink.close()  # what connections it holds in this process
     requests.close()
     return progress
 
 
 def _check_master(job: Job, settings: Settings) -> None:
-    """Raise unless the master is there and the job can run on it."""
+    """Raise unless the master is there and the job can run on it, with a session of its own."""
+    refuse_second_session()
     master = Master.of(settings.master)
     if settings.deploy_mode == "cluster":
         master.refuse_cluster_mode()
@@ -146,13 +149,6 @@ def _check_master(job: Job, settings: Settings) -> None:
             job=job.name,
         )
     master.check()
-
-
-def _close_sinks(plan: Plan) -> None:
-    """Have the sinks close what connections they hold in this process."""
-    for sink in plan.sinks.values():
-        if isinstance(sink, Closable):
-            sink.close()
 
 
 def strategy_of(job: Job, settings: Settings) -> RestartStrategy:
@@ -259,10 +255,12 @@ class Driver(Assembly):
                 if self.attempts.tolerates(error) and not self.stop.stopping:
                     delay: timedelta | None = timedelta(seconds=_TOLERATED_S)
                 else:
-                    delay = restarts.next_delay(self.clock.now_ms(), rng, error, transient=is_transient(error))
+                    delay = restarts.next_delay(
+                        self.clock.now_ms(), rng, error, transient=isinstance(error, TransientError)
+                    )
                 if delay is None or self.stop.stopping:
                     self.tracker.state("FAILED")
-                    raise error from failure
+                    raise error from as_caught(failure)
                 again = f"again in {delay.total_seconds():.1f} s" + (f"; {error.next}" if error.next else "")
                 self.tracker.state("RESTARTING", f"{error.what} ({again})", restarts=1)
                 self.stop.wait(delay.total_seconds())

@@ -158,7 +158,7 @@ class _Rewriting:
         """Put the columns before a sink that it wants computed, such as a bucket or a topic."""
         computed = node.sink.computed_columns if isinstance(node.sink, ComputesColumns) else {}
         for column, text in computed.items():
-            inputs = [SqlNode(f"{node.id}.{column.strip('_')}", inputs, "with_column", [column, text])]
+            inputs = [SqlNode(f"{node.id}.{column.strip('_')}", inputs, "with_column", [column, text], line=node.line)]
         return replace(node, inputs=inputs)
 
     def _watermark(self, node: WatermarkNode, inputs: list[Node]) -> Node:
@@ -166,11 +166,11 @@ class _Rewriting:
         text = strategy.timestamp
         if not isinstance(text, str) or _plain(text) is not None or self.time_in_tasks(node):
             return replace(node, inputs=inputs)
-        before = SqlNode(f"{node.id}.time", inputs, "with_column", [strategy.column, text])
+        before = SqlNode(f"{node.id}.time", inputs, "with_column", [strategy.column, text], line=node.line)
         return replace(node, inputs=[before], strategy=replace(strategy, timestamp=strategy.column))
 
     def _window(self, node: WindowNode, inputs: list[Node]) -> Node:
-        columns = _Columns(node.id, inputs[0])
+        columns = _Columns(node.id, inputs[0], node.line)
         keys = [columns.put("key", text) for text in node.keys]
         if node.aggregates:
             parsed = parse_aggregates(node.aggregates, node.id)
@@ -185,7 +185,7 @@ class _Rewriting:
         before: list[Node] = []
         key_columns: list[KeyColumns] = []
         for side, parent, texts in zip(sides, inputs, node.keys, strict=True):
-            columns = _Columns(f"{node.id}.{side}".rstrip("."), parent)
+            columns = _Columns(f"{node.id}.{side}".rstrip("."), parent, node.line)
             keys = [columns.put("key", text) for text in texts]
             key_columns.append(KeyColumns(keys, columns.hidden))
             before.append(columns.node)
@@ -201,7 +201,7 @@ class _Rewriting:
         if len(plain) == len(pairs):
             self.pairs[node.id] = plain
             return made
-        return SqlNode(f"{node.id}.select", [made], "select", list(node.select))
+        return SqlNode(f"{node.id}.select", [made], "select", list(node.select), line=node.line)
 
 
 @dataclass
@@ -210,6 +210,7 @@ class _Columns:
 
     operator: str
     node: Node
+    line: str
     hidden: list[str] = field(default_factory=list)
     _known: dict[str, str] = field(default_factory=dict)
 
@@ -222,7 +223,8 @@ class _Columns:
             number = sum(name.startswith(f"__{kind}") for name in self.hidden)
             column = self._known[text] = f"__{kind}{number}"
             self.hidden.append(column)
-            self.node = SqlNode(f"{self.operator}.{kind}{number}", [self.node], "with_column", [column, text])
+            name, given = f"{self.operator}.{kind}{number}", [column, text]
+            self.node = SqlNode(name, [self.node], "with_column", given, line=self.line)
         return Expression(self._known[text], text, None if plain is None else plain.name)
 
 

@@ -10,6 +10,7 @@ import importlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from traceback import format_exception
 from typing import Any
 
 from poundlock.connectors.base import ExplainsErrors
@@ -55,9 +56,11 @@ def explain(exception: BaseException, sources: Sequence[Any] = ()) -> PoundlockE
     return PoundlockError(_short(f"{name}{cause}"), next="see the log for the stack trace")
 
 
-def is_transient(error: BaseException) -> bool:
-    """Return whether a restart may mend this; user code and what is not known count as no."""
-    return isinstance(error, TransientError)
+def as_caught(exception: BaseException) -> BaseException:
+    """Return what to log as the cause: an exception of Spark's asks its JVM for its text, which may be gone by then."""
+    if any(type(link).__module__.startswith(("pyspark.", "py4j.")) for link in _chain(exception)):
+        return RuntimeError("".join(format_exception(exception)))
+    return exception
 
 
 @dataclass(frozen=True, kw_only=True)

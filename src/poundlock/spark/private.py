@@ -29,7 +29,6 @@ STAGE_NAME = "callSite.short"  # the public property that Spark's UI takes the n
 GATEWAY_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 GATEWAY_RESOURCE = "pyspark-shell"
 _SELECT_FILES = 1024  # FD_SETSIZE of the C library
-_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
 def gateway_environment(info: Path) -> Mapping[str, str]:
@@ -60,18 +59,15 @@ def check_callbacks() -> None:
     )
 
 
-@contextmanager
-def gateway_variables(port: int, secret: str) -> Iterator[None]:
-    """Have pyspark use the JVM that listens there; YARN tells it of one by the same variables."""
-    os.environ[_PORT], os.environ[_SECRET] = str(port), secret
-    try:
-        yield
-    finally:
-        del os.environ[_PORT], os.environ[_SECRET]
+def gateway_variables(port: int, secret: str) -> Mapping[str, str]:
+    """Return the variables with which pyspark uses the JVM that listens there; YARN tells it of one by the same."""
+    return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
 
 
 def another_session() -> bool:
     """Return whether a session is active in this process."""
+    if "pyspark" not in sys.modules:
+        return False
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is not None
@@ -82,6 +78,9 @@ def forget_session() -> None:
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
+    server = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
+    if server is not None:
+        threading.Thread(target=server.shutdown, name="poundlock-accumulators", daemon=True).start()
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None
@@ -100,13 +99,6 @@ def quieten_accumulators(context: Any) -> None:
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: None
-
-
-def close_accumulators(context: Any) -> None:
-    """Shut that server down, in a thread of its own."""
-    server = getattr(context, "_accumulatorServer", None)
-    if server is not None:
-        threading.Thread(target=server.shutdown, name="poundlock-accumulators", daemon=True).start()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.plan.segments import Segment
+from poundlock.spark.error_translation import explain
 from poundlock.spark.frames import apply_sql, apply_sql_kept, arrow_schema, map_arrow, quoted
 from poundlock.stream.nodes import ApplyNode, Node, SqlNode, UnionNode
 from poundlock.tasks.columns import visible
@@ -59,7 +60,7 @@ class SparkSegment:
 
         Raises:
             DefinitionError: an output has a column of a type that has no DDL, or a function gives no DataFrame.
-            AnalysisException: an expression names a column that is not there, or the like.
+                Or an expression names a column that is not there, or the like.
         """
         if not self._output_schemas:
             inputs = {
@@ -172,14 +173,21 @@ def apply_step(node: Node, inputs: Sequence[DataFrame], *, streaming: bool = Fal
         streaming: whether the rows are of a stream, and stay one.
 
     Raises:
-        DefinitionError: a function gives no DataFrame, or one that is a stream where its rows are not, or the reverse.
+        DefinitionError: a function gives no DataFrame, or one that is a stream where its rows are not, or the reverse; or
+            Spark cannot plan the step. It is named, with the line it was written in.
     """
-    if isinstance(node, SqlNode):
-        return apply_sql(inputs[0], node)
-    if isinstance(node, UnionNode):
-        return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), inputs)
-    if isinstance(node, ApplyNode):
-        return _apply_function(node, inputs, streaming)
+    from pyspark.errors import AnalysisException
+
+    try:
+        if isinstance(node, SqlNode):
+            return apply_sql(inputs[0], node)
+        if isinstance(node, UnionNode):
+            return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), inputs)
+        if isinstance(node, ApplyNode):
+            return _apply_function(node, inputs, streaming)
+    except AnalysisException as error:
+        cause = explain(error)
+        raise type(cause)(f"{node.id} ({node.line}): {cause.what}", next=cause.next) from error
     raise TypeError(f"{type(node).__name__} is no step that Spark runs")
 
 

@@ -5,9 +5,11 @@ Nothing is checked against data here and nothing runs; `plan/` cuts the graph in
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from traceback import walk_stack
 from typing import TYPE_CHECKING, Any, Literal
 
 from poundlock.arguments import function_name
@@ -26,12 +28,22 @@ if TYPE_CHECKING:
 OnError = Literal["fail", "bad_record"]
 
 
+def _line() -> str:
+    """Return file:line of the newest call from outside this package."""
+    for frame, line in walk_stack(sys._getframe()):
+        if frame.f_globals.get("__name__", "").partition(".")[0] != "poundlock":
+            return f"{frame.f_code.co_filename}:{line}"
+    return ""
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One step. `id` is stable: the user's name, or one made from kind and place; `inputs` are the steps it reads from."""
+    """One step. `id` is stable: the user's name, or one made from kind and place; `inputs` are the steps it reads from; `line` is
+    where it was written, file:line."""
 
     id: str
     inputs: Sequence[Node]
+    line: str = field(default_factory=_line, kw_only=True, repr=False)
 
 
 @dataclass(frozen=True, eq=False)

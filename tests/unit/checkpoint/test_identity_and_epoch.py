@@ -108,8 +108,10 @@ def test_what_a_sink_said_last_is_found_again(storage: LocalStorage) -> None:
 
 def test_a_second_driver_in_the_same_process_is_refused(storage: LocalStorage) -> None:
     with Epoch.claim(storage, clock=CLOCK) as first:
-        with pytest.raises(DefinitionError, match=f"process {os.getpid()} on "):
+        with pytest.raises(DefinitionError, match=f"process {os.getpid()} on ") as caught:
             Epoch.claim(storage, clock=CLOCK)
+        assert caught.value.next.startswith("stop the handle that runs it: handle.stop()")
+        assert "kill" not in caught.value.next
         first.check()
     Epoch.claim(storage, clock=CLOCK).release()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from poundlock.errors import (
     TerminalError,
     TransientError,
 )
-from poundlock.spark.error_translation import UserCodeError, explain, is_transient
+from poundlock.spark.error_translation import UserCodeError, as_caught, explain
 
 CASES = Path(__file__).parent / "errors"
 
@@ -150,7 +151,6 @@ def test_kinds(error: Exception, kind: type[PoundlockError], what: str) -> None:
     assert type(explained) is kind
     assert what in explained.what
     assert explained.next
-    assert is_transient(explained) is issubclass(kind, TransientError)
 
 
 def test_words_in_source_lines_and_plans_do_not_count() -> None:
@@ -166,6 +166,32 @@ def test_an_error_of_ours_is_found_behind_another() -> None:
     error = RuntimeError("Connection refused")
     error.__cause__ = CommitUnknown("asked", next="ask again")
     assert explain(error) is error.__cause__
+
+
+def test_the_text_of_an_exception_of_sparks_is_kept_when_its_jvm_is_gone() -> None:
+    gone = False
+
+    def text(self: BaseException) -> str:
+        assert not gone, "there is nobody to ask"
+        return "A column with name `usr` cannot be resolved."
+
+    kind = type(
+        "AnalysisException", (Exception,), {"__module__": "pyspark.errors.exceptions.captured", "__str__": text}
+    )
+    error = DefinitionError("few: Spark cannot plan the job")
+    error.__cause__ = kind()
+    kept = as_caught(error)
+    gone = True
+    logged = "".join(traceback.format_exception(kept))
+    assert "AnalysisException: A column with name `usr` cannot be resolved." in logged
+    assert "few: Spark cannot plan the job" in logged
+    assert "exception str() failed" not in logged
+    assert "exception str() failed" in "".join(traceback.format_exception(error)), "what it is for"
+
+
+def test_another_exception_is_logged_as_it_is() -> None:
+    error = KeyError("n")
+    assert as_caught(error) is error
 
 
 class _Source:

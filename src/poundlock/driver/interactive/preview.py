@@ -26,12 +26,12 @@ from poundlock.plan.plan import make_plan
 from poundlock.spark.launch.session import active_session, user_session
 from poundlock.storage import open_storage
 from poundlock.stream.nodes import SinkNode, SourceNode, walk
+from poundlock.stream.stream import DataStream
 from poundlock.values import duration
 
 if TYPE_CHECKING:
     from poundlock.formats.chunk import Chunk
     from poundlock.spark.launch.session import Session
-    from poundlock.stream.stream import DataStream
 
 
 _SINK = "preview"
@@ -53,8 +53,10 @@ def preview(
         DefinitionError: the stream cannot run, or one of its sources cannot be looked at without leaving something behind.
         PoundlockError: it failed.
     """
-    if n < 1:
-        raise DefinitionError(f"preview({n}) shows nothing", next="ask for one row or more")
+    if not isinstance(stream, DataStream):
+        raise DefinitionError(f"preview is of a stream, and got {stream!r}", next="write stream.preview(5)")
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise DefinitionError(f"preview({n!r}) shows nothing", next="ask for one row or more: stream.preview(5)")
     settings = (settings or load_settings()).model_copy(update={"on_error": None, "checkpoint_dir": None})
     session = active_session() if spark is None else user_session(spark)
     sink = _RowSink(n)

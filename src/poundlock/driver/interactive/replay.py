@@ -35,7 +35,7 @@ from poundlock.plan.measuring import SHOWN, MeasuredSink
 from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
 from poundlock.plan.stages import StageChain, enters_jvm, is_keyed, stage_chain
 from poundlock.spark.batch_job import BatchJobs
-from poundlock.spark.error_translation import explain
+from poundlock.spark.error_translation import as_caught, explain
 from poundlock.spark.launch.session import Session
 from poundlock.spark.launch.spark_launch import on_this_machine, start_spark
 from poundlock.spark.segments import SessionAnalysis
@@ -123,7 +123,7 @@ class _Replay:
             try:
                 return self._collect(session, sources, planner)
             except Exception as failure:  # told while the JVM is there to be asked
-                raise self._explained(explain(failure, list(sources.values()))) from failure
+                raise self._explained(explain(failure, list(sources.values()))) from as_caught(failure)
             finally:
                 session.stop()
 

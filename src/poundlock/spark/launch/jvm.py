@@ -7,21 +7,25 @@ It never outlives the driver: it ends when its standard input does.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.spark import private
 from poundlock.spark.launch.jars import pyspark_jars
 from poundlock.spark.launch.session_conf import SessionSpec
 
 _POLL_S = 0.005
 _START_S = 180.0
+_DYING_S = 1.0  # between the end of a process's sockets and its own
+_NO_MEMORY = re.compile(r"OutOfMemoryError|insufficient memory for the Java|errno=12\b")
 
 # What Spark's own launcher gives to every JVM of Spark's, of all versions; one that Java does not know is skipped.
 _OPENED = (
@@ -63,25 +67,21 @@ logger.native.level = error
 _CONF_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DRIVER_MEMORY", "PYSPARK_SUBMIT_ARGS")
 
 
-class SparkNotStarted(DefinitionError):
-    """The JVM ended, or said nothing, before a session could be made in it."""
-
-
 @dataclass
 class Jvm:
-    """A JVM that this process has started; `address` is port and secret at which it waits for a session, once it does."""
+    """A JVM that this process has started."""
 
     process: subprocess.Popen[bytes]
     log: Path
-    _info: Path
-    address: tuple[int, str] | None = field(default=None, init=False)
+    _since: int  # size of the log before it, for every JVM of a job writes into one
+    _folder: TemporaryDirectory[str]
 
     @classmethod
     def start(cls, spec: SessionSpec, settings: Mapping[str, str]) -> Jvm:
         """Start it; returns at once, see `await_gateway`. Raises DefinitionError: Java or pyspark is not there."""
         spec.jvm_log.parent.mkdir(parents=True, exist_ok=True)
-        info = Path(tempfile.mkdtemp(prefix="poundlock-jvm-")) / "gateway"
-        environment = {**os.environ, **private.gateway_environment(info)}
+        folder = TemporaryDirectory(prefix="poundlock-jvm-", ignore_cleanup_errors=True)
+        environment = {**os.environ, **private.gateway_environment(Path(folder.name, "gateway"))}
         if spec.java_home is not None:
             environment["JAVA_HOME"] = spec.java_home
         if spec.master.loopback:
@@ -89,6 +89,7 @@ class Jvm:
         # Spark's scripts, which start a JVM only to ask for a command line, need no optimising compiler.
         environment.setdefault("SPARK_LAUNCHER_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
         with spec.jvm_log.open("ab") as log:
+            since = log.tell()
             process = subprocess.Popen(
                 gateway_command(spec, settings),
                 stdin=subprocess.PIPE,
@@ -97,34 +98,45 @@ class Jvm:
                 env=environment,
                 process_group=0,
             )
-        return cls(process, spec.jvm_log, info)
+        return cls(process, spec.jvm_log, since, folder)
 
     def await_gateway(self) -> tuple[int, str]:
-        """Wait until a session can be made in it; return the port and the secret.
-
-        Raises SparkNotStarted: it ended before; the message has the last line of its log.
-        """
+        """Wait until a session can be made in it; return the port and the secret. Raises OSError: it ended before, or says nothing."""
         deadline = time.monotonic() + _START_S
-        try:
-            while self.address is None:
-                if self._info.exists():
-                    self.address = private.gateway_address(self._info)
-                elif self.process.poll() is not None or time.monotonic() > deadline:
-                    raise self.not_started("its Java process ended")
-                else:
-                    time.sleep(_POLL_S)
-        finally:
-            self._info.unlink(missing_ok=True)
-            self._info.parent.rmdir()
-        return self.address
+        with self._folder as folder:
+            while not (info := Path(folder, "gateway")).exists():
+                if not self.alive:
+                    raise ChildProcessError("its Java process ended")
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"its Java process does not answer after {_START_S:.0f} s")
+                time.sleep(_POLL_S)
+            return private.gateway_address(info)
 
-    def not_started(self, error: object) -> SparkNotStarted:
-        """Return what to raise when no session came about: the last line of the log, or else an error."""
-        line = _last_line(self.log)
-        less = "ask for less: --conf spark.executor.memory=…" if "above the max threshold" in line else ""
-        return SparkNotStarted(
-            f"Spark did not start: {line or error}", next=less or f"read {self.log}, or type: poundlock doctor"
+    def not_started(self, error: Exception) -> PoundlockError:
+        """Return what to raise when no session came about: what its log says, or else an error. A restart mends the lack of time or memory."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_DYING_S)
+        lines, code = self._lines(), self.process.poll() or 0
+        passing = next(filter(_NO_MEMORY.search, lines), str(error) if isinstance(error, TimeoutError) else "")
+        if code < 0 or 128 < code < 160:  # as a shell says it of its children, and Java of itself
+            passing = passing or f"its Java process was ended by signal {abs(code) % 128}"
+        if passing:
+            why = f"read {self.log}; if nobody killed it, the machine may be short of memory"
+            return TransientError(f"Spark did not start: {passing}", next=why)
+        errors = [line for line in lines if "Error" in line or "Exception" in line]
+        last = (errors or lines or [str(error)])[-1]
+        less = "ask for less: --conf spark.executor.memory=…" if "above the max threshold" in last else ""
+        return DefinitionError(
+            f"Spark did not start: {last}", next=less or f"read {self.log}, or type: poundlock doctor"
         )
+
+    def _lines(self) -> list[str]:
+        """Return what it has printed, without stack frames."""
+        with suppress(OSError), self.log.open("rb") as handle:
+            handle.seek(self._since)
+            lines = [line.decode(errors="replace").strip() for line in handle]
+            return [line for line in lines if line and not line.startswith(("at ", "... "))]
+        return []
 
     @property
     def alive(self) -> bool:
@@ -140,9 +152,8 @@ class Jvm:
 
     def kill(self) -> None:
         """End it at once, as a crash would."""
-        if self.alive:
-            self.process.kill()
-            self.process.wait()
+        self.process.kill()
+        self.process.wait()
         self._close_input()
 
     def _close_input(self) -> None:
@@ -176,17 +187,6 @@ def _needs_submit(spec: SessionSpec, home: Path) -> bool:
     asked = any(key.startswith(_SUBMIT_ONLY) for key in spec.user)
     configured = any(os.environ.get(name) for name in _CONF_VARIABLES) or (home / "conf").is_dir()
     return asked or configured or not spec.master.threads
-
-
-def _last_line(path: Path) -> str:
-    try:
-        with path.open(errors="replace") as handle:
-            lines = [line.strip() for line in handle if line.strip()]
-    except OSError:
-        return ""
-    return next(
-        (line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[-1] if lines else ""
-    )
 
 
 def write_log4j2(properties: Path, jvm_log: Path) -> Path:

@@ -8,32 +8,18 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 from poundlock.control import cluster_driver as submitted
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.spark import private
-from poundlock.spark.launch.jvm import Jvm, SparkNotStarted
+from poundlock.spark.launch.jvm import Jvm
 from poundlock.spark.launch.session_conf import DEFAULTS, FIXED, ONE_THREAD, SessionSpec
 
 _END_S = 10.0
-
-
-class _Process(Protocol):
-    """The JVM of a session, as a process."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether it runs."""
-
-    def end(self, patience_s: float) -> None:
-        """End it in order, within so many seconds."""
-
-    def kill(self) -> None:
-        """End it at once."""
 
 
 class _ContainerJvm:
@@ -69,7 +55,7 @@ def _quieten_query_loggers() -> None:
 class Session:
     """A SparkContext in which a job's tasks run, and its JVM; without one the session is the user's, and is neither stopped nor configured."""
 
-    def __init__(self, context: Any, jvm: _Process | None, sql: Any = None) -> None:
+    def __init__(self, context: Any, jvm: Jvm | _ContainerJvm | None, sql: Any = None) -> None:
         self.context = context
         self._process = jvm
         self._sql = sql
@@ -126,8 +112,6 @@ class Session:
         if self._process.alive and not self.local:
             with suppress(Exception):
                 self.context.stop()  # the cluster is told how the application ended
-        else:
-            private.close_accumulators(self.context)
         self._process.end(patience_s)
         self._forget()
 
@@ -136,7 +120,6 @@ class Session:
         if self._process is None:
             return
         self._process.kill()
-        private.close_accumulators(self.context)
         self._forget()
 
     def _forget(self) -> None:
@@ -156,52 +139,49 @@ def _sql_beside() -> Any:
     return made
 
 
+def refuse_second_session() -> None:
+    """Raise DefinitionError if a session is active in this process."""
+    if private.another_session():
+        raise DefinitionError(
+            "a Spark session is running in this process already, and there can be only one",
+            next="give it, as in job.start(spark) or stream.preview(5, spark=spark); or end it: spark.stop(), of a job handle.stop()",
+        )
+
+
 def start_session(spec: SessionSpec) -> Session:
     """Start a session; nothing of it reaches the terminal.
 
     Raises:
         DefinitionError: another session is active in this process, or the JVM did not start; the message has its last line.
+        TransientError: the JVM was killed before it had started, or memory or time was short.
     """
+    refuse_second_session()
     settings = spec.settings() | {"spark.driver.memory": spec.driver_memory}
     settings = {"spark.master": spec.master.text, "spark.app.name": spec.name, **settings}
     jvm = None if submitted.container() is not None else Jvm.start(spec, settings)
-    context: Any = None
     try:
         with _without_pandas():
             from pyspark import SparkConf, SparkContext
-        if private.another_session():
-            raise DefinitionError(
-                "a Spark session is running in this process already, and a job run by job.run() has one of its own",
-                next="run it in that session: job.start(spark), or stop the session first: spark.stop()",
-            )
         _quieten_loggers()
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-        gateway: AbstractContextManager[None] = nullcontext()  # YARN has set the variables
+        gateway: Mapping[str, str] = {}  # YARN has set the variables
         if jvm is not None:
             gateway = private.gateway_variables(*jvm.await_gateway())
             private.forget_session()  # a JVM that an earlier, stopped session left behind
-        with _without_pandas(), _environment(spec), gateway:
+        with _without_pandas(), _environment(spec, gateway):
             context = SparkContext(conf=conf)
         private.quieten_accumulators(context)
         for file in spec.files:
             context.addPyFile(file)
-    except DefinitionError:
-        _abandon(jvm)
-        raise
     except Exception as error:
-        refused = SparkNotStarted(f"Spark did not start: {error}", next="read the log of the application")
-        if jvm is not None:
-            refused = jvm.not_started(error)
-        _abandon(jvm)
-        raise refused from error
-    return Session(context, jvm or _ContainerJvm())
-
-
-def _abandon(jvm: Jvm | None) -> None:
-    if jvm is not None:
+        if jvm is None:
+            refused = f"Spark did not start: {error}"
+            raise DefinitionError(refused, next="read the log of the application") from error
+        failure = jvm.not_started(error)
         jvm.kill()
-        if not private.another_session():
-            private.forget_session()
+        private.forget_session()
+        raise failure from error
+    return Session(context, jvm or _ContainerJvm())
 
 
 def active_session() -> Session | None:
@@ -244,20 +224,18 @@ def user_session(spark: Any) -> Session:
 
 
 @contextmanager
-def _environment(spec: SessionSpec) -> Iterator[None]:
+def _environment(spec: SessionSpec, gateway: Mapping[str, str]) -> Iterator[None]:
     """Set what pyspark reads from the environment while a context is made, and put it back."""
     threads = {name: os.environ.get(name, "1") for name in ONE_THREAD}
-    wanted = {"PYSPARK_PYTHON": spec.task_python or sys.executable, **threads}
-    before = {name: os.environ.get(name) for name in wanted}
+    wanted = {"PYSPARK_PYTHON": spec.task_python or sys.executable, **threads, **gateway}
+    before = {name: os.environ[name] for name in wanted if name in os.environ}
     os.environ.update(wanted)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in wanted.keys() - before:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 @contextmanager

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from poundlock.config import load_settings
 from poundlock.errors import DefinitionError
-from poundlock.spark.launch.java import cache_dir, find_java, newest_java
+from poundlock.spark.launch.java import cache_dir, find_java, java_of, newest_java
 
 
 def fake_java(home: Path, version: str, *, release: bool = True) -> Path:
@@ -40,6 +41,19 @@ def test_java_home_comes_before_path(tmp_path: Path, environment: dict[str, str]
     java = find_java(environment | {"JAVA_HOME": str(home), "PATH": str(other / "bin")})
     assert java.origin == "JAVA_HOME"
     assert java.version == 21
+
+
+def test_the_setting_is_the_only_place_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right, old = fake_java(tmp_path / "17", "17.0.1"), fake_java(tmp_path / "8", "1.8.0_412")
+    monkeypatch.setenv("PATH", str(right / "bin"))
+    monkeypatch.setenv("JAVA_HOME", str(right))
+    assert java_of(load_settings([f"java_home={right}"])).origin == "java_home"
+    for home, why in ((tmp_path / "nope", "has no bin/java"), (old, "is Java 8")):
+        with pytest.raises(DefinitionError) as caught:
+            java_of(load_settings([f"java_home={home}"]))
+        assert why in caught.value.what
+        assert "java_home" in caught.value.what
+        assert caught.value.next.startswith("set java_home to the folder of such a Java, or leave it out")
 
 
 def test_path_is_followed_to_its_home(tmp_path: Path, environment: dict[str, str]) -> None:
