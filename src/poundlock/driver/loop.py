@@ -133,8 +133,7 @@ class JobLoop:
     def _retain(self) -> None:
         newest = self.checkpoints.coordinator.newest.checkpoint
         if self.retained.due(newest):
-            self.retained.cut(newest)
-        self.retained.finish()
+            self.retained.copy(newest)
 
     def _show_lag(self) -> None:
         now = time.monotonic()

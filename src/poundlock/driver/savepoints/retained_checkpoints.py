@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -65,7 +64,6 @@ class Retained:
         self, storage: Storage, *, job_id: str, keep: int, cut: Callable[[str, str], Cut], say: Callable[[str], None]
     ) -> None:
         self._storage, self._keep, self._cut, self._say = storage, keep, cut, say
-        self._waiting: deque[tuple[int, Cut]] = deque()
         self._known: Mapping[str, SavedFile] = {}
         self._before: Storage | None = None
         self._newest = -1
@@ -75,30 +73,19 @@ class Retained:
         """Return whether a checkpoint is newer than the newest that was copied."""
         return self._keep > 1 and checkpoint > self._newest
 
-    def cut(self, checkpoint: int) -> None:
-        """Copy what the newest checkpoint is made of; the caller holds the lock at its border, and `finish` makes it a copy."""
+    def copy(self, checkpoint: int) -> None:
+        """Copy what the newest checkpoint is made of, at its border, and remove the copies that are too many."""
         self._newest = checkpoint
         try:
-            self._waiting.append((checkpoint, self._cut(f"{self._storage.root}/{FOLDER}", copy_name(checkpoint))))
+            cut = self._cut(f"{self._storage.root}/{FOLDER}", copy_name(checkpoint))
+            metadata = finish(cut, known=lambda path: self._same(cut.savepoint, path))
         except (OSError, PoundlockError) as error:
-            self._failed(checkpoint, error)
-
-    def finish(self) -> None:
-        """Digest and write down what was cut, and remove the copies that are too many. Needs no lock."""
-        while self._waiting:
-            checkpoint, cut = self._waiting.popleft()
-            if len(self._waiting) >= self._keep:
-                remove_tree(self._storage, f"{FOLDER}/{copy_name(checkpoint)}")  # there are newer ones enough already
-                continue
-            try:
-                metadata = finish(cut, known=lambda path, cut=cut: self._same(cut.savepoint, path))  # type: ignore[misc]
-            except (OSError, PoundlockError) as error:
-                self._failed(checkpoint, error)
-                continue
-            self._known, self._before = metadata.files, cut.savepoint
-            whole = sorted(copies(self._storage))
-            for old in whole[: -self._keep]:
-                self._remove(copy_name(old))
+            self._say(f"Checkpoint {checkpoint} was not copied to {self._storage.root}/{FOLDER}: {error}")
+            self._remove(copy_name(checkpoint))
+            return
+        self._known, self._before = metadata.files, cut.savepoint
+        for old in sorted(copies(self._storage))[: -self._keep]:
+            self._remove(copy_name(old))
 
     def _same(self, copy: Storage, path: str) -> SavedFile | None:
         """Return what is known of a file that the copy before has too, under another name: its content never changes."""
@@ -109,10 +96,6 @@ class Retained:
             if os.path.samefile(f"{copy.root}/{path}", f"{self._before.root}/{path}"):
                 return file
         return None
-
-    def _failed(self, checkpoint: int, error: Exception) -> None:
-        self._say(f"Checkpoint {checkpoint} was not copied to {self._storage.root}/{FOLDER}: {error}")
-        self._remove(copy_name(checkpoint))
 
     def _tidy(self, job_id: str) -> None:
         whole = copies(self._storage)

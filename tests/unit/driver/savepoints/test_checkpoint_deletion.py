@@ -277,9 +277,8 @@ def test_the_newest_are_kept_each_can_be_restored_and_old_ones_go(folder: Path, 
     for n in range(6):
         life.run(n, n + 1)
         assert retained.due(n)
-        retained.cut(n)
+        retained.copy(n)
         assert not retained.due(n)
-        retained.finish()
     kept = copies(life.storage)
     assert sorted(kept) == [3, 4, 5]
     assert len(list((folder / "retained").iterdir())) == 3
@@ -303,8 +302,7 @@ def test_the_newest_whole_copy_is_found(folder: Path, out: Path) -> None:
     assert newest_whole(life.storage) is None
     for n in range(3):
         life.run(n, n + 1)
-        retained.cut(n)
-        retained.finish()
+        retained.copy(n)
     assert newest_whole(life.storage) == (2, f"{folder}/retained/chk-2")
     (folder / "retained/chk-2/sources/in/2").unlink()
     (folder / "retained/chk-1" / METADATA).write_text("{}")
@@ -324,8 +322,7 @@ def test_files_that_are_in_the_copy_before_are_not_read_again(
     for n in range(3):
         read.clear()
         life.run(n, n + 1)
-        retained.cut(n)
-        retained.finish()
+        retained.copy(n)
     assert [path for path in read if path.startswith("sources/")] == ["sources/in/2"]
     copy = LocalStorage(f"{folder}/retained/chk-2")
     check_files(copy, read_metadata(copy))
@@ -336,10 +333,10 @@ def test_a_crash_between_copies_leaves_whole_ones_and_the_rest_is_removed(folder
     retained = life.retained(3)
     for n in range(2):
         life.run(n, n + 1)
-        retained.cut(n)
-        retained.finish()
+        retained.copy(n)
     life.run(2, 3)
-    retained.cut(2)  # killed before it was digested
+    retained.copy(2)
+    (folder / "retained/chk-2" / METADATA).unlink()  # killed before it was digested
     (folder / "retained/chk-0" / METADATA).unlink()  # killed while it was removed
     foreign = folder / "retained/chk-9"
     shutil.copytree(folder / "retained/chk-1", foreign)
@@ -366,28 +363,12 @@ def test_a_copy_that_cannot_be_made_is_told_and_the_job_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr("poundlock.savepoint.take.link", full)
-        retained.cut(0)
-        retained.finish()
+        retained.copy(0)
     assert said == [f"Checkpoint 0 was not copied to {folder}/retained: [Errno 28] No space left on device"]
     assert copies(life.storage) == {}
     life.run(1, 2)
-    retained.cut(1)
-    retained.finish()
+    retained.copy(1)
     assert list(copies(life.storage)) == [1]
-
-
-def test_copies_that_come_faster_than_they_are_digested_are_left_out(folder: Path, out: Path) -> None:
-    life = Life(folder, out)
-    retained = life.retained(2)
-    for n in range(5):
-        life.run(n, n + 1)
-        retained.cut(n)
-    retained.finish()
-    assert sorted(path.name for path in (folder / "retained").iterdir()) == ["chk-3", "chk-4"]
-    assert sorted(copies(life.storage)) == [3, 4]
-
-
-# --- a checkpoint folder as a savepoint ------------------------------------------------------------------------------
 
 
 def test_a_fork_of_a_checkpoint_folder_leaves_it_alone_and_everything_is_once(
