@@ -68,6 +68,14 @@ class Counts:
         gone = self.filtered + self.late + self.dead_lettered + self.skipped
         return self.read + self.produced == self.written + gone
 
+    def account(self) -> str:
+        """Return the sum for people; what windows and functions merged into fewer rows is taken away."""
+        made = f"+ {self.produced:,} made" if self.produced >= 0 else f"- {-self.produced:,} merged"
+        return (
+            f"{self.read:,} in {made} = {self.written:,} written + {self.filtered:,} filtered + {self.late:,} late"
+            f" + {self.dead_lettered:,} dead-lettered + {self.skipped:,} skipped"
+        )
+
     def to_json(self) -> dict[str, int]:
         """Return the counts as a JSON object."""
         return {name: getattr(self, name) for name in self.__slots__}

@@ -102,7 +102,7 @@ def test_jobs_are_listed_in_flinks_words(capsys: pytest.CaptureFixture[str], sta
     registry.register(entry(started_ms=1_700_000_000_000))
     lines = said(capsys, 0, "list", "-a")[0].splitlines()
     assert lines[0] == "------------------ Running/Restarting Jobs -------------------"
-    assert lines[1].endswith(f" : {ID} : orders (RUNNING)")
+    assert lines[1] == f"2023-11-14T22:13:20.000Z : {ID} : orders (RUNNING)"
     assert lines[2:5] == [
         "-" * 62,
         "No scheduled jobs.",
@@ -124,13 +124,23 @@ def test_info_asks_the_job_and_goes_without_its_answer(capsys: pytest.CaptureFix
     assert "progress" not in said(capsys, 0, "info", "orders")[0]
 
 
+def test_info_of_a_job_whose_process_is_gone_says_so_of_its_progress(
+    capsys: pytest.CaptureFixture[str], state: Path
+) -> None:
+    Registry(state).register(entry(process_start="gone", progress={"state": "RUNNING", "checkpoint": 3}))
+    out, _ = said(capsys, 0, "info", "orders")
+    assert f"Job {ID} : orders (FAILED, gone)" in out
+    assert "  progress    FAILED  checkpoint 3" in out
+    assert json.loads(said(capsys, 0, "info", "orders", "--json")[0])["progress"]["state"] == "FAILED"
+
+
 def test_info_names_the_partition_that_holds_the_watermark_back(
     capsys: pytest.CaptureFixture[str], served: Served
 ) -> None:
     assert "watermark" not in said(capsys, 0, "info", "orders")[0]
     served.job.update(Progress("RUNNING", watermark=1_545_184_226_432, held_by="clicks-1 of time"))
     (line,) = (line for line in said(capsys, 0, "info", "orders")[0].splitlines() if line.startswith("  watermark"))
-    assert line == "  watermark   2018-12-19 01:50:26.432, held back by clicks-1 of time"
+    assert line == "  watermark   2018-12-19T01:50:26.432Z, held back by clicks-1 of time"
     found = json.loads(said(capsys, 0, "info", "orders", "--json")[0])["progress"]
     assert (found["watermark"], found["held_by"]) == (1_545_184_226_432, "clicks-1 of time")
 

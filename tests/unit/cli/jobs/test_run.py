@@ -48,7 +48,7 @@ RUNNING = Progress(
         (
             replace(RUNNING, watermark=1_545_184_226_432, held_by="clicks-1 of time"),
             "RUNNING  checkpoint 12  48,210 rows/s  lag 1,204  3,120,000 rows  7 files"
-            "  watermark 2018-12-19 01:50:26.432 held by clicks-1 of time  last 1.2 s",
+            "  watermark 2018-12-19T01:50:26.432Z held by clicks-1 of time  last 1.2 s",
         ),
         (
             replace(RUNNING, watermark=2**63 - 1),
