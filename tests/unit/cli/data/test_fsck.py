@@ -445,6 +445,48 @@ def test_a_sink_that_was_taken_out_is_still_looked_at(project: Project, capsys: 
     assert (code, _problems(report)) == (1, [("dead-letter", "missing", "dead-0-0.jsonl")])
 
 
+_WRONG = {
+    "it is no JSON object": ["[]", '"x"', "7", "null"],
+    "it is no JSON": ['{"v": 1', "", "["],
+    "it has no format": ["{}"],
+    "format 99 is not known to this version": ['{"v": 99}'],
+    "it has no ": ['{"v": 1}'],
+}
+
+
+def test_a_record_that_is_damaged_anyhow_is_said_in_words(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.stop()
+    record = "ledger/00000000000000000001.json"
+    wrong_kind = {
+        "job.json": ("created_ms", "created_ms is not what it should be"),
+        record: ("sinks", "sinks is not what it should be"),
+        "epochs/00000001.json": ("pid", "pid is not what it should be"),
+    }
+    for name in (*wrong_kind, "savepoint.json", "restoring.json"):
+        path = project.checkpoint / name
+        sound = path.read_bytes() if path.exists() else None
+        contents = [(why, text) for why, texts in _WRONG.items() for text in texts]
+        if name in wrong_kind:
+            field, why = wrong_kind[name]
+            contents.append((why, json.dumps({**json.loads(sound or b""), field: "x"})))
+        if name == "restoring.json":
+            (project.checkpoint / "job.json").unlink()
+        for why, text in contents:
+            path.write_text(text)
+            assert main(["fsck", str(project.checkpoint)]) == 4, (name, text)
+            what, next = capsys.readouterr().err.splitlines()
+            assert what.startswith(f"error: {path} cannot be read: {why}"), what
+            assert next.startswith("Next: restore the file from a backup"), next
+        path.unlink()
+        path.mkdir()
+        assert main(["fsck", str(project.checkpoint)]) == 4, name
+        what, _ = capsys.readouterr().err.splitlines()
+        assert what == f"error: {path} cannot be read: it is a folder"
+        path.rmdir()
+        if sound is not None:
+            path.write_bytes(sound)
+
+
 def test_a_sink_of_a_persons_own_is_said_to_be_unknown(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     project.crash_with_orphans()
     path = project.checkpoint / "epochs" / "00000001.json"
