@@ -1,4 +1,4 @@
-"""Comparing a job's decisions with what is there: orphans, unfinished commits, finished files that are gone.
+"""Comparing a job's decisions with what is there: orphans, unfinished commits, finished files and state files that are gone or damaged.
 
 Nothing that a decision names is ever removed, and nothing at all is changed while a driver is alive.
 """
@@ -17,13 +17,29 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.epoch import DriverLock, described_sinks
 from poundlock.checkpoint.identity import Identity, read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.ledger.records import state_of
+from poundlock.checkpoint.ledger.records import state_of, state_parts, to_redo
 from poundlock.checkpoint.outcome import Log, StandardLog
 from poundlock.checkpoint.participant import JSON, Finding, Orphan, Participant
 from poundlock.errors import DefinitionError, TerminalError
+from poundlock.state.decided_state import followed
+from poundlock.state.participant import damage
+from poundlock.state.runs.run import damaged
 from poundlock.storage.base import Storage
 from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFinding:
+    """A file of keyed state that is not as it was written."""
+
+    path: str
+    what: str  # what is wrong with it, and whose it is, in words
+    operators: Sequence[str]  # that may have state in it
+    # the key groups that may have state in it; -1 both for state that all of them have
+    first_group: int
+    last_group: int
+    checkpoint: int  # at which it was written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +60,17 @@ class FsckReport:
     # the savepoint with which the job ended: what it carried hidden is there, and what is still in its sinks' folders is
     # an orphan. None if it did not end with one.
     left: str | None = None
+    state: Sequence[StateFinding] = ()  # of what the next start needs
+    whole: tuple[int, str] | None = (
+        None  # where state is damaged, the newest copy of a checkpoint that is whole: number, path
+    )
 
     @property
     def clean(self) -> bool:
         """Whether nothing is left to do or to worry about; a sink that nobody could look at is a worry."""
         left = not self.fixed and any(self.orphans.values())
         unknown = any(name not in self.orphans for name in self.unchecked)
-        return not (left or unknown or any(self.findings.values()))
+        return not (left or unknown or self.state or any(self.findings.values()))
 
     def to_json(self) -> JSON:
         """Return the report as a JSON object."""
@@ -65,6 +85,7 @@ def fsck(
     clock: Clock,
     fix: bool = False,
     left: str | None = None,
+    whole: Callable[[], tuple[int, str] | None] = lambda: None,
     log: Log | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> FsckReport:
@@ -75,6 +96,7 @@ def fsck(
             cannot be rebuilt. The sink is bound to the job here.
         fix: carry out what is decided and not done, then remove the orphans.
         left: the savepoint to which the job left all that it carried hidden.
+        whole: returns the newest copy of a checkpoint that is whole, as number and path; asked where state is damaged.
         sleep: waits so many seconds, between repeated commits.
 
     Raises:
@@ -100,6 +122,7 @@ def fsck(
             fixed = fix and refused is None
             if fixed and named:
                 fixed, refused = False, f"{named[0].path} would be removed, but a decision names it"
+            state = _damaged_state(storage, ledger) if left is None else []
             for name, sink in sinks.items() if fixed else ():
                 sink.sweep({} if left is not None else state_of(newest, name), remove=True)
             return FsckReport(
@@ -115,6 +138,8 @@ def fsck(
                 fixed=fixed,
                 refused=refused,
                 left=left,
+                state=state,
+                whole=whole() if state else None,
             )
 
 
@@ -191,6 +216,30 @@ def _look(
             findings[name] += sink.inspect_state(state_of(newest, name))
     orphans = {name: [orphan for orphan in orphaned if orphan not in named] for name, orphaned in swept.items()}
     return orphans, named, findings
+
+
+def _damaged_state(storage: Storage, ledger: Ledger) -> list[StateFinding]:
+    """Look at the state files that the next start needs; a job that runs merges some away while they are looked at."""
+    while True:
+        newest = ledger.newest()
+        known, before = followed(state_parts(ledger, newest))
+        manifests = [*(known or {}).values(), *((before or {}).values() if to_redo(newest) else ())]
+        files = {file.name: file for manifest in manifests for file in manifest.files}
+        found = []
+        for file, how in damage(storage, files.values(), digests=True):
+            owners = sorted({name for each in manifests if file in each.files for name in each.operators})
+            found.append(
+                StateFinding(
+                    path=f"{storage.root}/{file.name}",
+                    what=damaged(file, how, owners).what,
+                    operators=owners,
+                    first_group=file.first,
+                    last_group=file.stop - 1,
+                    checkpoint=file.checkpoint,
+                )
+            )
+        if not found or ledger.newest() == newest:
+            return found
 
 
 def _inspect(decision: Decision, sinks: Mapping[str, Participant]) -> Iterator[tuple[str, Finding]]:

@@ -44,7 +44,7 @@ from poundlock.spark.error_translation import explain, is_transient
 from poundlock.spark.executors import ApplicationLost
 from poundlock.spark.launch.master import Master
 from poundlock.spark.launch.session import Session, jvm_gone
-from poundlock.state.runs.run import DamagedRunError
+from poundlock.state.runs.run import DamagedRunError, from_whole
 from poundlock.storage import Storage, open_checkpoint, open_storage
 from poundlock.storage.storage_errors import refuse_unreachable
 from poundlock.values import duration
@@ -278,9 +278,7 @@ class Driver(Assembly):
         if isinstance(error, DamagedRunError):
             whole = newest_whole(open_storage(checkpoint_dir(self.job, self.settings)))
             if whole is not None:
-                error.next = (
-                    f"checkpoint {whole[0]} is whole; go on from it: poundlock run -s {whole[1]} -D checkpoint_dir=NEW"
-                )
+                error.next = from_whole(*whole)
         return error
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:

@@ -138,12 +138,12 @@ def test_a_damaged_file_of_the_archive_is_said_by_its_name(tmp_path: Path) -> No
     path = tmp_path / "ledger-archive" / f"{0:020d}-{9:020d}.jsonl.gz"
     for data, why in ((b"x", "no file of gzip's"), (path.read_bytes()[:-20], "no file of gzip's")):
         path.write_bytes(data)
-        with pytest.raises(TerminalError, match=f"{path.name} cannot be read: it is {why}"):
+        with pytest.raises(TerminalError, match=r"-0{19}9\.jsonl\.gz cannot be read: it is " + why):
             Ledger(storage, per_file=PER_FILE).read(3)
     path.write_bytes(gzip.compress(b"[]\n"))
-    with pytest.raises(TerminalError, match=f"{path.name} cannot be read: it is no JSON object"):
+    with pytest.raises(TerminalError, match=r"-0{19}9\.jsonl\.gz cannot be read: it is no JSON object"):
         Ledger(storage, per_file=PER_FILE).read(3)
     path.unlink()
     path.mkdir()
-    with pytest.raises(TerminalError, match=f"{path.name} cannot be read: it is a folder"):
+    with pytest.raises(TerminalError, match=r"-0{19}9\.jsonl\.gz cannot be read: it is a folder"):
         Ledger(storage, per_file=PER_FILE).read(3)

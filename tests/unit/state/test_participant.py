@@ -217,7 +217,7 @@ def test_values_of_other_versions_are_refused() -> None:
         DecidedState.from_json(DecidedState.whole({"s": msgspec.structs.replace(Manifest.empty(8), v=2)}).to_json())
     with pytest.raises(ValueError, match="has no max_parallelism"):
         DecidedState.from_json({"v": 1, "manifest": {"s": {}}})
-    with pytest.raises(ValueError, match="^change is not what it should be"):
+    with pytest.raises(ValueError, match=r"^change is not what it should be"):
         DecidedState.from_json({"v": 1, "change": "nothing"})
     report = PreparedState(checkpoint=1, first=0, stop=1)
     assert PreparedState.decode(report.encode()) == report

@@ -138,14 +138,20 @@ def fsck(
 ) -> int:
     """Compare a job's decisions with its files.
 
-    Lists orphans, commits that have not ended, and finished files that are gone or changed. The exit code is 0 if nothing is left to do, 1 if something is. What a decision names is never removed.
+    Lists orphans, commits that have not ended, and finished files and state files that are gone or changed. The exit code is 0 if nothing is left to do, 1 if something is. What a decision names is never removed.
     """
     from poundlock.audit import fsck as checks
     from poundlock.driver.savepoints.handover import left
+    from poundlock.driver.savepoints.retained_checkpoints import newest_whole
 
     checkpoint = find_checkpoint(path, call)
     report = checks.fsck(
-        checkpoint.storage, rebuilder(checkpoint), clock=SystemClock(), fix=fix, left=left(checkpoint.storage)
+        checkpoint.storage,
+        rebuilder(checkpoint),
+        clock=SystemClock(),
+        fix=fix,
+        left=left(checkpoint.storage),
+        whole=lambda: newest_whole(checkpoint.storage),
     )
     call.output.show(_checked(report), report.to_json)
     return 0 if report.clean else 1
@@ -157,6 +163,7 @@ def _checked(report: FsckReport) -> Iterable[str]:
         yield from (f"{label:9}  {name}  {orphan.path}  {_describe(report, orphan)}" for orphan in orphans)
     for name, findings in report.findings.items():
         yield from (f"{finding.problem:9}  {name}  {finding.path}{_sizes(finding)}" for finding in findings)
+    yield from (f"{'damaged':9}  {damaged.what}" for damaged in report.state)
     for name, why in report.unchecked.items():
         yield f"{'unchecked':9}  {name}  {why}"
     yield _summary(report)
@@ -172,7 +179,7 @@ def _describe(report: FsckReport, orphan: Orphan) -> str:
 
 def _summary(report: FsckReport) -> str:
     orphans = [orphan for each in report.orphans.values() for orphan in each]
-    findings = sum(len(each) for each in report.findings.values())
+    findings = sum(len(each) for each in (*report.findings.values(), report.state))
     return (
         f"{report.job.name}: {plural(report.records, 'decision')}, {plural(len(orphans), 'orphan')}"
         f" ({format_bytes(sum(orphan.bytes for orphan in orphans))}){' removed' if report.fixed else ''},"
@@ -181,6 +188,8 @@ def _summary(report: FsckReport) -> str:
 
 
 def _next(report: FsckReport) -> Iterable[str]:
+    from poundlock.state.runs.run import from_whole  # not when only help is asked for
+
     problems = {finding.problem for findings in report.findings.values() for finding in findings}
     if report.refused:
         yield f"nothing was removed: {report.refused}"
@@ -188,7 +197,9 @@ def _next(report: FsckReport) -> Iterable[str]:
         return
     if report.driver:
         yield f"{report.driver} is running on it: what it is writing now looks like orphans"
-    if any(name not in report.orphans for name in report.unchecked):
+    if report.state:
+        yield f"Next: {from_whole(*report.whole) if report.whole else 'no copy of a checkpoint is whole: go on from a savepoint'}"
+    elif any(name not in report.orphans for name in report.unchecked):
         yield "Next: give the job's file instead, such as: poundlock fsck job.py"
     elif problems - {"pending"}:
         yield "Next: restore these files from a backup; poundlock files lists what they held"
