@@ -114,7 +114,7 @@ class Decision:
         return _without_none(whole, *_OPTIONAL)
 
     @classmethod
-    def from_json(cls, value: JSON) -> Decision:
+    def from_json(cls, value: Any) -> Decision:
         """Return the record of a JSON object.
 
         Raises:

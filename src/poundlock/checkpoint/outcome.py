@@ -55,7 +55,12 @@ class Outcome:
     @property
     def files_made(self) -> int:
         """How many files it made visible."""
-        return sum("path" in detail for details in self.committed.values() for detail in details)
+        return files_in(self.committed)
+
+
+def files_in(committed: Mapping[str, Sequence[Mapping[str, Any]]]) -> int:
+    """Return how many files are among what was made visible; `committed` as that of `Outcome`."""
+    return sum("path" in detail for details in committed.values() for detail in details)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +71,7 @@ class Recovery:
     checkpoint: int  # the newest decided checkpoint, -1 if none
     sources: Mapping[str, SourceRange]  # per source name, what that checkpoint read; the job resumes at each `end`
     committed: int  # how many committables were asked for again
+    files: int  # how many of them are files
     orphans: Mapping[str, Sequence[Orphan]]  # per sink name, output that no decision named, now removed
     took_ms: int
 

@@ -284,6 +284,7 @@ class Driver(Assembly):
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
         coordinator = self.coordinator(storage, identity, epoch)
         recovery = coordinator.recover()
+        self.tracker.rolled(recovery.files)
         with self.reading(recovery) as sources:
             loop = self.loop(
                 storage, identity, coordinator, sources, on_checkpoint=lambda: self._completed(storage, restarts)
@@ -309,6 +310,8 @@ class Driver(Assembly):
                 except BaseException:
                     loop.kill()  # the job has not ended with it: the next life is asked for another one
                     raise
+            if loop.checkpoints.ended and self.tracker.progress.checkpoint is None:
+                self.say("Nothing was left to read")
             loop.checkpoints.roll(Occasion.END)
             loop.await_tasks()
             coordinator.sweep()

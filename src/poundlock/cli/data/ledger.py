@@ -58,7 +58,7 @@ def _details(decision: Decision, sink: str | None) -> Iterator[str]:
         yield f"event time: {utc_text(seen.min_ms)} to {utc_text(seen.max_ms)}, watermark {watermark_text(seen.watermark_ms)}"
     if (marks := decision.watermarks) is not None and decision.occasion == "checkpoint":
         held = marks.held_by
-        who = "" if held is None else f", held back by {held.partition or held.source}"
+        who = "" if held is None else f", held back by {held}"
         yield f"watermark behind it: {watermark_text(marks.watermark)}{who}"
     if decision.durations_ms:
         yield "took: " + ", ".join(f"{name} {ms} ms" for name, ms in decision.durations_ms.items())

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from poundlock.cli.job_lookup import show_saved
 from poundlock.cli.main import main
+from poundlock.cli.output import Output
 from poundlock.config import load_settings
 from poundlock.control.process_id import process_start
 from poundlock.control.registry import JobEntry, Registration, Registry, registered
@@ -257,12 +259,14 @@ def test_logs_are_printed_for_people_and_as_they_are(
     log = tmp_path / "orders.log"
     lines = [
         {"time": "2026-01-01T00:00:00Z", "level": "info", "message": "recovered", "checkpoint": 3, "job": "orders"},
+        {"time": "t", "level": "info", "message": "run", "settings": {"p": 2, "spark": {"a": "b"}}, "ids": ["x", "y"]},
         {"time": "2026-01-01T00:00:01Z", "level": "error", "message": "it broke", "exception": "Traceback: here"},
     ]
     log.write_text("\n" + "".join(json.dumps(line) + "\n" for line in lines) + "no json\n")
     mine = Registry(state).register(entry(log=str(log)))
     assert said(capsys, 0, "logs", "orders")[0].splitlines() == [
         "2026-01-01T00:00:00Z info    recovered checkpoint=3",
+        "t info    run p=2 a=b ids=x,y",
         "2026-01-01T00:00:01Z error   it broke",
         "Traceback: here",
         "no json",
@@ -281,6 +285,16 @@ def test_logs_are_printed_for_people_and_as_they_are(
     assert said(capsys, 0, "logs", "orders", "-f")[0].splitlines()[-1] == "t info    later"
     log.unlink()
     assert "cannot be read" in refused(capsys, 2, "logs", "orders")
+
+
+def test_a_drained_job_is_told_what_going_on_from_its_savepoint_does(capsys: pytest.CaptureFixture[str]) -> None:
+    show_saved(entry(), "/saved", Output())
+    show_saved(entry(), "/saved", Output(), drained=True)
+    first, resume, second, drained = capsys.readouterr().out.splitlines()
+    assert first == second == "Savepoint completed. Path: /saved"
+    assert resume == "You can resume your program from this savepoint with the run command."
+    assert drained.startswith("The job is drained: every window has fired.")
+    assert "fires a window again" in drained
 
 
 JOB = """
