@@ -28,18 +28,7 @@ from poundlock.storage.base import Storage
 from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateFinding:
-    """A file of keyed state that is not as it was written."""
-
-    path: str
-    what: str  # what is wrong with it, and whose it is, in words
-    operators: Sequence[str]  # that may have state in it
-    # the key groups that may have state in it; -1 both for state that all of them have
-    first_group: int
-    last_group: int
-    checkpoint: int  # at which it was written
+STATE = "keyed state"  # what it is called among the findings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,24 +42,20 @@ class FsckReport:
     checkpoint: int  # the newest decided checkpoint, -1 if none
     driver: str | None  # who is running on it now, None if nobody is. What a running job is writing looks like orphans.
     orphans: Mapping[str, Sequence[Orphan]]  # per sink, output that no decision names; removed if `fixed`
-    findings: Mapping[str, Sequence[Finding]]  # per sink, where what is there differs from what was decided
+    findings: Mapping[str, Sequence[Finding]]  # per sink, and of STATE, what is there and not as it was decided
     unchecked: Mapping[str, str]  # per sink, why its finished files could not be compared
     fixed: bool  # whether pending commits were carried out and orphans removed
     refused: str | None = None  # why nothing was fixed although that was asked for
     # the savepoint with which the job ended: what it carried hidden is there, and what is still in its sinks' folders is
     # an orphan. None if it did not end with one.
     left: str | None = None
-    state: Sequence[StateFinding] = ()  # of what the next start needs
-    whole: tuple[int, str] | None = (
-        None  # where state is damaged, the newest copy of a checkpoint that is whole: number, path
-    )
 
     @property
     def clean(self) -> bool:
         """Whether nothing is left to do or to worry about; a sink that nobody could look at is a worry."""
         left = not self.fixed and any(self.orphans.values())
         unknown = any(name not in self.orphans for name in self.unchecked)
-        return not (left or unknown or self.state or any(self.findings.values()))
+        return not (left or unknown or any(self.findings.values()))
 
     def to_json(self) -> JSON:
         """Return the report as a JSON object."""
@@ -85,7 +70,6 @@ def fsck(
     clock: Clock,
     fix: bool = False,
     left: str | None = None,
-    whole: Callable[[], tuple[int, str] | None] = lambda: None,
     log: Log | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> FsckReport:
@@ -96,7 +80,6 @@ def fsck(
             cannot be rebuilt. The sink is bound to the job here.
         fix: carry out what is decided and not done, then remove the orphans.
         left: the savepoint to which the job left all that it carried hidden.
-        whole: returns the newest copy of a checkpoint that is whole, as number and path; asked where state is damaged.
         sleep: waits so many seconds, between repeated commits.
 
     Raises:
@@ -119,10 +102,11 @@ def fsck(
             refused = _commit_all(ledger, newest, sinks, sleep, log or StandardLog()) if fix else None
             # What a living driver carries on may be finished before it is looked at.
             orphans, named, findings = _look(ledger, sinks, newest, carried=driver is None, left=left is not None)
+            if left is None and (wrong := _damaged_state(storage, ledger)):
+                findings[STATE] = wrong
             fixed = fix and refused is None
             if fixed and named:
                 fixed, refused = False, f"{named[0].path} would be removed, but a decision names it"
-            state = _damaged_state(storage, ledger) if left is None else []
             for name, sink in sinks.items() if fixed else ():
                 sink.sweep({} if left is not None else state_of(newest, name), remove=True)
             return FsckReport(
@@ -138,8 +122,6 @@ def fsck(
                 fixed=fixed,
                 refused=refused,
                 left=left,
-                state=state,
-                whole=whole() if state else None,
             )
 
 
@@ -200,7 +182,7 @@ def _is_pending(decision: Decision, sinks: Mapping[str, Participant]) -> bool:
 
 def _look(
     ledger: Ledger, sinks: Mapping[str, Participant], newest: Decision | None, *, carried: bool, left: bool
-) -> tuple[Mapping[str, Sequence[Orphan]], Sequence[Orphan], Mapping[str, Sequence[Finding]]]:
+) -> tuple[Mapping[str, Sequence[Orphan]], Sequence[Orphan], dict[str, list[Finding]]]:
     """Return orphans, those of them that a decision names although their sink has no use for them, and what is not as decided."""
     swept = {name: _sweep(name, sink, None if left else newest) for name, sink in sinks.items()}
     findings: dict[str, list[Finding]] = {name: [] for name in sinks}
@@ -218,28 +200,19 @@ def _look(
     return orphans, named, findings
 
 
-def _damaged_state(storage: Storage, ledger: Ledger) -> list[StateFinding]:
+def _damaged_state(storage: Storage, ledger: Ledger) -> list[Finding]:
     """Look at the state files that the next start needs; a job that runs merges some away while they are looked at."""
     while True:
         newest = ledger.newest()
         known, before = followed(state_parts(ledger, newest))
         manifests = [*(known or {}).values(), *((before or {}).values() if to_redo(newest) else ())]
-        files = {file.name: file for manifest in manifests for file in manifest.files}
-        found = []
-        for file, how in damage(storage, files.values(), digests=True):
-            owners = sorted({name for each in manifests if file in each.files for name in each.operators})
-            found.append(
-                StateFinding(
-                    path=f"{storage.root}/{file.name}",
-                    what=damaged(file, how, owners).what,
-                    operators=owners,
-                    first_group=file.first,
-                    last_group=file.stop - 1,
-                    checkpoint=file.checkpoint,
-                )
-            )
+        found = {
+            file.name: Finding("damaged", damaged(file, how, sorted(manifest.operators)).what, file.bytes)
+            for manifest in manifests
+            for file, how in damage(storage, manifest.files, digests=True)
+        }
         if not found or ledger.newest() == newest:
-            return found
+            return list(found.values())
 
 
 def _inspect(decision: Decision, sinks: Mapping[str, Participant]) -> Iterator[tuple[str, Finding]]:

@@ -18,7 +18,7 @@ from poundlock.checkpoint.cycle import Planned, Ran, Verified, recover, run_chec
 from poundlock.checkpoint.decision import Decision, Redo, SourceRange
 from poundlock.checkpoint.ledger.decision_log import History
 from poundlock.checkpoint.ledger.records import resting, state_of
-from poundlock.checkpoint.outcome import Outcome, Recovery, SinkDirectives, TaskResults, files_in
+from poundlock.checkpoint.outcome import Outcome, Recovery, SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Occasion, Orphan, Prepared, Staged
 from poundlock.checkpoint.validation import check_continues, check_counts, check_same_ranges
 from poundlock.errors import CommitUnknown, TerminalError
@@ -58,7 +58,7 @@ class Coordinator(History):
                 checkpoint=self.newest.checkpoint,
                 sources=self.sources,
                 committed=0 if carried is None else sum(len(done) for done in carried.done.values()),
-                files=0 if carried is None else files_in(carried.done),
+                files=0 if carried is None else Outcome(decision=self.newest, committed=carried.done).files_made,
                 orphans=orphans,
                 took_ms=max(0, self.clock.now_ms() - begun),
             )

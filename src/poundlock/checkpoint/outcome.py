@@ -55,12 +55,7 @@ class Outcome:
     @property
     def files_made(self) -> int:
         """How many files it made visible."""
-        return files_in(self.committed)
-
-
-def files_in(committed: Mapping[str, Sequence[Mapping[str, Any]]]) -> int:
-    """Return how many files are among what was made visible; `committed` as that of `Outcome`."""
-    return sum("path" in detail for details in committed.values() for detail in details)
+        return sum("path" in detail for details in self.committed.values() for detail in details)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

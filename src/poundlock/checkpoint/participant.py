@@ -147,13 +147,14 @@ class Finding:
 
     Args:
         problem: "pending" = decided, and the commit has not ended; "missing" = neither there nor prepared; "size" = not
-            as long as decided; "foreign" = a file of another origin, or a damaged one, has the name.
-        path: where it should be, in words a person can use.
+            as long as decided; "foreign" = a file of another origin, or a damaged one, has the name; "damaged" = a file
+            of keyed state is gone or not what was written.
+        path: where it should be, in words a person can use; of keyed state, whose it is and what is wrong with it, too.
         expected_bytes: what the decision says.
         found_bytes: what is there, None if nothing.
     """
 
-    problem: Literal["pending", "missing", "size", "foreign"]
+    problem: Literal["pending", "missing", "size", "foreign", "damaged"]
     path: str
     expected_bytes: int | None = None
     found_bytes: int | None = None

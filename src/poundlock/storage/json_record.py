@@ -18,12 +18,7 @@ _MISSING, _PLACE = re.compile(r"required field `(.+?)`"), re.compile(r"at `\$\.?
 
 
 def read_record(
-    storage: Storage,
-    path: str,
-    parse: Callable[[bytes], T],
-    *,
-    next: str,
-    kind: type[PoundlockError] = TerminalError,
+    storage: Storage, path: str, parse: Callable[[bytes], T], *, next: str, kind: type[PoundlockError] = TerminalError
 ) -> T | None:
     """Return what a file says, as `parse` makes it of the content; None if there is no such file.
 

@@ -146,30 +146,25 @@ def fsck(
 
     checkpoint = find_checkpoint(path, call)
     report = checks.fsck(
-        checkpoint.storage,
-        rebuilder(checkpoint),
-        clock=SystemClock(),
-        fix=fix,
-        left=left(checkpoint.storage),
-        whole=lambda: newest_whole(checkpoint.storage),
+        checkpoint.storage, rebuilder(checkpoint), clock=SystemClock(), fix=fix, left=left(checkpoint.storage)
     )
-    call.output.show(_checked(report), report.to_json)
+    whole = newest_whole(checkpoint.storage) if checks.STATE in report.findings else None
+    call.output.show(_checked(report, whole), {**report.to_json(), "whole": whole})
     return 0 if report.clean else 1
 
 
-def _checked(report: FsckReport) -> Iterable[str]:
+def _checked(report: FsckReport, whole: tuple[int, str] | None) -> Iterable[str]:
     label = "removed" if report.fixed else "orphan"
     for name, orphans in report.orphans.items():
         yield from (f"{label:9}  {name}  {orphan.path}  {_describe(report, orphan)}" for orphan in orphans)
     for name, findings in report.findings.items():
         yield from (f"{finding.problem:9}  {name}  {finding.path}{_sizes(finding)}" for finding in findings)
-    yield from (f"{'damaged':9}  {damaged.what}" for damaged in report.state)
     for name, why in report.unchecked.items():
         yield f"{'unchecked':9}  {name}  {why}"
     yield _summary(report)
     if report.left is not None:
         yield f"the job ended with the savepoint {report.left}, which has what was pending"
-    yield from _next(report)
+    yield from _next(report, whole)
 
 
 def _describe(report: FsckReport, orphan: Orphan) -> str:
@@ -179,7 +174,7 @@ def _describe(report: FsckReport, orphan: Orphan) -> str:
 
 def _summary(report: FsckReport) -> str:
     orphans = [orphan for each in report.orphans.values() for orphan in each]
-    findings = sum(len(each) for each in (*report.findings.values(), report.state))
+    findings = sum(len(each) for each in report.findings.values())
     return (
         f"{report.job.name}: {plural(report.records, 'decision')}, {plural(len(orphans), 'orphan')}"
         f" ({format_bytes(sum(orphan.bytes for orphan in orphans))}){' removed' if report.fixed else ''},"
@@ -187,7 +182,7 @@ def _summary(report: FsckReport) -> str:
     )
 
 
-def _next(report: FsckReport) -> Iterable[str]:
+def _next(report: FsckReport, whole: tuple[int, str] | None) -> Iterable[str]:
     from poundlock.state.runs.run import from_whole  # not when only help is asked for
 
     problems = {finding.problem for findings in report.findings.values() for finding in findings}
@@ -197,8 +192,8 @@ def _next(report: FsckReport) -> Iterable[str]:
         return
     if report.driver:
         yield f"{report.driver} is running on it: what it is writing now looks like orphans"
-    if report.state:
-        yield f"Next: {from_whole(*report.whole) if report.whole else 'no copy of a checkpoint is whole: go on from a savepoint'}"
+    if "damaged" in problems:
+        yield f"Next: {'no copy of a checkpoint is whole: go on from a savepoint' if whole is None else from_whole(*whole)}"
     elif any(name not in report.orphans for name in report.unchecked):
         yield "Next: give the job's file instead, such as: poundlock fsck job.py"
     elif problems - {"pending"}:

@@ -149,7 +149,7 @@ def test_fsck_names_state_files_that_are_not_as_they_were_written(
             path.write_bytes(data)
         assert main(["fsck", str(folder)]) == 1
         damaged, total, advice = capsys.readouterr().out.splitlines()
-        assert damaged == f"damaged    {name} {how}"
+        assert damaged == f"damaged    keyed state  {name} {how}"
         assert total == f"job: 1 decision, 0 orphans (0 B), 1 finding in {folder}"
         assert advice == "Next: no copy of a checkpoint is whole: go on from a savepoint"
     save(tmp_path / "saved", positions={"events": {"offset": 5}})
@@ -162,6 +162,5 @@ def test_fsck_names_state_files_that_are_not_as_they_were_written(
     assert main(["fsck", str(folder), "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert (report["clean"], report["whole"]) == (False, [4, copy])
-    (found,) = report["state"]
-    assert (found["path"], found["operators"], found["checkpoint"]) == (str(path), ["totals"], 0)
-    assert (found["first_group"], found["last_group"]) == (0, 127)
+    (found,) = report["findings"]["keyed state"]
+    assert (found["problem"], found["path"]) == ("damaged", f"{name} is missing")
