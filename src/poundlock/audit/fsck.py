@@ -206,13 +206,13 @@ def _damaged_state(storage: Storage, ledger: Ledger) -> list[Finding]:
         newest = ledger.newest()
         known, before = followed(state_parts(ledger, newest))
         manifests = [*(known or {}).values(), *((before or {}).values() if to_redo(newest) else ())]
-        found = {
+        result = {
             file.name: Finding("damaged", damaged(file, how, sorted(manifest.operators)).what, file.bytes)
             for manifest in manifests
             for file, how in damage(storage, manifest.files, digests=True)
         }
-        if not found or ledger.newest() == newest:
-            return list(found.values())
+        if not result or ledger.newest() == newest:
+            return list(result.values())
 
 
 def _inspect(decision: Decision, sinks: Mapping[str, Participant]) -> Iterator[tuple[str, Finding]]:

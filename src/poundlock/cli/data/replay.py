@@ -62,8 +62,8 @@ def _lines(report: ReplayReport) -> Iterable[str]:
         yield f"sink {name}: left out, {why}"
     for wrong in report.differences:
         yield f"DIFFERS  {wrong.sink}, {wrong.figure}: {_count(wrong.committed)} committed, {_count(wrong.now)} now"
-    found = "as committed" if report.agrees else plural(len(report.differences), "difference")
-    yield f"checkpoint {report.checkpoint}: {found}"
+    outcome = "as committed" if report.agrees else plural(len(report.differences), "difference")
+    yield f"checkpoint {report.checkpoint}: {outcome}"
 
 
 def _sink(name: str, sink: SinkReplay) -> Iterable[str]:

@@ -110,8 +110,8 @@ def _audited(report: AuditReport, left: str | None) -> Iterable[str]:
     span = f"checkpoints {report.first} to {report.last}"
     if report.first == report.last:
         span = "no checkpoint taken here" if report.first is None else f"checkpoint {report.first}"
-    found = "everything agrees" if report.agrees else plural(len(report.disagreements), "disagreement")
-    yield f"{span}, {plural(report.records, 'decision')}: {found}"
+    outcome = "everything agrees" if report.agrees else plural(len(report.disagreements), "disagreement")
+    yield f"{span}, {plural(report.records, 'decision')}: {outcome}"
 
 
 def _besides(sink: SinkAudit) -> Iterable[str]:
