@@ -112,7 +112,7 @@ def _ended_with(entry: JobEntry) -> str | None:
         note = left_by(open_storage(entry.checkpoint_dir))
     except (OSError, PoundlockError):
         return None
-    return str(note["savepoint"]) if note is not None and note["job_id"] == entry.job_id else None
+    return note.savepoint if note is not None and note.job_id == entry.job_id else None
 
 
 def http_address(host: str, port: int) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.identity import read_identity
@@ -25,11 +26,12 @@ LEFT = "savepoint.json"
 RESTORING = "restoring.json"
 
 
-class Note(TypedDict):
-    """Which savepoint, and the job it is about."""
+@dataclass(frozen=True)
+class Note:
+    """Which savepoint, and the job it is about; None where an older version noted it."""
 
     savepoint: str
-    job_id: str
+    job_id: str | None = None
 
 
 def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, job_id: str, check: Callable[[], None]) -> None:
@@ -60,7 +62,7 @@ def _sweep(sinks: Mapping[str, Any], check: Callable[[], None]) -> None:
 def left(storage: Storage) -> str | None:
     """Return the savepoint with which the job of a checkpoint folder ended, None if it did not end with one."""
     note = left_by(storage)
-    return None if note is None else note["savepoint"]
+    return None if note is None else note.savepoint
 
 
 def left_by(storage: Storage) -> Note | None:
@@ -87,7 +89,7 @@ def refuse_left(storage: Storage) -> None:
             next=f"go on from it: poundlock run -s {path} JOB.PY; or begin anew in another checkpoint_dir",
         )
     if (interrupted := interrupted_restore(storage)) is not None:
-        path = interrupted["savepoint"]
+        path = interrupted.savepoint
         raise DefinitionError(
             f"{storage.root} has half of a restore that was interrupted, of the savepoint {path}",
             next=f"restore it again: poundlock run -s {path} JOB.PY",
@@ -111,7 +113,7 @@ def mark_restore(plan: Plan, storage: Storage, path: str, job_id: str, interrupt
     if interrupted is None and read_identity(storage) is not None and left(storage) is None:
         return False
     before = read_identity(storage)
-    others = {None if before is None else before.job_id, None if interrupted is None else interrupted["job_id"]}
+    others = {None if before is None else before.job_id, None if interrupted is None else interrupted.job_id}
     for other in others - {None, job_id}:
         # It left all to a savepoint, or was never whole; if it was killed before it could tidy up, nobody else would.
         _sweep({n: bound(sink, job_id=str(other), sink=n) for n, sink in plan.sinks.items()}, lambda: None)
