@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -206,13 +206,14 @@ def _damaged_state(storage: Storage, ledger: Ledger) -> list[Finding]:
         newest = ledger.newest()
         known, before = followed(state_parts(ledger, newest))
         manifests = [*(known or {}).values(), *((before or {}).values() if to_redo(newest) else ())]
-        result = {
-            file.name: Finding("damaged", damaged(file, how, sorted(manifest.operators)).what, file.bytes)
-            for manifest in manifests
-            for file, how in damage(storage, manifest.files, digests=True)
-        }
-        if not result or ledger.newest() == newest:
-            return list(result.values())
+        result = {}
+        with suppress(FileNotFoundError):  # it went while it was looked at, so there is a newer decision
+            for manifest in manifests:
+                for file, how in damage(storage, manifest.files, digests=True):
+                    what = damaged(file, how, sorted(manifest.operators)).what
+                    result[file.name] = Finding("damaged", what, file.bytes)
+            if not result or ledger.newest() == newest:
+                return list(result.values())
 
 
 def _inspect(decision: Decision, sinks: Mapping[str, Participant]) -> Iterator[tuple[str, Finding]]:

@@ -164,3 +164,22 @@ def test_fsck_names_state_files_that_are_not_as_they_were_written(
     assert (report["clean"], report["whole"]) == (False, [4, copy])
     (found,) = report["findings"]["keyed state"]
     assert (found["problem"], found["path"]) == ("damaged", f"{name} is missing")
+
+
+def test_fsck_looks_again_where_a_state_file_goes_while_it_is_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "checkpoint"
+    kept(folder, {"ada": 7})
+    (path,) = folder.glob("state/*/*")
+    read, away = LocalStorage.read, [path.name]
+
+    def merged_away(storage: LocalStorage, name: str) -> bytes:
+        if name.endswith(path.name) and away:
+            raise FileNotFoundError(away.pop())
+        return read(storage, name)
+
+    monkeypatch.setattr(LocalStorage, "read", merged_away)
+    assert main(["fsck", str(folder)]) == 0
+    assert away == []
+    assert "0 findings" in capsys.readouterr().out
