@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from poundlock.errors import DefinitionError
@@ -22,6 +22,7 @@ _UNITS_B = {
     "b": 1, "byte": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20,
     "g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30, "t": 1 << 40, "tb": 1 << 40, "tib": 1 << 40,
 }  # fmt: skip
+_EPOCH = datetime(1970, 1, 1)
 _TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
 
 
@@ -129,6 +130,16 @@ def format_duration(span: timedelta) -> str:
         if seconds < limit:
             return f"{seconds / divisor:g} {unit}"
     return f"{seconds / 86400:g} d"
+
+
+def utc_text(ms: int | None) -> str:
+    """Return a time for people, in UTC: `2018-12-19T01:50:26.432Z`; "-" for none. One that no calendar has stays a number."""
+    if ms is None:
+        return "-"
+    try:
+        return f"{(_EPOCH + timedelta(milliseconds=ms)).isoformat('T', 'milliseconds')}Z"
+    except OverflowError:
+        return str(ms)
 
 
 def checkpoint_retention(value: object) -> str:

@@ -214,6 +214,20 @@ def test_a_checkpoint_that_takes_too_long_is_aborted_and_tolerated_as_often_as_i
     assert [path.read_bytes() for path in files] == [b"1\n"]
 
 
+def test_a_bounded_job_that_has_nothing_left_to_read_says_so(tmp_path: Path) -> None:
+    def made(count: int) -> Job:
+        job = Job("made", checkpoint_interval="100 ms")
+        source = job.from_source(DatagenSource("n int", count=count), name="made")
+        source.sink_to(FileSink(str(tmp_path / "out"), format="json"), name="out")
+        return job
+
+    for count, said in ((10, False), (5, True)):  # the second has fewer rows than were read
+        told: list[Progress] = []
+        done = run(made(count), settings=settings(tmp_path), on_progress=told.append)
+        assert (done.state, done.files_finished) == ("FINISHED", int(not said))
+        assert ("Nothing was left to read" in [each.message for each in told]) is said
+
+
 def test_a_cancelled_jobs_checkpoint_is_deleted_with_what_is_pending(tmp_path: Path) -> None:
     made = Job(
         "made", checkpoint_interval="100 ms", checkpoint_retention="DELETE_ON_CANCELLATION", checkpoints_retained=2

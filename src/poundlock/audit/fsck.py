@@ -1,4 +1,4 @@
-"""Comparing a job's decisions with what is there: orphans, unfinished commits, finished files that are gone.
+"""Comparing a job's decisions with what is there: orphans, unfinished commits, finished files and state files that are gone or damaged.
 
 Nothing that a decision names is ever removed, and nothing at all is changed while a driver is alive.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,13 +17,18 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.epoch import DriverLock, described_sinks
 from poundlock.checkpoint.identity import Identity, read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.ledger.records import state_of
+from poundlock.checkpoint.ledger.records import state_of, state_parts, to_redo
 from poundlock.checkpoint.outcome import Log, StandardLog
 from poundlock.checkpoint.participant import JSON, Finding, Orphan, Participant
 from poundlock.errors import DefinitionError, TerminalError
+from poundlock.state.decided_state import followed
+from poundlock.state.participant import damage
+from poundlock.state.runs.run import damaged
 from poundlock.storage.base import Storage
 from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
+
+STATE = "keyed state"  # what it is called among the findings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +42,7 @@ class FsckReport:
     checkpoint: int  # the newest decided checkpoint, -1 if none
     driver: str | None  # who is running on it now, None if nobody is. What a running job is writing looks like orphans.
     orphans: Mapping[str, Sequence[Orphan]]  # per sink, output that no decision names; removed if `fixed`
-    findings: Mapping[str, Sequence[Finding]]  # per sink, where what is there differs from what was decided
+    findings: Mapping[str, Sequence[Finding]]  # per sink, and of STATE, what is there and not as it was decided
     unchecked: Mapping[str, str]  # per sink, why its finished files could not be compared
     fixed: bool  # whether pending commits were carried out and orphans removed
     refused: str | None = None  # why nothing was fixed although that was asked for
@@ -97,6 +102,8 @@ def fsck(
             refused = _commit_all(ledger, newest, sinks, sleep, log or StandardLog()) if fix else None
             # What a living driver carries on may be finished before it is looked at.
             orphans, named, findings = _look(ledger, sinks, newest, carried=driver is None, left=left is not None)
+            if left is None and (wrong := _damaged_state(storage, ledger)):
+                findings[STATE] = wrong
             fixed = fix and refused is None
             if fixed and named:
                 fixed, refused = False, f"{named[0].path} would be removed, but a decision names it"
@@ -175,7 +182,7 @@ def _is_pending(decision: Decision, sinks: Mapping[str, Participant]) -> bool:
 
 def _look(
     ledger: Ledger, sinks: Mapping[str, Participant], newest: Decision | None, *, carried: bool, left: bool
-) -> tuple[Mapping[str, Sequence[Orphan]], Sequence[Orphan], Mapping[str, Sequence[Finding]]]:
+) -> tuple[Mapping[str, Sequence[Orphan]], Sequence[Orphan], dict[str, list[Finding]]]:
     """Return orphans, those of them that a decision names although their sink has no use for them, and what is not as decided."""
     swept = {name: _sweep(name, sink, None if left else newest) for name, sink in sinks.items()}
     findings: dict[str, list[Finding]] = {name: [] for name in sinks}
@@ -191,6 +198,22 @@ def _look(
             findings[name] += sink.inspect_state(state_of(newest, name))
     orphans = {name: [orphan for orphan in orphaned if orphan not in named] for name, orphaned in swept.items()}
     return orphans, named, findings
+
+
+def _damaged_state(storage: Storage, ledger: Ledger) -> list[Finding]:
+    """Look at the state files that the next start needs; a job that runs merges some away while they are looked at."""
+    while True:
+        newest = ledger.newest()
+        known, before = followed(state_parts(ledger, newest))
+        manifests = [*(known or {}).values(), *((before or {}).values() if to_redo(newest) else ())]
+        result = {}
+        with suppress(FileNotFoundError):  # it went while it was looked at, so there is a newer decision
+            for manifest in manifests:
+                for file, how in damage(storage, manifest.files, digests=True):
+                    what = damaged(file, how, sorted(manifest.operators)).what
+                    result[file.name] = Finding("damaged", what, file.bytes)
+            if not result or ledger.newest() == newest:
+                return list(result.values())
 
 
 def _inspect(decision: Decision, sinks: Mapping[str, Participant]) -> Iterator[tuple[str, Finding]]:

@@ -58,6 +58,7 @@ class Coordinator(History):
                 checkpoint=self.newest.checkpoint,
                 sources=self.sources,
                 committed=0 if carried is None else sum(len(done) for done in carried.done.values()),
+                files=0 if carried is None else Outcome(decision=self.newest, committed=carried.done).files_made,
                 orphans=orphans,
                 took_ms=max(0, self.clock.now_ms() - begun),
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -16,9 +16,9 @@ from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.participant import JSON, Counts
 from poundlock.operators.time_values import DecidedTime
 from poundlock.state.decided_state import DecidedState
+from poundlock.storage.json_record import of_format, typed
 
 FORMAT = 1
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,25 +114,17 @@ class Decision:
         return _without_none(whole, *_OPTIONAL)
 
     @classmethod
-    def from_json(cls, value: JSON) -> Decision:
+    def from_json(cls, value: Any) -> Decision:
         """Return the record of a JSON object.
 
         Raises:
             ValueError: it is none, or of a format this version does not know.
-            TerminalError: what it says of event time or state is damaged, or of another format.
+            TerminalError: what it says of event time or state is of another format.
         """
-        if value.get("v") != FORMAT:
-            raise ValueError(f"decision format {value.get('v')!r} is not known to this version")
         known: Mapping[str, type[DecidedTime | DecidedState]] = {"watermarks": DecidedTime, "state": DecidedState}
-        return typed({n: known[n].from_json(each) if n in known else each for n, each in value.items()}, cls)
-
-
-def typed(value: Any, kind: type[T]) -> T:
-    """Return plain data as a value of a type. Raises ValueError where it is none."""
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from None
+        return typed(
+            {n: known[n].from_json(each) if n in known else each for n, each in of_format(value, FORMAT).items()}, cls
+        )
 
 
 _OPTIONAL = ("redo", "started_ms", "event_time", "tasks", "watermarks", "restored", "state")

@@ -15,10 +15,10 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 
-from poundlock.checkpoint.decision import typed
 from poundlock.checkpoint.participant import JSON
-from poundlock.errors import DefinitionError, FencedError, TerminalError
+from poundlock.errors import DefinitionError, FencedError
 from poundlock.storage.base import Storage
+from poundlock.storage.json_record import parsed, read_record
 from poundlock.storage.local import LocalStorage
 from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
@@ -179,10 +179,10 @@ class Epoch(AbstractContextManager["Epoch"]):
         """
         if self._storage.stat(_path(self.number + 1)) is None:
             return
-        newer = _load(self._storage, _newest(self._storage))
+        newer = newest_life(self._storage)
+        who = "another process" if newer is None else f"process {newer.pid} on {newer.host}"
         raise FencedError(
-            f"epoch {self.number} is over: process {newer.pid} on {newer.host} took over {self._storage.root}"
-            f" as epoch {newer.epoch}",
+            f"epoch {self.number} is over: {who} took over {self._storage.root} as epoch {_newest(self._storage)}",
             next="let the newer driver run; nothing is lost",
         )
 
@@ -232,10 +232,9 @@ def described_sinks(storage: Storage, names: Collection[str] = ()) -> dict[str, 
     result: dict[str, JSON] = {}
     newest = _newest(storage)
     for number in range(newest, 0, -1):
-        try:
-            sinks = _load(storage, number).sinks
-        except FileNotFoundError:  # somebody tidied up old starts
+        if (life := _load(storage, number)) is None:  # somebody tidied up old starts
             break
+        sinks = life.sinks
         result.update(
             {name: sinks[name] for name in sinks if name not in result and (number == newest or name in names)}
         )
@@ -258,14 +257,9 @@ def _dump(life: Life) -> bytes:
     return json.dumps({"v": 1, **value}, ensure_ascii=False).encode() + b"\n"
 
 
-def _load(storage: Storage, number: int) -> Life:
-    try:
-        return typed(json.loads(storage.read(_path(number))), Life)
-    except ValueError as error:
-        raise TerminalError(
-            f"{storage.root}/{_path(number)} cannot be read: {error}",
-            next="restore the file from a backup, or start the job once: it writes a new one",
-        ) from None
+def _load(storage: Storage, number: int) -> Life | None:
+    next = "restore the file from a backup, or start the job once: it writes a new one"
+    return read_record(storage, _path(number), parsed(Life), next=next)
 
 
 def _owner(text: bytes) -> tuple[str, str]:

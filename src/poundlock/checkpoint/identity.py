@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.storage.base import Storage
+from poundlock.storage.json_record import parsed, read_record
 from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
 
@@ -77,17 +78,7 @@ def read_identity(storage: Storage) -> Identity | None:
     Raises:
         TerminalError: the file is damaged.
     """
-    try:
-        value = json.loads(storage.read(PATH))
-        if value["v"] != 1:
-            raise ValueError(f"format {value['v']!r} is not known to this version")
-        return Identity(job_id=value["job_id"], name=value["name"], created_ms=value["created_ms"])
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise TerminalError(
-            f"{storage.root}/{PATH} cannot be read: {error}", next="restore the file from a backup"
-        ) from None
+    return read_record(storage, PATH, parsed(Identity), next="restore the file from a backup")
 
 
 def _dump(identity: Identity) -> bytes:

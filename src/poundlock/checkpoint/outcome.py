@@ -66,6 +66,7 @@ class Recovery:
     checkpoint: int  # the newest decided checkpoint, -1 if none
     sources: Mapping[str, SourceRange]  # per source name, what that checkpoint read; the job resumes at each `end`
     committed: int  # how many committables were asked for again
+    files: int  # how many of them are files
     orphans: Mapping[str, Sequence[Orphan]]  # per sink name, output that no decision named, now removed
     took_ms: int
 

@@ -68,6 +68,14 @@ class Counts:
         gone = self.filtered + self.late + self.dead_lettered + self.skipped
         return self.read + self.produced == self.written + gone
 
+    def account(self) -> str:
+        """Return the sum for people; what windows and functions merged into fewer rows is taken away."""
+        made = f"+ {self.produced:,} made" if self.produced >= 0 else f"- {-self.produced:,} merged"
+        return (
+            f"{self.read:,} in {made} = {self.written:,} written + {self.filtered:,} filtered + {self.late:,} late"
+            f" + {self.dead_lettered:,} dead-lettered + {self.skipped:,} skipped"
+        )
+
     def to_json(self) -> dict[str, int]:
         """Return the counts as a JSON object."""
         return {name: getattr(self, name) for name in self.__slots__}
@@ -139,13 +147,14 @@ class Finding:
 
     Args:
         problem: "pending" = decided, and the commit has not ended; "missing" = neither there nor prepared; "size" = not
-            as long as decided; "foreign" = a file of another origin, or a damaged one, has the name.
-        path: where it should be, in words a person can use.
+            as long as decided; "foreign" = a file of another origin, or a damaged one, has the name; "damaged" = a file
+            of keyed state is gone or not what was written.
+        path: where it should be, in words a person can use; of keyed state, whose it is and what is wrong with it, too.
         expected_bytes: what the decision says.
         found_bytes: what is there, None if nothing.
     """
 
-    problem: Literal["pending", "missing", "size", "foreign"]
+    problem: Literal["pending", "missing", "size", "foreign", "damaged"]
     path: str
     expected_bytes: int | None = None
     found_bytes: int | None = None

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from poundlock.errors import TerminalError
+from poundlock.storage.json_record import typed
 
 
 class SinkValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,8 +33,8 @@ class SinkValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             TerminalError: it is none, or of a newer version.
         """
         try:
-            made = msgspec.convert(value, cls)
-        except msgspec.ValidationError as error:
+            made = typed(value, cls)
+        except ValueError as error:
             raise TerminalError(
                 f"{value!r:.200} is no {cls.__name__}: {error}",
                 next="give the sink the name it had; two sinks of one job may not change their names",

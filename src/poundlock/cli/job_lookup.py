@@ -234,9 +234,11 @@ def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on"
     return path
 
 
-def show_saved(entry: JobEntry, path: str, output: Output) -> None:
-    text = f"{SAVED}{path}\nYou can resume your program from this savepoint with the run command."
-    output.show(text, {"job_id": entry.job_id, "savepoint": path})
+def show_saved(entry: JobEntry, path: str, output: Output, *, drained: bool = False) -> None:
+    resume = "You can resume your program from this savepoint with the run command."
+    if drained:
+        resume = "The job is drained: every window has fired. One that goes on from here fires a window again if rows come for it."
+    output.show(f"{SAVED}{path}\n{resume}", {"job_id": entry.job_id, "savepoint": path})
 
 
 CheckpointArgument = Annotated[

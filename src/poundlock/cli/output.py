@@ -9,12 +9,10 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from typing import Any, TextIO
 
 from poundlock.errors import PoundlockError
-
-_EPOCH = datetime(1970, 1, 1)
+from poundlock.values import utc_text
 
 
 @dataclass(slots=True)
@@ -56,20 +54,9 @@ class Output:
         print(f"Next: {error.next or 'nothing needs to be done'}", file=self.err, flush=True)
 
 
-def utc_text(ms: int | None, timespec: str = "milliseconds") -> str:
-    """Return a time in UTC, `2018-12-19 01:50:26.432`; "-" for none. One that no calendar has stays a number."""
-    if ms is None:
-        return "-"
-    try:
-        return (_EPOCH + timedelta(milliseconds=ms)).isoformat(" ", timespec)
-    except OverflowError:
-        return str(ms)
-
-
-def iso_text(ms: int) -> str:
-    """Return a time in UTC as ISO 8601 has it: `2018-12-19T01:50:26.432Z`."""
-    text = utc_text(ms)
-    return f"{text.replace(' ', 'T')}Z" if " " in text else text
+def plural(count: int, noun: str) -> str:
+    """Return a number of things: `1 file`, `1,200 files`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def watermark_text(ms: int | None) -> str:
@@ -78,8 +65,3 @@ def watermark_text(ms: int | None) -> str:
     if ms is None or text != str(ms):
         return text
     return "at the end" if ms > 0 else "-"
-
-
-def local_text(ms: int) -> str:
-    """Return a time in this machine's zone as Flink's command line writes it: `19.12.2018 02:50:26`."""
-    return datetime.fromtimestamp(ms / 1000).strftime("%d.%m.%Y %H:%M:%S")

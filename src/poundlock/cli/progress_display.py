@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from poundlock.cli.output import Output, watermark_text
+from poundlock.cli.output import Output, plural, watermark_text
 from poundlock.driver.progress import Progress
 
 
@@ -58,7 +58,9 @@ def status_line(progress: Progress) -> str:
     if progress.lag is not None:
         parts.append(f"lag {progress.lag:,}")
     if progress.checkpoint is not None:
-        parts += [f"{progress.rows_read:,} rows", f"{progress.files_finished:,} files"]
+        parts.append(f"{progress.rows_read:,} rows")
+    if progress.checkpoint is not None or progress.files_finished:
+        parts.append(plural(progress.files_finished, "file"))
     for name, count in (("dead letters", progress.dead_lettered), ("skipped", progress.skipped)):
         if count:
             parts.append(f"{count:,} {name}")
@@ -68,7 +70,7 @@ def status_line(progress: Progress) -> str:
     if progress.last_ms is not None:
         parts.append(f"last {progress.last_ms / 1000:.1f} s")
     if progress.restarts:
-        parts.append(f"{progress.restarts} restarts")
+        parts.append(plural(progress.restarts, "restart"))
     return "  ".join(parts)
 
 
@@ -117,7 +119,7 @@ class _LineWatcher:
         self._print(text)
 
     def done(self, progress: Progress) -> None:
-        if progress.state != self._state:
+        if progress.state != self._state or progress.message:
             self._print(status_line(progress))
 
 

@@ -87,7 +87,7 @@ def in_folder(storage: Storage) -> JobEntry | None:
 def gone(entry: JobEntry) -> JobEntry:
     """Return the entry of a process that ended without a last word."""
     why = (f"process {entry.pid} is gone, without a last word", f"read {entry.log}, then start the job again")
-    return replace(entry, state="FAILED", failure=why)
+    return replace(entry, state="FAILED", failure=why, progress={**entry.progress, "state": "FAILED"})
 
 
 def polled(entry: JobEntry, *, ask: bool | None = None) -> JobEntry:
@@ -115,7 +115,7 @@ def polled(entry: JobEntry, *, ask: bool | None = None) -> JobEntry:
     if now.ended:
         return now
     error = lost(known)
-    return replace(now, state="FAILED", exit_code=error.exit_code, failure=(error.what, error.next))
+    return replace(gone(now), exit_code=error.exit_code, failure=(error.what, error.next))
 
 
 def _with(entry: JobEntry, newest: JobEntry | None) -> JobEntry:

@@ -44,7 +44,7 @@ from poundlock.spark.error_translation import as_caught, explain
 from poundlock.spark.executors import ApplicationLost
 from poundlock.spark.launch.master import Master
 from poundlock.spark.launch.session import Session, jvm_gone, refuse_second_session
-from poundlock.state.runs.run import DamagedRunError
+from poundlock.state.runs.run import DamagedRunError, from_whole
 from poundlock.storage import Storage, open_checkpoint, open_storage
 from poundlock.storage.storage_errors import refuse_unreachable
 from poundlock.values import duration
@@ -276,14 +276,13 @@ class Driver(Assembly):
         if isinstance(error, DamagedRunError):
             whole = newest_whole(open_storage(checkpoint_dir(self.job, self.settings)))
             if whole is not None:
-                error.next = (
-                    f"checkpoint {whole[0]} is whole; go on from it: poundlock run -s {whole[1]} -D checkpoint_dir=NEW"
-                )
+                error.next = from_whole(*whole)
         return error
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
         coordinator = self.coordinator(storage, identity, epoch)
         recovery = coordinator.recover()
+        self.tracker.rolled(recovery.files)
         with self.reading(recovery) as sources:
             loop = self.loop(
                 storage, identity, coordinator, sources, on_checkpoint=lambda: self._completed(storage, restarts)
@@ -309,6 +308,8 @@ class Driver(Assembly):
                 except BaseException:
                     loop.kill()  # the job has not ended with it: the next life is asked for another one
                     raise
+            if loop.checkpoints.ended and self.tracker.progress.checkpoint is None:
+                self.say("Nothing was left to read")
             loop.checkpoints.roll(Occasion.END)
             loop.await_tasks()
             coordinator.sweep()

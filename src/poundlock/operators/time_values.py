@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from poundlock.errors import TerminalError
+from poundlock.storage.json_record import typed
 
 MIN, MAX = -(1 << 63), (1 << 63) - 1
 """The watermark before any, and the one behind the end of the input."""
@@ -181,13 +182,8 @@ class DecidedTime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @classmethod
     def from_json(cls, value: Any) -> DecidedTime:
-        """Return what a JSON object says. Raises TerminalError if it is of another version, or damaged."""
-        try:
-            decided = msgspec.convert(value, cls)
-        except msgspec.ValidationError as error:
-            raise TerminalError(
-                f"the event time in the ledger cannot be read: {error}", next="restore the job from a savepoint"
-            ) from None
+        """Return what a JSON object says. Raises TerminalError if it is of another version, ValueError if it is damaged."""
+        decided = typed(value, cls)
         for format, known in ((decided.v, DECIDED_FORMAT), (decided.state.v, STATE_FORMAT)):
             if format != known:
                 raise TerminalError(

@@ -16,11 +16,12 @@ from typing import Any
 
 import msgspec
 
-from poundlock.checkpoint.decision import Decision, typed
+from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError
 from poundlock.storage import LocalStorage, Storage
+from poundlock.storage.json_record import of_format, read_record, typed
 from poundlock.values import Clock
 from poundlock.versions import version_of
 
@@ -28,7 +29,6 @@ METADATA = "_metadata.json"
 FORMAT = 2
 _FIRST = 1
 _BLOCK = 1 << 20
-_LONGEST = 200
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -84,15 +84,11 @@ class Metadata:
         """Return what a JSON object says.
 
         Raises:
-            ValueError, KeyError, TypeError: it has a format this version does not know, or says what no savepoint does.
+            ValueError: it has a format this version does not know, or says what no savepoint does.
         """
-        if not isinstance(value, dict):
-            raise ValueError("it is no JSON object")
-        if value.get("v") == _FIRST:
+        if isinstance(value, dict) and value.get("v") == _FIRST:
             raise ValueError(f"it was taken by {OF_FIRST_EDITION}")
-        if value.get("v") != FORMAT:
-            raise ValueError(f"savepoint format {value.get('v')!r} is not known to this version")
-        made = typed({**value, "decision": Decision.from_json(value["decision"])}, cls)
+        made = typed({**of_format(value, FORMAT), "decision": Decision.from_json(value.get("decision"))}, cls)
         for path, file in made.files.items():
             if not path or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
                 raise ValueError(f"{path!r} is no path of a file in it")
@@ -130,25 +126,21 @@ def read_metadata(savepoint: Storage) -> Metadata:
     Raises:
         DefinitionError: the folder is no savepoint, a damaged one, or one of another version.
     """
-    try:
-        return Metadata.from_json(json.loads(savepoint.read(METADATA)))
-    except (FileNotFoundError, NotADirectoryError):
-        there = next(iter(savepoint.list()), None) is not None
-        what = f"{savepoint.root} has no {METADATA}: it was not copied whole, or is no savepoint"
-        raise DefinitionError(
-            what if there else f"there is no savepoint in {savepoint.root}",
-            next="give the folder that `poundlock savepoint` printed",
-        ) from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DefinitionError(
-            f"{savepoint.root}/{METADATA} cannot be read: {_message(error)}",
-            next="copy the savepoint again, or use the version of poundlock that wrote it",
-        ) from None
-
-
-def _message(error: Exception) -> str:
-    text = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    made = read_record(
+        savepoint,
+        METADATA,
+        lambda data: Metadata.from_json(json.loads(data)),
+        next="copy the savepoint again, or use the version of poundlock that wrote it",
+        kind=DefinitionError,
+    )
+    if made is not None:
+        return made
+    there = next(iter(savepoint.list()), None) is not None
+    what = f"{savepoint.root} has no {METADATA}: it was not copied whole, or is no savepoint"
+    raise DefinitionError(
+        what if there else f"there is no savepoint in {savepoint.root}",
+        next="give the folder that `poundlock savepoint` printed",
+    )
 
 
 def check_files(savepoint: Storage, metadata: Metadata) -> None:

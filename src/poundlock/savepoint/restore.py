@@ -57,7 +57,7 @@ def claimed(checkpoint: Storage) -> str | None:
     """Return the savepoint that the job of a checkpoint folder owns and has not deleted yet, None if there is none."""
     try:
         return str(json.loads(checkpoint.read(CLAIM))["savepoint"])
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, KeyError, TypeError):
         return None  # there is none; or it is damaged, and a savepoint that stays does no harm
 
 

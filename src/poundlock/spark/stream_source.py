@@ -32,6 +32,7 @@ from poundlock.spark.frames import arrow_schema, map_arrow
 from poundlock.spark.private import check_callbacks
 from poundlock.spark.segments import apply_step
 from poundlock.storage import Storage, open_storage
+from poundlock.storage.json_record import parsed, read_record
 from poundlock.storage.s3 import S3Storage
 from poundlock.stream.nodes import Node
 
@@ -45,6 +46,7 @@ _QUERY = "query"
 _BATCHES = "batches"
 _POLL_S = 0.02
 _PATIENCE_S = 30.0
+_RESTORE = "restore that folder, or begin again in another checkpoint_dir"
 _MANIFEST = re.compile(r"([0-9]{12})\.json")
 
 
@@ -264,14 +266,15 @@ class StreamEnumerator:
         raise SourceGoneError(
             f"source {self._name}: Spark's checkpoint in {self._workspace.root}/{_QUERY} does not go on behind batch"
             f" {self._staged - 1}, it begins with batch {batch}",
-            next="restore that folder, or begin again in another checkpoint_dir",
+            next=_RESTORE,
         )
 
     def _workspace_query(self, query: str) -> str:
         """Return the id of the query that this source is read by; the first one is kept."""
         if self._workspace.create_exclusive("query.json", json.dumps({"v": 1, "query": query}).encode()):
             return query
-        return str(json.loads(self._workspace.read("query.json"))["query"])
+        known = read_record(self._workspace, "query.json", parsed(dict[str, Any]), next=_RESTORE)
+        return "" if known is None else str(known.get("query"))
 
     def _write(self, frame: DataFrame, batch: int) -> None:
         context = frame.sparkSession.sparkContext
@@ -284,14 +287,14 @@ class StreamEnumerator:
         text = json.dumps({"v": 1, "files": files}).encode()
         self._workspace.create_exclusive(f"{_BATCHES}/{batch:012d}.json", text)
 
-    def _manifest(self, batch: int) -> Any:
-        try:
-            return json.loads(self._workspace.read(f"{_BATCHES}/{batch:012d}.json"))
-        except FileNotFoundError:
+    def _manifest(self, batch: int) -> dict[str, Any]:
+        staged = read_record(self._workspace, f"{_BATCHES}/{batch:012d}.json", parsed(dict[str, Any]), next=_RESTORE)
+        if staged is None:
             raise SourceGoneError(
                 f"batch {batch} of source {self._name} is not in {self._workspace.root}/{_BATCHES} any more",
                 next="a batch of a SparkSource can be read until it is committed, not once more",
-            ) from None
+            )
+        return staged
 
 
 class _StagedReader:

@@ -10,6 +10,7 @@ import msgspec
 from poundlock.errors import TerminalError
 from poundlock.state.manifest import FORMAT as MANIFEST_FORMAT
 from poundlock.state.manifest import Manifest, ManifestChange, apply_change
+from poundlock.storage.json_record import typed
 
 FORMAT = 1
 Manifests = Mapping[str, Manifest]
@@ -41,13 +42,8 @@ class DecidedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @classmethod
     def from_json(cls, value: Any) -> DecidedState:
-        """Return what a JSON object says. Raises TerminalError: it is damaged, or of a newer format."""
-        try:
-            state = msgspec.convert(value, cls, str_keys=True, strict=False)
-        except msgspec.ValidationError as error:
-            raise TerminalError(
-                f"the manifest of the state cannot be read: {error}", next="restore the job from a savepoint"
-            ) from None
+        """Return what a JSON object says. Raises TerminalError: it is of a newer format, and ValueError: it is damaged."""
+        state = typed(value, cls)
         manifests = (*(state.manifest or {}).values(), *(state.before or {}).values())
         formats = (*(each.v for each in manifests), *(each.v for each in (state.change or {}).values()))
         newest = max([state.v - FORMAT, *(format - MANIFEST_FORMAT for format in formats)])

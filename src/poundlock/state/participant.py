@@ -6,7 +6,7 @@ attempt, so deleting what no kept manifest names can be repeated, and never touc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -16,7 +16,7 @@ from poundlock.state.hashing import groups_of_task
 from poundlock.state.manifest import Manifest, ManifestChange, OperatorChange, PartChange, RunFile, apply_change
 from poundlock.state.runs.files import FOLDER, parse_name
 from poundlock.state.runs.merge import MergePolicy
-from poundlock.state.runs.run import damaged
+from poundlock.state.runs.run import VERIFIED_WHOLE, damaged, digest_of
 from poundlock.storage.base import Storage
 
 
@@ -35,11 +35,8 @@ class StateParticipant:
         Raises:
             DamagedRunError: one is missing or has another length.
         """
-        for file in manifest.files:
-            entry = self._storage.stat(file.name)
-            if entry is None or entry.bytes != file.bytes:
-                how = "is missing" if entry is None else f"has {entry.bytes} bytes instead of {file.bytes}"
-                raise damaged(file, how, sorted(manifest.operators))
+        for file, how in damage(self._storage, manifest.files):
+            raise damaged(file, how, sorted(manifest.operators))
 
     def directive(self, manifest: Manifest, *, checkpoint: int, parallelism: int) -> StateDirective:
         """Return what the tasks of a checkpoint need. Raises DefinitionError: there are more tasks than key groups."""
@@ -74,10 +71,8 @@ class StateParticipant:
                     next="report this as a bug",
                 )
             expected.remove(groups)
-            for file in _files(report):
-                entry = self._storage.stat(file.name)
-                if entry is None or entry.bytes != file.bytes:
-                    raise damaged(file, "is not there as its task wrote it", sorted(directive.manifest.operators))
+            for file, how in damage(self._storage, _files(report)):
+                raise damaged(file, how, sorted(directive.manifest.operators))
 
     def apply(self, directive: StateDirective, prepared: Sequence[PreparedState]) -> tuple[ManifestChange, Manifest]:
         """Return what the decision of a checkpoint says of state, and the manifest as it is once that is recorded.
@@ -139,6 +134,22 @@ class StateParticipant:
             is_ours = epoch < self._epoch or (epoch == self._epoch and checkpoint < below)
             deleted += bool(is_ours and self._storage.delete(entry.path))
         return deleted
+
+
+def damage(storage: Storage, files: Iterable[RunFile], *, digests: bool = False) -> Iterator[tuple[RunFile, str]]:
+    """Yield the files that are not as they were written, and what is wrong with each.
+
+    Args:
+        digests: whether to read those that a job holds against their digest whenever it opens them, too.
+    """
+    for file in files:
+        entry = storage.stat(file.name)
+        if entry is None:
+            yield file, "is missing"
+        elif entry.bytes != file.bytes:
+            yield file, f"has {entry.bytes} bytes instead of {file.bytes}"
+        elif digests and file.bytes <= VERIFIED_WHOLE and digest_of(storage.read(file.name)) != file.digest:
+            yield file, "is not what was written: its digest differs"
 
 
 def _files(report: PreparedState) -> list[RunFile]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,20 @@ def test_a_gap_is_told_with_an_archive_too(tmp_path: Path) -> None:
     storage.delete(record_path(33))
     with pytest.raises(TerminalError, match=r"33\.json is missing"):
         Ledger(storage).newest()
+
+
+def test_a_damaged_file_of_the_archive_is_said_by_its_name(tmp_path: Path) -> None:
+    storage = LocalStorage(str(tmp_path))
+    filled(storage, 30)
+    path = tmp_path / "ledger-archive" / f"{0:020d}-{9:020d}.jsonl.gz"
+    for data, why in ((b"x", "no file of gzip's"), (path.read_bytes()[:-20], "no file of gzip's")):
+        path.write_bytes(data)
+        with pytest.raises(TerminalError, match=r"-0{19}9\.jsonl\.gz cannot be read: it is " + why):
+            Ledger(storage, per_file=PER_FILE).read(3)
+    path.write_bytes(gzip.compress(b"[]\n"))
+    with pytest.raises(TerminalError, match=r"-0{19}9\.jsonl\.gz cannot be read: it is no JSON object"):
+        Ledger(storage, per_file=PER_FILE).read(3)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(TerminalError, match=r"-0{19}9\.jsonl\.gz cannot be read: it is a folder"):
+        Ledger(storage, per_file=PER_FILE).read(3)

@@ -603,4 +603,5 @@ def test_where_the_note_is_lost_the_decision_is_carried_out_once_more(bench: Ben
         bench.checkpoint.delete(entry.path)
     bench.start()
     assert bench.recovery.committed == 1
+    assert bench.recovery.files == 1
     assert bench.sink.shown() == ["p1"]

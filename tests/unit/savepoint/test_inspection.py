@@ -114,7 +114,7 @@ def test_a_truncated_file_is_told_in_two_lines(
     ("damage", "said"),
     [
         (lambda folder: (folder / METADATA).unlink(), "was not copied whole"),
-        (lambda folder: (folder / METADATA).write_text('{"v": 99}'), "savepoint format 99 is not known"),
+        (lambda folder: (folder / METADATA).write_text('{"v": 99}'), "format 99 is not known"),
         (lambda folder: (folder / METADATA).write_text('{"v": 1'), "cannot be read"),
         (lambda folder: (folder / METADATA).write_text('{"v": 1}'), "it was taken by poundlock 0.1"),
         (lambda folder: folder.rename(folder.parent / "away"), "there is no savepoint in"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import uuid
 from collections import Counter
@@ -253,6 +254,11 @@ def damage_half(folder: Path) -> None:
     (folder / METADATA).unlink()
 
 
+def damage_folder(folder: Path) -> None:
+    (folder / METADATA).unlink()
+    (folder / METADATA).mkdir()
+
+
 def damage_all(folder: Path) -> None:
     shutil.rmtree(folder)
 
@@ -265,6 +271,7 @@ def damage_all(folder: Path) -> None:
         (damage_changed, "has other content"),
         (damage_version, "format 99 is not known"),
         (damage_metadata, "cannot be read"),
+        (damage_folder, "cannot be read: it is a folder"),
         (damage_half, "was not copied whole"),
         (damage_all, "there is no savepoint in"),
     ],
@@ -312,6 +319,7 @@ def test_rubbish_is_refused_in_two_lines(life: Life, tmp_path: Path) -> None:
         with pytest.raises(DefinitionError, match="cannot be read: ") as refused:
             read_metadata(savepoint)
         assert len(str(refused.value)) < 600, what
+        assert not re.search("xpected|`", str(refused.value)), what
 
 
 def test_a_savepoint_cannot_have_a_finished_file_removed(life: Life, tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from poundlock.errors import TerminalError, TransientError
 from poundlock.state.manifest import RunFile
+from poundlock.state.participant import damage
 from poundlock.state.runs.files import LocalCopies, RunFiles
 from poundlock.state.runs.run import DamagedRunError, digest_of
-from poundlock.storage import LocalStorage
+from poundlock.storage import Entry, LocalStorage
 
 
 class Elsewhere:
@@ -29,6 +30,13 @@ class Elsewhere:
             raise OSError(5, "no answer")
         self.opened.append(path)
         return self._held.open(path)
+
+    def read(self, path: str) -> bytes:
+        with self.open(path) as handle:
+            return handle.read()
+
+    def stat(self, path: str) -> Entry | None:
+        return self._held.stat(path)
 
     def write(self, path: str) -> BinaryIO:
         return self._held.write(path)
@@ -127,3 +135,22 @@ def test_a_folder_that_cannot_be_written_is_said(away: Elsewhere, tmp_path: Path
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(TransientError, match="taken"):
         LocalCopies(str(tmp_path / "taken")).path(away, file)  # type: ignore[arg-type]
+
+
+def test_damage_is_seen_where_the_files_lie_and_no_long_one_is_read(
+    away: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [put(away, f"state/j/{name}.arrow", b"content") for name in "abc"]
+    assert list(damage(away, files, digests=True)) == []  # type: ignore[arg-type]
+    Path(away._held.root, files[0].name).write_bytes(b"CONTENT")
+    Path(away._held.root, files[1].name).write_bytes(b"cut")
+    away._held.delete(files[2].name)
+    away.opened.clear()
+    gone = [(files[1], "has 3 bytes instead of 7"), (files[2], "is missing")]
+    assert list(damage(away, files)) == gone  # type: ignore[arg-type]
+    monkeypatch.setattr("poundlock.state.participant.VERIFIED_WHOLE", 6)
+    assert list(damage(away, files, digests=True)) == gone  # type: ignore[arg-type]
+    assert away.opened == []
+    monkeypatch.undo()
+    changed = (files[0], "is not what was written: its digest differs")
+    assert list(damage(away, files, digests=True)) == [changed, *gone]  # type: ignore[arg-type]

@@ -10,13 +10,14 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
 
 from poundlock.checkpoint.decision import Decision
 from poundlock.errors import CommitUnknown, FencedError, TerminalError
 from poundlock.storage.base import OutcomeUnknown, Storage
+from poundlock.storage.json_record import read_record
 
 FOLDER = "ledger"
 PER_FILE = 1000  # records of an archive file
@@ -51,29 +52,20 @@ class Ledger:
 
     def read(self, number: int) -> Decision:
         """Return one decision. Raises TerminalError: it is missing or damaged."""
-        path = record_path(number)
-        try:
-            decision = Decision.from_json(self._value(number))
-        except FileNotFoundError:
-            raise TerminalError(f"{self._where(path)} is missing from the ledger", next=_RESTORE) from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
-            raise TerminalError(f"{self._where(path)} cannot be read: {reason}", next=_RESTORE) from None
+        path, decision = record_path(number), None
+        # What the archive has is the truth: a driver that slept for very long may have made a file of that number since.
+        if number > self._archived:
+            decision = read_record(
+                self._storage, path, lambda data: Decision.from_json(json.loads(data)), next=_RESTORE
+            )
+            if decision is None:
+                self._archived = self._archive.last()
+        decision = self._archive.read(number) if decision is None else decision
+        if decision is None:
+            raise TerminalError(f"{self._where(path)} is missing from the ledger", next=_RESTORE)
         if decision.number != number:
             raise TerminalError(f"{self._where(path)} holds record {decision.number}", next=_RESTORE)
         return decision
-
-    def _value(self, number: int) -> Any:
-        # What the archive has is the truth: a driver that slept for very long may have made a file of that number since.
-        if number > self._archived:
-            try:
-                return json.loads(self._storage.read(record_path(number)))
-            except FileNotFoundError:
-                self._archived = self._archive.last()
-        archived = self._archive.read(number)
-        if archived is None:
-            raise FileNotFoundError(record_path(number))
-        return archived
 
     def append(self, decision: Decision) -> None:
         """Record a decision durably. When this returns it is decided; on any error but CommitUnknown it is not.
@@ -222,7 +214,7 @@ class Archive:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._held: Mapping[int, Any] = {}  # the records of the file that was read last
+        self._held: Mapping[int, Decision] = {}  # the records of the file that was read last
 
     def files(self) -> list[tuple[int, int]]:
         """Return the first and last record number of each file, in order. Overlaps are possible and harmless."""
@@ -233,17 +225,15 @@ class Archive:
         """Return the newest archived record's number, -1 if there is none."""
         return max((last for _, last in self.files()), default=-1)
 
-    def read(self, number: int) -> Any | None:
-        """Return a record's JSON, None if it is not in the archive."""
-        if number in self._held:  # readers go from record to record: the folder is looked at once for each file
-            return self._held[number]
-        for first, last in self.files():
-            if first <= number <= last:
-                data = gzip.decompress(self._storage.read(_archive_path(first, last)))
-                values = [json.loads(line) for line in data.splitlines()]
-                self._held = {value["number"]: value for value in values}
-                return self._held.get(number)
-        return None
+    def read(self, number: int) -> Decision | None:
+        """Return a record, None if it is not in the archive. Raises TerminalError: it is damaged."""
+        if number not in self._held:  # readers go from record to record: the folder is looked at once for each file
+            for first, last in self.files():
+                if first <= number <= last:
+                    path = _archive_path(first, last)
+                    self._held = read_record(self._storage, path, _unpacked, next=_RESTORE) or {}
+                    break
+        return self._held.get(number)
 
     def add(self, records: Mapping[int, bytes]) -> None:
         """Put records into one file. When this returns it is durable.
@@ -264,11 +254,19 @@ class Archive:
         """
         for first, last in self.files()[:-1]:
             newest = self.read(last)
-            if newest is None or newest["time_ms"] >= before_ms:
+            if newest is None or newest.time_ms >= before_ms:
                 return
             self._held = {}
             with suppress(OSError):
                 self._storage.delete(_archive_path(first, last))
+
+
+def _unpacked(data: bytes) -> Mapping[int, Decision]:
+    try:
+        lines = gzip.decompress(data).splitlines()
+    except (OSError, EOFError, zlib.error):
+        raise ValueError("it is no file of gzip's, or the beginning of one") from None
+    return {record.number: record for record in (Decision.from_json(json.loads(line)) for line in lines)}
 
 
 def _archive_path(first: int, last: int) -> str:

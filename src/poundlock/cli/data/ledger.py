@@ -16,8 +16,9 @@ from typer import Argument, Option
 
 from poundlock.cli.job_lookup import CheckpointArgument, FoundCheckpoint, find_checkpoint, find_of_job
 from poundlock.cli.options import Call, with_shared_options
-from poundlock.cli.output import utc_text, watermark_text
+from poundlock.cli.output import watermark_text
 from poundlock.errors import DefinitionError
+from poundlock.values import utc_text
 
 if TYPE_CHECKING:
     from poundlock.checkpoint.decision import Decision
@@ -30,7 +31,7 @@ _POLL_S = 0.5
 
 
 _COLUMNS = ("read", "written", "bytes", "filtered", "late", "dead-letter", "skipped", "committed", "ms")
-_HEADING = f"{'number':>7}  {'time':19}  {'occasion':10}  {'checkpoint':>10}  {'epoch':>5}" + "".join(
+_HEADING = f"{'number':>7}  {'time':24}  {'occasion':10}  {'checkpoint':>10}  {'epoch':>5}" + "".join(
     f"  {name:>11}" for name in _COLUMNS
 )
 
@@ -57,7 +58,7 @@ def _details(decision: Decision, sink: str | None) -> Iterator[str]:
         yield f"event time: {utc_text(seen.min_ms)} to {utc_text(seen.max_ms)}, watermark {watermark_text(seen.watermark_ms)}"
     if (marks := decision.watermarks) is not None and decision.occasion == "checkpoint":
         held = marks.held_by
-        who = "" if held is None else f", held back by {held.partition or held.source}"
+        who = "" if held is None else f", held back by {held}"
         yield f"watermark behind it: {watermark_text(marks.watermark)}{who}"
     if decision.durations_ms:
         yield "took: " + ", ".join(f"{name} {ms} ms" for name, ms in decision.durations_ms.items())
@@ -88,7 +89,7 @@ def _row(decision: Decision, sink: str | None) -> str:
         sum(decision.durations_ms.get(name, 0) for name in ("run", "verify")),
     )
     return (
-        f"{decision.number:>7}  {utc_text(decision.time_ms, 'seconds')}  {decision.occasion:10}  {decision.checkpoint:>10}  {decision.epoch:>5}"
+        f"{decision.number:>7}  {utc_text(decision.time_ms)}  {decision.occasion:10}  {decision.checkpoint:>10}  {decision.epoch:>5}"
         + "".join(f"  {number:>11}" for number in numbers)
     )
 
@@ -191,14 +192,14 @@ class _Checkpoint:
         its = self.figures
         numbers = (self.duration_ms, its.size, its.rows_read, its.rows_written)
         return (
-            f"{its.number:>10}  {utc_text(its.decided_ms, 'seconds')}"
+            f"{its.number:>10}  {utc_text(its.decided_ms)}"
             + "".join(f"  {'-' if number is None else number:>11}" for number in numbers)
             + f"  {', '.join(self.occasions):22}  {self.path or '-'}"
         )
 
 
 _CHECKPOINTS = (
-    f"{'checkpoint':>10}  {'time':19}"
+    f"{'checkpoint':>10}  {'time':24}"
     + "".join(f"  {name:>11}" for name in ("ms", "bytes", "read", "written"))
     + f"  {'decided by':22}  restorable from"
 )

@@ -9,8 +9,9 @@ from typer import Argument, Option
 
 from poundlock.cli.job_lookup import find_checkpoint
 from poundlock.cli.options import Call, JobArgument, ParallelismOption, with_shared_options
-from poundlock.cli.output import utc_text
+from poundlock.cli.output import plural
 from poundlock.errors import DefinitionError
+from poundlock.values import utc_text
 
 if TYPE_CHECKING:
     from poundlock.audit.write_totals import ReplayReport, SinkReplay
@@ -49,8 +50,7 @@ def command(
 
 
 def _lines(report: ReplayReport) -> Iterable[str]:
-    when = utc_text(report.time_ms, "seconds")
-    yield f"checkpoint {report.checkpoint} of {report.job}, decision {report.record} of {when}"
+    yield f"checkpoint {report.checkpoint} of {report.job}, decision {report.record} of {utc_text(report.time_ms)}"
     for number in report.again:
         yield f"  part of it was aborted from outside and produced again: decision {number}"
     for name, (then, now) in report.rows_read.items():
@@ -62,20 +62,14 @@ def _lines(report: ReplayReport) -> Iterable[str]:
         yield f"sink {name}: left out, {why}"
     for wrong in report.differences:
         yield f"DIFFERS  {wrong.sink}, {wrong.figure}: {_count(wrong.committed)} committed, {_count(wrong.now)} now"
-    count = len(report.differences)
-    yield f"checkpoint {report.checkpoint}: " + (
-        "as committed" if report.agrees else f"{count} difference{'' if count == 1 else 's'}"
-    )
+    outcome = "as committed" if report.agrees else plural(len(report.differences), "difference")
+    yield f"checkpoint {report.checkpoint}: {outcome}"
 
 
 def _sink(name: str, sink: SinkReplay) -> Iterable[str]:
-    counts, wrote = sink.now.counts, sink.now.written
+    wrote = sink.now.written
     size = f", {_count(wrote.bytes)} bytes, digest {wrote.digest or '-'}" if wrote and wrote.bytes is not None else ""
-    yield (
-        f"sink {name}: {_count(counts.read)} in + {_count(counts.produced)} made = {_count(counts.written)} written"
-        f" + {_count(counts.filtered)} filtered + {_count(counts.dead_lettered)} dead-lettered"
-        f" + {_count(counts.skipped)} skipped{size}"
-    )
+    yield f"sink {name}: {sink.now.counts.account()}{size}"
     if sink.committed.written is None or sink.now.written is None:
         yield "  only rows are compared: bytes and digests are not known of it"
     for text in sink.shown:

@@ -16,8 +16,8 @@ from typer import Option
 
 from poundlock.cli.job_lookup import CheckpointArgument, find_checkpoint, rebuilder, rebuilt_sinks
 from poundlock.cli.options import Call, with_shared_options
-from poundlock.cli.output import utc_text
-from poundlock.values import SystemClock, format_bytes, format_duration
+from poundlock.cli.output import plural
+from poundlock.values import SystemClock, format_bytes, format_duration, utc_text
 
 if TYPE_CHECKING:
     from poundlock.audit.audit import AuditReport, SinkAudit
@@ -48,14 +48,14 @@ def files(
 
 
 def _listed(finished: Sequence[ManifestEntry]) -> Iterable[str]:
-    yield f"{'checkpoint':>10}  {'rows':>10}  {'bytes':>12}  {'first event':23}  {'last event':23}  file"
+    yield f"{'checkpoint':>10}  {'rows':>10}  {'bytes':>12}  {'first event':24}  {'last event':24}  file"
     for file in finished:
         yield (
-            f"{file.checkpoint:>10}  {file.rows:>10}  {file.bytes:>12}  {utc_text(file.min_event_ms):23}"
-            f"  {utc_text(file.max_event_ms):23}  {file.root}/{file.path}"
+            f"{file.checkpoint:>10}  {file.rows:>10}  {file.bytes:>12}  {utc_text(file.min_event_ms):24}"
+            f"  {utc_text(file.max_event_ms):24}  {file.root}/{file.path}"
         )
     rows, size = sum(file.rows for file in finished), sum(file.bytes for file in finished)
-    yield f"{len(finished)} files, {rows} rows, {format_bytes(size)}"
+    yield f"{plural(len(finished), 'file')}, {plural(rows, 'row')}, {format_bytes(size)}"
 
 
 @with_shared_options
@@ -72,11 +72,12 @@ def audit(
     """
     from poundlock.audit import audit as audits
     from poundlock.checkpoint.ledger.ledger import Ledger
+    from poundlock.driver.savepoints.handover import left
 
     checkpoint = find_checkpoint(path, call)
     sinks, progress = rebuilt_sinks(checkpoint), _Seldom(call.output.note)
     report = audits.audit(Ledger(checkpoint.storage), sinks, first=first, last=last, progress=progress)
-    call.output.show(_audited(report), report.to_json)
+    call.output.show(_audited(report, left(checkpoint.storage)), report.to_json)
     return 0 if report.agrees else 1
 
 
@@ -92,32 +93,31 @@ class _Seldom:
             self._last = time.monotonic()
 
 
-def _audited(report: AuditReport) -> Iterable[str]:
+def _audited(report: AuditReport, left: str | None) -> Iterable[str]:
     for name, rows in report.rows_read.items():
         yield f"source {name}: {rows:,} rows read"
     for name, sink in report.sinks.items():
-        counts = sink.counts
-        yield (
-            f"sink {name}: {counts.read:,} in + {counts.produced:,} made = {counts.written:,} written + {counts.filtered:,} filtered"
-            f" + {counts.late:,} late + {counts.dead_lettered:,} dead-lettered + {counts.skipped:,} skipped"
-        )
+        yield f"sink {name}: {sink.counts.account()}"
         if sink.unchecked:
             yield f"  not read back: {sink.unchecked}"
         else:
-            yield f"  {sink.visible:,} visible in {sink.read_back:,} pieces, read back; {sink.waiting_after:,} wait"
+            wait = "wait" if left is None else f"went into the savepoint {left}"
+            yield f"  {sink.visible:,} visible in {plural(sink.read_back, 'piece')}, read back; {sink.waiting_after:,} {wait}"
             yield from (f"  {text}" for text in _besides(sink))
     for name, wrong in report.disagreements:
         place = f"checkpoint {wrong.checkpoint}" if wrong.checkpoint is not None else "the whole"
         yield f"DISAGREES  {name or 'the ledger'}, {place}: {wrong.what}" + (f" ({wrong.path})" if wrong.path else "")
-    span = "no checkpoint" if report.first is None else f"checkpoints {report.first} to {report.last}"
-    count = len(report.disagreements)
-    yield f"{span}, {report.records} decisions: " + (
-        "everything agrees" if report.agrees else f"{count} disagreement{'' if count == 1 else 's'}"
-    )
+    span = f"checkpoints {report.first} to {report.last}"
+    if report.first == report.last:
+        span = "no checkpoint taken here" if report.first is None else f"checkpoint {report.first}"
+    outcome = "everything agrees" if report.agrees else plural(len(report.disagreements), "disagreement")
+    yield f"{span}, {plural(report.records, 'decision')}: {outcome}"
 
 
 def _besides(sink: SinkAudit) -> Iterable[str]:
     """Yield what is neither agreement nor fault."""
+    if sink.waiting_before:
+        yield f"{sink.waiting_before:,} of these were written before these decisions, as by the job of the savepoint that this one began with"
     if sink.removed:
         yield f"{sink.removed:,} of these removed by retention, not compared"
     if sink.again:
@@ -138,20 +138,22 @@ def fsck(
 ) -> int:
     """Compare a job's decisions with its files.
 
-    Lists orphans, commits that have not ended, and finished files that are gone or changed. The exit code is 0 if nothing is left to do, 1 if something is. What a decision names is never removed.
+    Lists orphans, commits that have not ended, and finished files and state files that are gone or changed. The exit code is 0 if nothing is left to do, 1 if something is. What a decision names is never removed.
     """
     from poundlock.audit import fsck as checks
     from poundlock.driver.savepoints.handover import left
+    from poundlock.driver.savepoints.retained_checkpoints import newest_whole
 
     checkpoint = find_checkpoint(path, call)
     report = checks.fsck(
         checkpoint.storage, rebuilder(checkpoint), clock=SystemClock(), fix=fix, left=left(checkpoint.storage)
     )
-    call.output.show(_checked(report), report.to_json)
+    whole = newest_whole(checkpoint.storage) if checks.STATE in report.findings else None
+    call.output.show(_checked(report, whole), {**report.to_json(), "whole": whole})
     return 0 if report.clean else 1
 
 
-def _checked(report: FsckReport) -> Iterable[str]:
+def _checked(report: FsckReport, whole: tuple[int, str] | None) -> Iterable[str]:
     label = "removed" if report.fixed else "orphan"
     for name, orphans in report.orphans.items():
         yield from (f"{label:9}  {name}  {orphan.path}  {_describe(report, orphan)}" for orphan in orphans)
@@ -162,7 +164,7 @@ def _checked(report: FsckReport) -> Iterable[str]:
     yield _summary(report)
     if report.left is not None:
         yield f"the job ended with the savepoint {report.left}, which has what was pending"
-    yield from _next(report)
+    yield from _next(report, whole)
 
 
 def _describe(report: FsckReport, orphan: Orphan) -> str:
@@ -174,13 +176,15 @@ def _summary(report: FsckReport) -> str:
     orphans = [orphan for each in report.orphans.values() for orphan in each]
     findings = sum(len(each) for each in report.findings.values())
     return (
-        f"{report.job.name}: {report.records} decisions, {len(orphans)} orphans"
+        f"{report.job.name}: {plural(report.records, 'decision')}, {plural(len(orphans), 'orphan')}"
         f" ({format_bytes(sum(orphan.bytes for orphan in orphans))}){' removed' if report.fixed else ''},"
-        f" {findings} findings in {report.root}"
+        f" {plural(findings, 'finding')} in {report.root}"
     )
 
 
-def _next(report: FsckReport) -> Iterable[str]:
+def _next(report: FsckReport, whole: tuple[int, str] | None) -> Iterable[str]:
+    from poundlock.state.runs.run import from_whole  # not when only help is asked for
+
     problems = {finding.problem for findings in report.findings.values() for finding in findings}
     if report.refused:
         yield f"nothing was removed: {report.refused}"
@@ -188,7 +192,9 @@ def _next(report: FsckReport) -> Iterable[str]:
         return
     if report.driver:
         yield f"{report.driver} is running on it: what it is writing now looks like orphans"
-    if any(name not in report.orphans for name in report.unchecked):
+    if "damaged" in problems:
+        yield f"Next: {'no copy of a checkpoint is whole: go on from a savepoint' if whole is None else from_whole(*whole)}"
+    elif any(name not in report.orphans for name in report.unchecked):
         yield "Next: give the job's file instead, such as: poundlock fsck job.py"
     elif problems - {"pending"}:
         yield "Next: restore these files from a backup; poundlock files lists what they held"

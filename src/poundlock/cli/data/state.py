@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from poundlock.cli.job_lookup import find_of_job
 from poundlock.cli.options import Call, with_shared_options
-from poundlock.cli.output import iso_text
+from poundlock.cli.output import watermark_text
 from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 _LIMIT = 20
-_FIRST, _LAST = -(1 << 63), (1 << 63) - 1
 _READS = 3  # a job that runs merges its files away while they are read
 
 _Groups = list[tuple[str, dict[str, Any]]]
@@ -29,7 +28,7 @@ def _lines(groups: _Groups, limit: int) -> Iterator[str]:
     if not groups:
         yield "no key has any state"
     for number, group in groups:
-        yield f"operator {number}: watermark {_time(group['watermark'])}"
+        yield f"operator {number}: watermark {watermark_text(group['watermark'])}"
         for name, state in group["state"].items():
             ttl = "" if state["ttl_ms"] is None else f", time to live {state['ttl_ms']} ms"
             yield f"  {name} ({state['kind'] or 'table'}{ttl}): {len(state['entries'])} entries"
@@ -38,7 +37,7 @@ def _lines(groups: _Groups, limit: int) -> Iterator[str]:
             timers = group[f"{kind}_timers"]
             if timers:
                 yield f"  {kind}-time timers: {len(timers)}"
-                yield from _some(limit, (f"    {_time(timer['time'])} {_named(timer)}" for timer in timers))
+                yield from _some(limit, (f"    {watermark_text(timer['time'])} {_named(timer)}" for timer in timers))
 
 
 def _some(limit: int, lines: Iterator[str]) -> Iterator[str]:
@@ -50,14 +49,8 @@ def _some(limit: int, lines: Iterator[str]) -> Iterator[str]:
 def _named(entry: dict[str, Any]) -> str:
     window = entry["window"]
     if isinstance(window, (list, tuple)) and len(window) == 2:
-        return f"{entry['key']!r} in [{_time(window[0])}, {_time(window[1])})"
+        return f"{entry['key']!r} in [{watermark_text(window[0])}, {watermark_text(window[1])})"
     return repr(entry["key"])
-
-
-def _time(ms: int) -> str:
-    if ms in (_FIRST, _LAST):
-        return "-" if ms == _FIRST else "at the end"
-    return iso_text(ms)
 
 
 @with_shared_options

@@ -59,7 +59,7 @@ def stop(
     entry = known.entry
     if directory is not None or drain:
         output.say(f'Suspending job "{entry.job_id}" with a CANONICAL savepoint.')
-        show_saved(entry, take_savepoint(known, directory, then="stop", drain=drain), output)
+        show_saved(entry, take_savepoint(known, directory, then="stop", drain=drain), output, drained=drain)
         return 0
     output.say(f"Stopping job {entry.job_id}.")
     known.channel().ask("stop")

@@ -11,8 +11,9 @@ from typer import Argument, Option
 
 from poundlock.cli.job_lookup import RunningJobArgument, find_job, jobs_in, progress_line, progress_of
 from poundlock.cli.options import Call, with_shared_options
-from poundlock.cli.output import local_text, watermark_text
+from poundlock.cli.output import watermark_text
 from poundlock.errors import PoundlockError
+from poundlock.values import utc_text
 
 if TYPE_CHECKING:
     from poundlock.control.registry import JobEntry
@@ -51,7 +52,7 @@ def _part(title: str, none: str, entries: Sequence[JobEntry]) -> list[str]:
 
 def _line(entry: JobEntry) -> str:
     where = f" {entry.on_cluster}" if entry.on_cluster else ""
-    return f"{local_text(entry.started_ms)} : {entry.job_id} : {_titled(entry)}{where}"
+    return f"{utc_text(entry.started_ms)} : {entry.job_id} : {_titled(entry)}{where}"
 
 
 def _titled(entry: JobEntry) -> str:
@@ -71,8 +72,8 @@ def _lines(entry: JobEntry, progress: Mapping[str, Any] | None, savepoint: str |
     yield f"Job {entry.job_id} : {_titled(entry)}"
     supervises = "" if entry.child is None or entry.ended else f", supervises {entry.child}"
     values = {
-        "started": local_text(entry.started_ms),
-        "ended": None if entry.ended_ms is None else f"{local_text(entry.ended_ms)}, exit code {entry.exit_code}",
+        "started": utc_text(entry.started_ms),
+        "ended": None if entry.ended_ms is None else f"{utc_text(entry.ended_ms)}, exit code {entry.exit_code}",
         "process": None if entry.application else f"{entry.pid} on {entry.host}{supervises}",
         "application": f"{entry.application}, with the driver" if entry.application else entry.spark_application,
         "restarts": None if not entry.process_restarts else f"{entry.process_restarts} of the process",
@@ -85,7 +86,7 @@ def _lines(entry: JobEntry, progress: Mapping[str, Any] | None, savepoint: str |
         "token": None if entry.ended else entry.token_file,
         "watermark": _watermark(progress),
         "progress": progress_line(progress),
-        "written": None if entry.written_ms is None else local_text(entry.written_ms),
+        "written": None if entry.written_ms is None else utc_text(entry.written_ms),
         "failure": None if entry.failure is None else entry.failure[0],
         "next": None if entry.failure is None else entry.failure[1] or None,
     }
@@ -111,7 +112,7 @@ def _ended_with(entry: JobEntry) -> str | None:
         note = left_by(open_storage(entry.checkpoint_dir))
     except (OSError, PoundlockError):
         return None
-    return str(note["savepoint"]) if note is not None and note["job_id"] == entry.job_id else None
+    return note.savepoint if note is not None and note.job_id == entry.job_id else None
 
 
 def http_address(host: str, port: int) -> str:

@@ -102,5 +102,11 @@ def _for_people(line: str) -> str:
     except (ValueError, KeyError, TypeError, AttributeError):
         return line
     trace = value.pop("exception", None)
-    rest = [f"{name}={item}" for name, item in value.items() if name not in ("job", "logger")]
+    rest = [_as_text(name, item) for name, item in value.items() if name not in ("job", "logger")]
     return "\n".join([" ".join([head, *rest]), *([str(trace)] if trace else [])])
+
+
+def _as_text(name: str, item: object) -> str:
+    if isinstance(item, dict):
+        return " ".join(_as_text(str(key), each) for key, each in item.items())
+    return f"{name}={','.join(map(str, item)) if isinstance(item, list) else item}"

@@ -15,9 +15,9 @@ from typer.core import TyperGroup
 
 from poundlock.cli.job_lookup import find_running, show_saved, take_savepoint
 from poundlock.cli.options import Call, JsonOption, with_shared_options
-from poundlock.cli.output import Output, iso_text
+from poundlock.cli.output import Output, watermark_text
 from poundlock.errors import DefinitionError
-from poundlock.values import format_bytes
+from poundlock.values import format_bytes, utc_text
 
 if TYPE_CHECKING:
     from poundlock.savepoint.inspection import Difference, Inspection
@@ -238,12 +238,12 @@ def _lines(inspection: Inspection, counted: Mapping[str, int | None]) -> Iterato
     metadata = inspection.metadata
     versions = ", ".join(f"{package} {version}" for package, version in metadata.versions.items())
     yield f"{metadata.name}: savepoint of job {metadata.job} ({metadata.job_id}), format {metadata.to_json()['v']}"
-    yield f"taken {iso_text(metadata.created_ms)} at checkpoint {metadata.decision.checkpoint}{versions and f' by {versions}'}"
+    yield f"taken {utc_text(metadata.created_ms)} at checkpoint {metadata.decision.checkpoint}{versions and f' by {versions}'}"
     if metadata.edited is not None:
         yield f"edited, made of {metadata.edited['from']}:"
         yield from (f"  {text}" for text in metadata.edited["done"])
     yield from _block("sources", [(name, r.kind, text) for name, r in inspection.sources.items() for text in r.lines()])
-    yield f"watermark  {iso_text(inspection.watermark_ms) if inspection.watermark_ms is not None else '-'}"
+    yield f"watermark  {watermark_text(inspection.watermark_ms)}"
     rows = [
         (name, f"{file.rows} rows", format_bytes(file.bytes), file.path)
         for name, files in inspection.pending.items()
@@ -272,7 +272,7 @@ def _checked(inspection: Inspection) -> str:
 
 def _changes(first: Inspection, second: Inspection, differences: Sequence[Difference]) -> Iterator[str]:
     for sign, each in (("a", first), ("b", second)):
-        yield f"{sign}  {each.metadata.name}  {iso_text(each.metadata.created_ms)}"
+        yield f"{sign}  {each.metadata.name}  {utc_text(each.metadata.created_ms)}"
     if not differences:
         yield "nothing differs"
     rows = [(d.what, _value(d, d.before), "->", _value(d, d.after), _distance(d)) for d in differences]
@@ -283,7 +283,7 @@ def _value(difference: Difference, value: Any) -> str:
     if value is None:
         return "-"
     if difference.what == "watermark":
-        return iso_text(value)
+        return watermark_text(value)
     if difference.what.startswith("size of "):
         return format_bytes(value)
     return str(value)

@@ -168,7 +168,8 @@ class DatagenEnumerator:
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
         step, first, last = self.source.rows_per_split, int(start["row"]), int(end["row"])
         borders = [first, *range((first // step + 1) * step, last, step), last]
-        return [Split(f"{a:020d}", {"start": a, "stop": b}, b - a) for a, b in pairwise(borders) if a < b]
+        pieces = [(a, b) for a, b in pairwise(borders) if a < b]
+        return [Split(f"{a:020d}", {"start": a, "stop": b}, b - a, name=f"rows {a} to {b - 1}") for a, b in pieces]
 
     def finished(self, position: dict[str, Any]) -> bool:
         return self.source.count is not None and int(position["row"]) >= self.source.count

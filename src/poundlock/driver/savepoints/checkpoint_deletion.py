@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypedDict
 
 from poundlock.checkpoint.capabilities import Inspectable, bound
 from poundlock.checkpoint.coordinator import Coordinator
@@ -28,10 +28,19 @@ from poundlock.savepoint.operator_ids import operators, operators_before, refuse
 from poundlock.savepoint.restore import OF_A_CHECKPOINT
 from poundlock.storage import Storage
 from poundlock.storage.copying import remove_empty
+from poundlock.storage.json_record import parsed, read_record
 from poundlock.values import Clock
 
 MARK = "deleting.json"
 _OURS = (*OF_A_CHECKPOINT, FOLDER, LEFT, IDENTITY)
+
+
+class Mark(TypedDict):
+    """Whose checkpoint is being deleted, and what its sinks said of themselves."""
+
+    job_id: str
+    name: str
+    sinks: Mapping[str, JSON]
 
 
 def delete_checkpoint(
@@ -92,15 +101,12 @@ def refuse_deleted(storage: Storage) -> None:
         )
 
 
-def _marked(storage: Storage) -> JSON | None:
-    try:
-        mark: JSON = json.loads(storage.read(MARK))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return mark
+def _marked(storage: Storage) -> Mark | None:
+    next = "restore the file from a backup, or begin in another checkpoint_dir"
+    return read_record(storage, MARK, parsed(Mark), next=next)
 
 
-def _sinks(plan: Plan, mark: JSON) -> dict[str, Any]:
+def _sinks(plan: Plan, mark: Mark) -> dict[str, Any]:
     """Return the sinks the cancelled job had, as far as they can be made; those the job has now for the rest."""
     job_id = mark["job_id"]
     sinks: dict[str, Any] = {name: bound(sink, job_id=job_id, sink=name) for name, sink in plan.sinks.items()}

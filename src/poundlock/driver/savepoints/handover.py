@@ -8,20 +8,30 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.portable import Portable
-from poundlock.errors import DefinitionError, TerminalError, TransientError
+from poundlock.errors import DefinitionError, TransientError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.storage import Storage
+from poundlock.storage.json_record import parsed, read_record
 
 if TYPE_CHECKING:
     from poundlock.plan.plan import Plan
 
 LEFT = "savepoint.json"
 RESTORING = "restoring.json"
+
+
+@dataclass(frozen=True)
+class Note:
+    """Which savepoint, and the job it is about; None where an older version noted it."""
+
+    savepoint: str
+    job_id: str | None = None
 
 
 def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, job_id: str, check: Callable[[], None]) -> None:
@@ -52,10 +62,10 @@ def _sweep(sinks: Mapping[str, Any], check: Callable[[], None]) -> None:
 def left(storage: Storage) -> str | None:
     """Return the savepoint with which the job of a checkpoint folder ended, None if it did not end with one."""
     note = left_by(storage)
-    return None if note is None else str(note["savepoint"])
+    return None if note is None else note.savepoint
 
 
-def left_by(storage: Storage) -> Mapping[str, Any] | None:
+def left_by(storage: Storage) -> Note | None:
     """Return what a job that ended with a savepoint noted: the savepoint and its own job id; None if none did."""
     return _note(storage, LEFT)
 
@@ -66,17 +76,9 @@ def _write(storage: Storage, name: str, savepoint: str, job_id: str) -> bool:
     )
 
 
-def _note(storage: Storage, name: str) -> Mapping[str, Any] | None:
-    try:
-        note: Mapping[str, Any] = json.loads(storage.read(name))
-        return {**note, "savepoint": str(note["savepoint"]), "job_id": note.get("job_id")}
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TerminalError(
-            f"{storage.root}/{name} cannot be read: {error}",
-            next="restore the file from a backup, or go on from the savepoint in another checkpoint_dir",
-        ) from None
+def _note(storage: Storage, name: str) -> Note | None:
+    next = "restore the file from a backup, or go on from the savepoint in another checkpoint_dir"
+    return read_record(storage, name, parsed(Note), next=next)
 
 
 def refuse_left(storage: Storage) -> None:
@@ -87,19 +89,19 @@ def refuse_left(storage: Storage) -> None:
             next=f"go on from it: poundlock run -s {path} JOB.PY; or begin anew in another checkpoint_dir",
         )
     if (interrupted := interrupted_restore(storage)) is not None:
-        path = interrupted["savepoint"]
+        path = interrupted.savepoint
         raise DefinitionError(
             f"{storage.root} has half of a restore that was interrupted, of the savepoint {path}",
             next=f"restore it again: poundlock run -s {path} JOB.PY",
         )
 
 
-def interrupted_restore(storage: Storage) -> Mapping[str, Any] | None:
+def interrupted_restore(storage: Storage) -> Note | None:
     """Return what a restore that has not come to its end said when it began, None if there is none."""
     return _note(storage, RESTORING)
 
 
-def mark_restore(plan: Plan, storage: Storage, path: str, job_id: str, interrupted: Mapping[str, Any] | None) -> bool:
+def mark_restore(plan: Plan, storage: Storage, path: str, job_id: str, interrupted: Note | None) -> bool:
     """Note that a restore begins, unless another process has begun something here; return whether it may.
 
     Args:
@@ -111,7 +113,7 @@ def mark_restore(plan: Plan, storage: Storage, path: str, job_id: str, interrupt
     if interrupted is None and read_identity(storage) is not None and left(storage) is None:
         return False
     before = read_identity(storage)
-    others = {None if before is None else before.job_id, None if interrupted is None else interrupted["job_id"]}
+    others = {None if before is None else before.job_id, None if interrupted is None else interrupted.job_id}
     for other in others - {None, job_id}:
         # It left all to a savepoint, or was never whole; if it was killed before it could tidy up, nobody else would.
         _sweep({n: bound(sink, job_id=str(other), sink=n) for n, sink in plan.sinks.items()}, lambda: None)

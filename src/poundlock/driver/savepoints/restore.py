@@ -60,7 +60,7 @@ def begin(plan: Plan, checkpoint: Storage, beginning: Beginning, *, clock: Clock
     savepoint = open_storage(beginning.path)
     interrupted = interrupted_restore(checkpoint)
     # The id of a restore that was interrupted: what it left half done is this job's to remove.
-    job_id = beginning.job_id or (new_job_id() if interrupted is None else str(interrupted["job_id"]))
+    job_id = beginning.job_id or (new_job_id() if interrupted is None else str(interrupted.job_id))
     sinks = {name: bound(sink, job_id=job_id, sink=name) for name, sink in plan.sinks.items()}
     restoring = check(
         savepoint,
@@ -117,7 +117,7 @@ def has_begun(checkpoint: Storage, beginning: Beginning, *, say: Callable[[str],
     if identity is None or identity.job_id != beginning.job_id:
         return False
     before = left_by(checkpoint)
-    if before is not None and before.get("job_id") == identity.job_id:
+    if before is not None and before.job_id == identity.job_id:
         refuse_left(checkpoint)
     settle_restore(checkpoint)
     say(f"Begun with savepoint {beginning.named or beginning.path} before; going on from the checkpoint")

@@ -173,8 +173,13 @@ def _rows(batch: pa.RecordBatch) -> Rows:
 def damaged(file: RunFile, how: str, operators: Sequence[str] = ()) -> DamagedRunError:
     """Return the error of a file that cannot be used; who knows more adds operators and the newest whole checkpoint."""
     whose = f" of {', '.join(operators)}" if operators else ""
+    groups = "all key groups" if file.first < 0 else f"key groups {file.first} to {file.stop - 1}"
     return DamagedRunError(
-        f"the state file {file.name}{whose}, written at checkpoint {file.checkpoint} for key groups "
-        f"{file.first} to {file.stop - 1}, {how}",
+        f"the state file {file.name}{whose}, written at checkpoint {file.checkpoint} for {groups}, {how}",
         next="restore the job from a savepoint, or from a checkpoint whose files are whole (poundlock fsck names them)",
     )
+
+
+def from_whole(checkpoint: int, path: str) -> str:
+    """Return what to do about it where a copy of an older checkpoint is whole."""
+    return f"checkpoint {checkpoint} is whole; go on from it: poundlock run -s {path} -D checkpoint_dir=NEW"

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from poundlock.audit.audit import AuditReport, SinkAudit
 from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
@@ -21,6 +22,7 @@ from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared, WriterContext
+from poundlock.cli.data.sinks import _audited
 from poundlock.cli.main import main
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
@@ -443,6 +445,48 @@ def test_a_sink_that_was_taken_out_is_still_looked_at(project: Project, capsys: 
     assert (code, _problems(report)) == (1, [("dead-letter", "missing", "dead-0-0.jsonl")])
 
 
+_WRONG = {
+    "it is no JSON object": ["[]", '"x"', "7", "null"],
+    "it is no JSON": ['{"v": 1', "", "["],
+    "it has no format": ["{}"],
+    "format 99 is not known to this version": ['{"v": 99}'],
+    "it has no ": ['{"v": 1}'],
+}
+
+
+def test_a_record_that_is_damaged_anyhow_is_said_in_words(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.stop()
+    record = "ledger/00000000000000000001.json"
+    wrong_kind = {
+        "job.json": ("created_ms", "created_ms is not what it should be"),
+        record: ("sinks", "sinks is not what it should be"),
+        "epochs/00000001.json": ("pid", "pid is not what it should be"),
+    }
+    for name in (*wrong_kind, "savepoint.json", "restoring.json"):
+        path = project.checkpoint / name
+        sound = path.read_bytes() if path.exists() else None
+        contents = [(why, text) for why, texts in _WRONG.items() for text in texts]
+        if name in wrong_kind:
+            field, why = wrong_kind[name]
+            contents.append((why, json.dumps({**json.loads(sound or b""), field: "x"})))
+        if name == "restoring.json":
+            (project.checkpoint / "job.json").unlink()
+        for why, text in contents:
+            path.write_text(text)
+            assert main(["fsck", str(project.checkpoint)]) == 4, (name, text)
+            what, next = capsys.readouterr().err.splitlines()
+            assert what.startswith(f"error: {path} cannot be read: {why}"), what
+            assert next.startswith("Next: restore the file from a backup"), next
+        path.unlink()
+        path.mkdir()
+        assert main(["fsck", str(project.checkpoint)]) == 4, name
+        what, _ = capsys.readouterr().err.splitlines()
+        assert what == f"error: {path} cannot be read: it is a folder"
+        path.rmdir()
+        if sound is not None:
+            path.write_bytes(sound)
+
+
 def test_a_sink_of_a_persons_own_is_said_to_be_unknown(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     project.crash_with_orphans()
     path = project.checkpoint / "epochs" / "00000001.json"
@@ -479,7 +523,7 @@ def test_ledger_lists_decisions(project: Project, capsys: pytest.CaptureFixture[
     wrote = record.sinks["out"].wrote
     assert wrote is not None
     assert wrote.digest is not None
-    assert text[2].split()[3:-1] == ["checkpoint", "0", "1", "0", "1", str(wrote.bytes), "0", "0", "0", "0", "1"]
+    assert text[2].split()[2:-1] == ["checkpoint", "0", "1", "0", "1", str(wrote.bytes), "0", "0", "0", "0", "1"]
     assert main(["ledger", "swept", "--occasion", "checkpoint", "--sink", "out", "-v"]) == 0
     _, _, source, sink, took = capsys.readouterr().out.splitlines()
     assert source.strip() == 'source in: {"o":0} to {"o":1}, - rows'
@@ -544,6 +588,40 @@ def test_audit_agrees_and_tells_what_does_not(
     assert path.name in out
 
 
+def test_audit_counts_what_there_is_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    project = Project(tmp_path, "swept", out, FileSink(str(out), row="value", rolling=LATER))
+    assert main(["audit", "swept"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no checkpoint taken here, 1 decision: everything agrees"
+    project.take(out=lines(b"carried"))
+    project.stop()
+    assert main(["audit", "swept"]) == 0
+    text = capsys.readouterr().out.splitlines()
+    assert "  0 visible in 0 pieces, read back; 1 wait" in text
+    assert text[-1] == "checkpoint 0, 2 decisions: everything agrees"
+    left = json.dumps({"v": 1, "savepoint": "/saved", "job_id": project.job_id})
+    (project.checkpoint / "savepoint.json").write_text(left)
+    assert main(["audit", "swept"]) == 0
+    assert "  0 visible in 0 pieces, read back; 1 went into the savepoint /saved" in capsys.readouterr().out
+    (project.checkpoint / "savepoint.json").unlink()
+    project.start()
+    project.coordinator.roll(Occasion.END)
+    project.stop()
+    assert main(["audit", "swept", "--from", "1"]) == 0
+    assert main(["fsck", "swept"]) == 0
+    assert "swept: 5 decisions, 0 orphans (0 B), 0 findings in" in capsys.readouterr().out
+
+
+def test_audit_says_what_was_merged_and_what_was_written_before(capsys: pytest.CaptureFixture[str]) -> None:
+    merged = SinkAudit(counts=Counts(read=10, produced=-7, written=3), visible=5, waiting_before=2, read_back=1)
+    report = AuditReport(first=4, last=6, records=3, rows_read={}, sinks={"out": merged}, disagreements=[])
+    account, visible, before, total = _audited(report, None)
+    assert account == "sink out: 10 in - 7 merged = 3 written + 0 filtered + 0 late + 0 dead-lettered + 0 skipped"
+    assert visible == "  5 visible in 1 piece, read back; 0 wait"
+    assert before.startswith("  2 of these were written before these decisions")
+    assert total == "checkpoints 4 to 6, 3 decisions: everything agrees"
+
+
 def test_files_lists_what_decisions_made_visible(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from poundlock.connectors.files.buckets.assigners import EventTimeBucketAssigner
 
@@ -564,6 +642,6 @@ def test_files_lists_what_decisions_made_visible(tmp_path: Path, capsys: pytest.
     assert len(text) == 5
     line = next(line for line in text if "part-0-0" in line)
     assert line.split() == [
-        "0", "2", "55", "2018-12-19", "00:00:00.250", "2018-12-19", "00:00:01.500", f"{out}/dt=20181219/part-0-0"
+        "0", "2", "55", "2018-12-19T00:00:00.250Z", "2018-12-19T00:00:01.500Z", f"{out}/dt=20181219/part-0-0"
     ]  # fmt: skip
     assert text[-1].startswith("3 files, 4 rows, ")

@@ -34,9 +34,9 @@ def report(now: Measure, *, again: tuple[int, ...] = (), left_out: dict[str, str
 
 def test_agreement() -> None:
     assert list(_lines(report(THEN))) == [
-        "checkpoint 5 of j, decision 7 of 2018-12-19 01:50:26",
+        "checkpoint 5 of j, decision 7 of 2018-12-19T01:50:26.432Z",
         "source in: 4,000 rows read",
-        "sink out: 4,000 in + 0 made = 3,000 written + 1,000 filtered + 0 dead-lettered + 0 skipped, 90,000 bytes, digest 00000000000000aa",
+        "sink out: 4,000 in + 0 made = 3,000 written + 1,000 filtered + 0 late + 0 dead-lettered + 0 skipped, 90,000 bytes, digest 00000000000000aa",
         "  {}",
         "checkpoint 5: as committed",
     ]

@@ -16,6 +16,7 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.cli.data.state import _lines
+from poundlock.cli.main import main
 from poundlock.state.decided_state import DecidedState
 from poundlock.state.manifest import in_spaces
 from poundlock.state.participant import StateParticipant
@@ -24,6 +25,7 @@ from poundlock.state.task_state import TaskState
 from poundlock.storage import LocalStorage
 from poundlock.testing import ProcessHarness, Snapshot, WindowHarness
 from poundlock.values import SystemClock
+from support.saved import save
 
 
 class Seen(KeyedProcessFunction):
@@ -124,3 +126,60 @@ def test_it_starts_no_jvm_and_imports_little(tmp_path: Path, key: tuple[str, ...
     assert SLOW.isdisjoint(json.loads(done.stderr.splitlines()[-1]))
     subprocess.run(["java"], env=environment, check=True)
     assert (tmp_path / "started").exists(), "it would have been seen"
+
+
+def test_fsck_names_state_files_that_are_not_as_they_were_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], own_folder: Path
+) -> None:
+    folder = tmp_path / "checkpoint"
+    kept(folder, {"ada": 7, "grace": 5})
+    assert main(["fsck", str(folder)]) == 0
+    assert capsys.readouterr().out == f"job: 1 decision, 0 orphans (0 B), 0 findings in {folder}\n"
+    (path,) = folder.glob("state/*/*")
+    whole = path.read_bytes()
+    changed, cut = whole[:-1] + bytes([whole[-1] ^ 1]), whole[:-3]
+    name = f"the state file {path.relative_to(folder)} of totals, written at checkpoint 0 for key groups 0 to 127,"
+    for data, how in (
+        (changed, "is not what was written: its digest differs"),
+        (cut, f"has {len(cut)} bytes instead of {len(whole)}"),
+        (None, "is missing"),
+    ):
+        path.unlink()
+        if data is not None:
+            path.write_bytes(data)
+        assert main(["fsck", str(folder)]) == 1
+        damaged, total, advice = capsys.readouterr().out.splitlines()
+        assert damaged == f"damaged    keyed state  {name} {how}"
+        assert total == f"job: 1 decision, 0 orphans (0 B), 1 finding in {folder}"
+        assert advice == "Next: no copy of a checkpoint is whole: go on from a savepoint"
+    save(tmp_path / "saved", positions={"events": {"offset": 5}})
+    (folder / "retained").mkdir()
+    next((tmp_path / "saved").glob("savepoint-*")).rename(folder / "retained/chk-4")
+    assert main(["fsck", str(folder)]) == 1
+    next_line = capsys.readouterr().out.splitlines()[-1]
+    copy = f"{folder}/retained/chk-4"
+    assert next_line == f"Next: checkpoint 4 is whole; go on from it: poundlock run -s {copy} -D checkpoint_dir=NEW"
+    assert main(["fsck", str(folder), "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert (report["clean"], report["whole"]) == (False, [4, copy])
+    (found,) = report["findings"]["keyed state"]
+    assert (found["problem"], found["path"]) == ("damaged", f"{name} is missing")
+
+
+def test_fsck_looks_again_where_a_state_file_goes_while_it_is_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "checkpoint"
+    kept(folder, {"ada": 7})
+    (path,) = folder.glob("state/*/*")
+    read, away = LocalStorage.read, [path.name]
+
+    def merged_away(storage: LocalStorage, name: str) -> bytes:
+        if name.endswith(path.name) and away:
+            raise FileNotFoundError(away.pop())
+        return read(storage, name)
+
+    monkeypatch.setattr(LocalStorage, "read", merged_away)
+    assert main(["fsck", str(folder)]) == 0
+    assert away == []
+    assert "0 findings" in capsys.readouterr().out

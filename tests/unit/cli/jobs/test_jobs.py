@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from poundlock.cli.job_lookup import show_saved
 from poundlock.cli.main import main
+from poundlock.cli.output import Output
 from poundlock.config import load_settings
 from poundlock.control.process_id import process_start
 from poundlock.control.registry import JobEntry, Registration, Registry, registered
@@ -102,7 +104,7 @@ def test_jobs_are_listed_in_flinks_words(capsys: pytest.CaptureFixture[str], sta
     registry.register(entry(started_ms=1_700_000_000_000))
     lines = said(capsys, 0, "list", "-a")[0].splitlines()
     assert lines[0] == "------------------ Running/Restarting Jobs -------------------"
-    assert lines[1].endswith(f" : {ID} : orders (RUNNING)")
+    assert lines[1] == f"2023-11-14T22:13:20.000Z : {ID} : orders (RUNNING)"
     assert lines[2:5] == [
         "-" * 62,
         "No scheduled jobs.",
@@ -124,13 +126,23 @@ def test_info_asks_the_job_and_goes_without_its_answer(capsys: pytest.CaptureFix
     assert "progress" not in said(capsys, 0, "info", "orders")[0]
 
 
+def test_info_of_a_job_whose_process_is_gone_says_so_of_its_progress(
+    capsys: pytest.CaptureFixture[str], state: Path
+) -> None:
+    Registry(state).register(entry(process_start="gone", progress={"state": "RUNNING", "checkpoint": 3}))
+    out, _ = said(capsys, 0, "info", "orders")
+    assert f"Job {ID} : orders (FAILED, gone)" in out
+    assert "  progress    FAILED  checkpoint 3" in out
+    assert json.loads(said(capsys, 0, "info", "orders", "--json")[0])["progress"]["state"] == "FAILED"
+
+
 def test_info_names_the_partition_that_holds_the_watermark_back(
     capsys: pytest.CaptureFixture[str], served: Served
 ) -> None:
     assert "watermark" not in said(capsys, 0, "info", "orders")[0]
     served.job.update(Progress("RUNNING", watermark=1_545_184_226_432, held_by="clicks-1 of time"))
     (line,) = (line for line in said(capsys, 0, "info", "orders")[0].splitlines() if line.startswith("  watermark"))
-    assert line == "  watermark   2018-12-19 01:50:26.432, held back by clicks-1 of time"
+    assert line == "  watermark   2018-12-19T01:50:26.432Z, held back by clicks-1 of time"
     found = json.loads(said(capsys, 0, "info", "orders", "--json")[0])["progress"]
     assert (found["watermark"], found["held_by"]) == (1_545_184_226_432, "clicks-1 of time")
 
@@ -247,12 +259,14 @@ def test_logs_are_printed_for_people_and_as_they_are(
     log = tmp_path / "orders.log"
     lines = [
         {"time": "2026-01-01T00:00:00Z", "level": "info", "message": "recovered", "checkpoint": 3, "job": "orders"},
+        {"time": "t", "level": "info", "message": "run", "settings": {"p": 2, "spark": {"a": "b"}}, "ids": ["x", "y"]},
         {"time": "2026-01-01T00:00:01Z", "level": "error", "message": "it broke", "exception": "Traceback: here"},
     ]
     log.write_text("\n" + "".join(json.dumps(line) + "\n" for line in lines) + "no json\n")
     mine = Registry(state).register(entry(log=str(log)))
     assert said(capsys, 0, "logs", "orders")[0].splitlines() == [
         "2026-01-01T00:00:00Z info    recovered checkpoint=3",
+        "t info    run p=2 a=b ids=x,y",
         "2026-01-01T00:00:01Z error   it broke",
         "Traceback: here",
         "no json",
@@ -271,6 +285,16 @@ def test_logs_are_printed_for_people_and_as_they_are(
     assert said(capsys, 0, "logs", "orders", "-f")[0].splitlines()[-1] == "t info    later"
     log.unlink()
     assert "cannot be read" in refused(capsys, 2, "logs", "orders")
+
+
+def test_a_drained_job_is_told_what_going_on_from_its_savepoint_does(capsys: pytest.CaptureFixture[str]) -> None:
+    show_saved(entry(), "/saved", Output())
+    show_saved(entry(), "/saved", Output(), drained=True)
+    first, resume, second, drained = capsys.readouterr().out.splitlines()
+    assert first == second == "Savepoint completed. Path: /saved"
+    assert resume == "You can resume your program from this savepoint with the run command."
+    assert drained.startswith("The job is drained: every window has fired.")
+    assert "fires a window again" in drained
 
 
 JOB = """

@@ -43,12 +43,16 @@ RUNNING = Progress(
         (
             replace(RUNNING, lag=None, dead_lettered=10, skipped=2, restarts=1),
             "RUNNING  checkpoint 12  48,210 rows/s  3,120,000 rows  7 files  10 dead letters  2 skipped  last 1.2 s"
-            "  1 restarts",
+            "  1 restart",
         ),
         (
             replace(RUNNING, watermark=1_545_184_226_432, held_by="clicks-1 of time"),
             "RUNNING  checkpoint 12  48,210 rows/s  lag 1,204  3,120,000 rows  7 files"
-            "  watermark 2018-12-19 01:50:26.432 held by clicks-1 of time  last 1.2 s",
+            "  watermark 2018-12-19T01:50:26.432Z held by clicks-1 of time  last 1.2 s",
+        ),
+        (
+            Progress("FINISHED", files_finished=1),
+            "FINISHED  1 file",
         ),
         (
             replace(RUNNING, watermark=2**63 - 1),
@@ -84,6 +88,18 @@ def test_plain_output_has_a_line_a_change() -> None:
         ["stopping"],
         ["FINISHED", "checkpoint 15"],
     ]
+
+
+def test_a_job_that_ends_with_a_message_has_its_end_line_too() -> None:
+    out = io.StringIO()
+    with watcher("a", Path("/l/a.log"), Output(out=out)) as watch:
+        watch.update(RUNNING)
+        ended = replace(RUNNING, state="FINISHED", message="Savepoint completed. Path: /s", files_finished=8)
+        watch.update(ended)
+        watch.done(ended)
+    *_, message, end = out.getvalue().splitlines()
+    assert message == "FINISHED  Savepoint completed. Path: /s"
+    assert end == "FINISHED  checkpoint 12  48,210 rows/s  lag 1,204  3,120,000 rows  8 files  last 1.2 s"
 
 
 @pytest.mark.parametrize("terminal", [False, True])

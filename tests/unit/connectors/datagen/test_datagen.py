@@ -130,6 +130,7 @@ def test_function_rows_are_held_to_the_schema() -> None:
     source = DatagenSource(lambda i, rng: {"n": i if i % 10 else "ten", "extra": 1}, schema="n int, m string")
     made = source.enumerator(NOWHERE)
     (split,) = made.splits({"row": 1}, {"row": 31})
+    assert split.name == "rows 1 to 30"
     (chunk,) = source.reader(ReaderContext(reject=rejected.append)).read(split)
     rows = to_records(chunk).rows
     assert rows[:2] == [{"n": 1, "m": None}, {"n": 2, "m": None}]

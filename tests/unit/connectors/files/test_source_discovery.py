@@ -171,6 +171,29 @@ def test_another_process_sees_what_was_discovered(tmp_path: Path) -> None:
     assert driver.finished(end)
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("[", "it is no JSON"),
+        ("[]", "it is no JSON object"),
+        ('{"v": 2}', "format 2 is not known to this version"),
+        ('{"v": 1}', "it has no root"),
+        ('{"v": 1, "root": "r", "more": false, "files": 3}', "files is not what it should be"),
+    ],
+)
+def test_a_damaged_log_is_said_in_words(tmp_path: Path, content: str, why: str) -> None:
+    storage = LocalStorage(str(tmp_path))
+    DiscoveryLog(storage).add("r", iter([Entry("a", 1, 1)]), note_empty=False)
+    (path,) = tmp_path.glob("log/*")
+    path.write_text(content)
+    with pytest.raises(TerminalError, match=f"{path.name} cannot be read: {why}"):
+        DiscoveryLog(storage)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(TerminalError, match=f"{path.name} cannot be read: it is a folder"):
+        DiscoveryLog(storage)
+
+
 def test_a_lost_workspace_is_noticed(tmp_path: Path) -> None:
     made = enumerator(tmp_path / "one", {"a": 10})
     end = made.latest(made.initial())

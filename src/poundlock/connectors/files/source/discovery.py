@@ -10,10 +10,11 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from poundlock.errors import TerminalError
 from poundlock.storage import Entry, Storage
+from poundlock.storage.json_record import of_format, read_record, typed
 
 _FOLDER = "log"
 _FILES_PER_ENTRY = 10_000
@@ -157,18 +158,19 @@ class DiscoveryLog:
         self._more = more
 
     def _load(self) -> None:
-        while True:
-            try:
-                text = self._workspace.read(_name(len(self._entries)))
-            except FileNotFoundError:
-                return
-            body = json.loads(text.decode("utf-8", "surrogateescape"))
-            if body.get("v") != 1:
-                raise TerminalError(
-                    f"{_name(len(self._entries))} in {self._workspace.root} is of version {body.get('v')}",
-                    next="run the job with the version of poundlock that wrote it",
-                )
-            self._append([FoundFile(body["root"], *file) for file in body["files"]], bool(body["more"]))
+        next = "run the job with the version of poundlock that wrote it, or restore the file from a backup"
+        while (look := read_record(self._workspace, _name(len(self._entries)), _look, next=next)) is not None:
+            self._append([FoundFile(look["root"], *file) for file in look["files"]], look["more"])
+
+
+class _Look(TypedDict):
+    root: str
+    more: bool
+    files: list[list[Any]]
+
+
+def _look(data: bytes) -> _Look:
+    return typed(of_format(json.loads(data.decode("utf-8", "surrogateescape"))), _Look)
 
 
 def _listed(entry: Entry) -> list[Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import UTC, datetime
 
 import pyarrow as pa
 
@@ -20,6 +19,7 @@ from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames, tr
 from poundlock.connectors.kafka.sink.transactions import Transactions
 from poundlock.connectors.kafka.source.reader import to_batch
 from poundlock.connectors.kafka.wire.record_batches import BatchHeader, Records
+from poundlock.values import utc_text
 
 _OPEN = ("Ongoing", "PrepareCommit")
 _COLUMNS = {"value": "value", "key": "key", "headers": "headers"}
@@ -182,8 +182,7 @@ class KafkaReading:
             topic, partition = log.place
             open_here = [(d.started_ms, tid) for tid, d in described if partition in d.places.get(topic, ())]
             started_ms, tid = min(open_here, default=(0, ""))
-            since = datetime.fromtimestamp(started_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-            who = f"transactional id {tid}, open since {since}," if tid else "a transaction of nobody's"
+            who = f"transactional id {tid}, open since {utc_text(started_ms)}," if tid else "a transaction of nobody's"
             texts[log.place] = f"{who} holds readers of {topic}-{partition} up at offset {log.at}"
         return texts
 

@@ -16,8 +16,9 @@ import msgspec
 
 from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.offsets import Offsets, Partition, from_json, names, to_json
-from poundlock.errors import DefinitionError, SourceGoneError, TerminalError
+from poundlock.errors import DefinitionError, SourceGoneError
 from poundlock.storage.base import Storage
+from poundlock.storage.json_record import parsed, read_record
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FILE = "start.json"
@@ -220,17 +221,8 @@ class PinnedStart(msgspec.Struct, frozen=True, tag_field="kind", tag="kafka-star
 
 def read_pinned(workspace: Storage) -> PinnedStart | None:
     """Return what an earlier start wrote down, for whatever words, or None. Raises TerminalError if this version cannot read it."""
-    try:
-        data = workspace.read(_FILE)
-    except FileNotFoundError:
-        return None
-    try:
-        return msgspec.json.decode(data, type=PinnedStart)
-    except msgspec.MsgspecError as error:
-        raise TerminalError(
-            f"{workspace.root}/{_FILE} cannot be read: {error}",
-            next="run the job with the version of poundlock that wrote it",
-        ) from error
+    next = "run the job with the version of poundlock that wrote it, or restore the file from a backup"
+    return read_record(workspace, _FILE, parsed(PinnedStart), next=next)
 
 
 def pin(

@@ -14,6 +14,7 @@ from poundlock.connectors.postgres.source.relation import Relation, as_planned, 
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import DefinitionError, SourceGoneError, TerminalError
 from poundlock.storage import Storage
+from poundlock.storage.json_record import read_record, typed
 from poundlock.values import size
 
 if TYPE_CHECKING:
@@ -49,12 +50,10 @@ class Plans:
 
     def splits(self, name: str, snapshot: str, first: int, last: int, **more: Any) -> list[Split]:
         """Return the work of the ranges from `first` to before `last`."""
-        try:
-            plan = json.loads(self._workspace.read(f"{_PLANS}/{name}.json"))
-        except FileNotFoundError:
-            raise SourceGoneError(
-                f"{self._workspace.root} has no plan {name}", next="put the job's checkpoint folder back as it was"
-            ) from None
+        path, next = f"{_PLANS}/{name}.json", "put the job's checkpoint folder back as it was"
+        plan = read_record(self._workspace, path, lambda data: typed(json.loads(data), dict[str, list[Any]]), next=next)
+        if plan is None:
+            raise SourceGoneError(f"{self._workspace.root} has no plan {name}", next=next)
         columns = [Column(*fields) for fields in plan["columns"]]
         return [
             Split(

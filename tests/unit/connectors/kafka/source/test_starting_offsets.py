@@ -4,15 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from poundlock.connectors.kafka.offsets import Offsets, Partition, describe, from_json, to_json
-from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets
-from poundlock.errors import DefinitionError, SourceGoneError
+from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets, pin, read_pinned
+from poundlock.errors import DefinitionError, SourceGoneError, TerminalError
+from poundlock.storage import LocalStorage
 
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("[]", "it is no JSON object"),
+        ('{"v": 2}', "format 2 is not known to this version"),
+        ('{"v": 1, "kind": "other"}', "kind is not what it should be"),
+        ('{"v": 1, "kind": "kafka-start"}', "it has no words"),
+    ],
+)
+def test_a_damaged_start_is_said_in_words(tmp_path: Path, content: str, why: str) -> None:
+    storage = LocalStorage(str(tmp_path))
+    assert read_pinned(storage) is None
+    made = pin(storage, "earliest", {A0: 5}, None, {"a": "id"})
+    assert read_pinned(storage) == made
+    (tmp_path / "start.json").write_text(content)
+    with pytest.raises(TerminalError, match=rf"start\.json cannot be read: {why}"):
+        read_pinned(storage)
 
 
 class Table:
