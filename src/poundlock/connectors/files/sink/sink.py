@@ -42,7 +42,7 @@ from poundlock.connectors.files.buckets.assigners import (
 )
 from poundlock.connectors.files.sink.names import join, owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, missing_package
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.uploads import Uploads
 
@@ -383,7 +383,7 @@ def _check_format(sink: FileSink) -> None:
     if sink.header and sink.compaction is not None:
         raise DefinitionError("CSV files with a header cannot be merged", next="drop header= or compaction=")
     if sink.kind_of_rows == "avro" and importlib.util.find_spec("fastavro") is None:
-        raise DefinitionError("Avro needs the package fastavro", next='type: pip install "poundlock[avro]"')
+        raise missing_package("Avro", "fastavro", "avro")
     bucket = sink.bucket
     if not isinstance(bucket, BucketAssigner) and not callable(bucket):
         raise DefinitionError(f"bucket={bucket!r} is no assigner", next="use one of the …BucketAssigner, or a function")

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from poundlock.connectors.files.source.reader import first_line
+from poundlock.connectors.files.source.reader import first_line, header_names
 from poundlock.errors import DefinitionError
 from poundlock.formats.decode_avro import arrow_schema, load_fastavro
-from poundlock.formats.decode_csv import split_record
 from poundlock.storage import Storage
 
 _WIDER = {
@@ -43,12 +42,8 @@ def infer_schema(
 
 
 def _header(storage: Storage, path: str, compression: str, delimiter: str, quote: str) -> pa.Schema:
-    names = split_record(str(first_line(storage, path, compression), "utf-8"), delimiter, quote, None)
-    if len(set(names)) != len(names) or "" in names:
-        raise DefinitionError(
-            f"{storage.root}/{path}: its header names no column, or one twice: {names}", next='give schema="…"'
-        )
-    return pa.schema([(str(name), pa.string()) for name in names])
+    names = header_names(first_line(storage, path, compression) or b"", delimiter=delimiter, quote=quote)
+    return pa.schema([(name, pa.string()) for name in names])
 
 
 def plain_type(field: pa.Field) -> pa.Field:

@@ -5,6 +5,7 @@ A file that is not as it was when it was taken stops the job with its name; it i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -48,6 +49,7 @@ class FileReader:
     _: KW_ONLY
     compression: str  # "auto", "none", "gzip", "zstd" or "bz2"
     header: bool  # whether the first line of each CSV file names its columns
+    inferred: bool = False  # whether the columns are those that the first file names: all that there may be
     multiline: bool  # whether CSV fields in quotes may hold line ends
     context: ReaderContext  # where bad records go, and what is needed
     _ddl: str | None = None
@@ -77,10 +79,12 @@ class FileReader:
     def _text(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
         made = self._decoder
         if self.header:
-            made = self._decoder_for(first_line(storage, part["path"], self.compression), name)
-        lines = (strip_returns(chunk) for chunk in self._lines(storage, part, name))
-        chunks: Iterator[Chunk] = lines if not self.multiline else _records(lines, self.options.get("quote", '"'), name)
-        for chunk in chunks:
+            header = first_line(storage, part["path"], self.compression)
+            if header is None:
+                return
+            made = self._decoder_for(header, name)
+        lines = self._lines(storage, part, name)
+        for chunk in map(strip_returns, lines) if not self.multiline else _records(lines, self.options, name):
             if not len(chunk):
                 continue
             if made is None:
@@ -104,28 +108,24 @@ class FileReader:
                 blocks = line_blocks(_Bounded(handle, part["bytes"] - base, name), name, base, end, size)
             first = True
             for block in blocks:
-                lines = block
                 if first:
-                    if start == 0 and self.format != "text":
-                        lines = drop_mark(lines)
-                    if start > 0 or self.header:
-                        lines = drop_first(lines)
-                    first = False
-                yield lines
+                    block, first = (drop_first if start > 0 or self.header else drop_mark)(block), False
+                yield block
 
     def _decoder_for(self, header: bytes, name: str) -> Decoder:
         """Return the decoder for a file with this first line: its columns in its order, further ones as text."""
         if header not in self._by_header:
             try:
-                names = split_record(
-                    str(header, "utf-8"), self.options.get("delimiter", ","), self.options.get("quote", '"'), None
-                )
+                names = header_names(header, **self.options)
             except ValueError as error:
                 raise TerminalError(f"{name}: the header cannot be read: {error}", next="mend the file") from None
             known = {f.name: f for f in self._columns}
-            fields = [known.get(str(n), pa.field(str(n), pa.string())) for n in names]
-            if len(set(names)) != len(names) or "" in names:
-                raise TerminalError(f"{name}: its header names no column, or one twice: {names}", next="mend the file")
+            if not known.keys() & names or (self.inferred and known.keys() < {*known, *names}):
+                raise TerminalError(
+                    f"{name}: its header names {', '.join(names)}, and the columns are {', '.join(known)}",
+                    next='mend the file, or give schema="…" with the columns that are wanted of all files',
+                )
+            fields = [known.get(n, pa.field(n, pa.string())) for n in names]
             self._by_header[header] = decoder("csv", ddl.render(pa.schema(fields)), **self.options)
         return self._by_header[header]
 
@@ -133,10 +133,7 @@ class FileReader:
         """Return the columns of the source, where a file's header had others or another order."""
         if made is self._decoder or made.schema().names == self._columns.names:
             return rows
-        if isinstance(rows, Records):
-            names = self._columns.names
-            return Records([{n: row.get(n) for n in names} for row in rows.rows], rows.origin, rows.index)
-        return to_batch(rows, self._columns, self.context.reject)
+        return self._shaped(rows)
 
     def _parquet(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
         import pyarrow.parquet as pq
@@ -158,7 +155,7 @@ class FileReader:
                 yield self._shaped(Records(rows, FileOrigin(name, range(first, first + len(rows)))))
                 first += len(rows)
 
-    def _shaped(self, chunk: Batch | Records) -> Chunk:
+    def _shaped(self, chunk: Chunk) -> Chunk:
         batch = to_batch(chunk, self._columns, self.context.reject)
         return to_records(batch) if self.context.want == "records" else batch
 
@@ -194,32 +191,42 @@ def _open_text(storage: Storage, path: str, compression: str) -> Iterator[Any]:
                 yield stream
 
 
-def first_line(storage: Storage, path: str, compression: str) -> bytes:
-    """Return the first line of a file without its end and without a byte order mark."""
+def first_line(storage: Storage, path: str, compression: str) -> bytes | None:
+    """Return the first line of a file without its end and without a byte order mark; None if it has none."""
     with _open_text(storage, path, compression) as handle:
         lines = next(line_blocks(handle.readinto, "", 0, 1, block=1 << 16), None)
-    return b"" if lines is None else strip_returns(drop_mark(lines)).row(0)
+    return None if lines is None else strip_returns(drop_mark(lines)).row(0)
 
 
-def _records(blocks: Iterator[Lines], quote: str, name: str) -> Iterator[Batch]:
-    """Yield CSV records that may span lines: a record ends at a line end outside of quotes."""
-    mark = quote.encode()
+def header_names(line: bytes, *, delimiter: str, quote: str, **_: str) -> list[str]:
+    """Return the columns that the first line of a CSV file names. Raises ValueError where it does not, or names one twice."""
+    names = [str(name) for name in split_record(str(line, "utf-8"), delimiter, quote, None)]
+    if len(set(names)) != len(names) or "" in names:
+        raise ValueError(f"it names no column, or one twice: {names}")
+    return names
+
+
+def _records(blocks: Iterator[Lines], options: Mapping[str, str], name: str) -> Iterator[Batch]:
+    """Yield CSV records that may span lines: a record ends at a line end outside of a field that began with a quote."""
+    mark, q, d = options["quote"].encode(), re.escape(options["quote"]), re.escape(options["delimiter"])
+    closed_field = f"(?:{q}[^{q}]*+(?:{q}{q}[^{q}]*+)*+{q}[^{d}]*+|[^{q}{d}][^{d}]*+)?+"
+    closed = re.compile(f"{closed_field}(?:{d}{closed_field})*+".encode())
     held: list[bytes] = []
-    size = quotes = begin = 0
+    size = begin = 0
     for lines in blocks:
         rows: list[bytes] = []
         offsets: list[int] = []
         for i, line in enumerate(row["value"] for row in to_records(lines).rows):
             if not held:
                 begin = lines.origin.at(i)["offset"]
+            is_closed = (mark not in line and not held) or closed.fullmatch(mark + line if held else line)
             held.append(line)
-            quotes += line.count(mark)
             size += len(line)
             # One quote that is never closed must not swallow the rest of a large file: the record is bad, the rest is read.
-            if quotes % 2 == 0 or size > _LONGEST_RECORD:
-                rows.append(b"\n".join(held))
+            if is_closed or size > _LONGEST_RECORD:
+                rows.append(b"\n".join(held).removesuffix(b"\r"))
                 offsets.append(begin)
-                held, quotes, size = [], 0, 0
+                held, size = [], 0
         yield _values(rows, offsets, name)
     if held:
         yield _values([b"\n".join(held)], [begin], name)
