@@ -10,7 +10,6 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,7 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from poundlock import values
-from poundlock.errors import DefinitionError, refusing
+from poundlock.errors import DefinitionError, did_you_mean, refusing
 from poundlock.redaction import redact, secret_values
 from poundlock.values import duration, size
 
@@ -246,10 +245,8 @@ def _resolve(flat: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _suggestion(key: str) -> str:
     names = _names()
-    near = get_close_matches(key.lower(), names, n=2, cutoff=0.6)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
-    return f"use one of: {', '.join(sorted(n for n in names if '.' not in n))}, spark.…, restart-strategy.…"
+    every = f"use one of: {', '.join(sorted(n for n in names if '.' not in n))}, spark.…, restart-strategy.…"
+    return did_you_mean(key.lower(), names, every, n=2)
 
 
 def _environment() -> dict[str, Any]:
@@ -262,12 +259,10 @@ def _environment() -> dict[str, Any]:
             flat[field] = value
             continue
         # Another program may own variables with our prefix; only what looks like a slip of the pen is an error.
-        near = get_close_matches(field, Settings.model_fields, n=1, cutoff=0.8)
-        if near:
-            raise DefinitionError(
-                f"{variable} is set, but there is no such setting",
-                next=f"did you mean {ENVIRONMENT_PREFIX}{near[0].upper()}?",
-            )
+        if next := did_you_mean(
+            field, Settings.model_fields, cutoff=0.8, show=lambda n: f"{ENVIRONMENT_PREFIX}{n.upper()}"
+        ):
+            raise DefinitionError(f"{variable} is set, but there is no such setting", next=next)
     return flat
 
 

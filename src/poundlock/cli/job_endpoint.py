@@ -27,7 +27,7 @@ from poundlock.control.supervisor import Ending, Supervised
 from poundlock.driver.driver import checkpoint_dir
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
-from poundlock.errors import PoundlockError
+from poundlock.errors import PoundlockError, missing_package
 from poundlock.job import Job
 from poundlock.redaction import redact_text
 from poundlock.rest.figures import Figures
@@ -67,9 +67,8 @@ class Presence:
             return
         missing = missing_packages()
         if missing:
-            self.log.logger.info(
-                "REST is off: not installed: " + ", ".join(missing), next='python -m pip install "poundlock[rest]"'
-            )
+            needed = missing_package("REST", " and ".join(missing), "rest")
+            self.log.logger.info(f"REST is off: {needed.what}", next=needed.next)
             return
         self._token = read_token(self.settings.rest_token_file)
         self._listening = take_port(self.settings.rest_bind_address, self.settings.rest_port)

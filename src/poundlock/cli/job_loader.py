@@ -5,15 +5,22 @@ The file is run under a name of its own that is not kept, so that Spark sends it
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
+import shlex
 import sys
 import traceback
-from difflib import get_close_matches
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from poundlock.errors import DefinitionError, PoundlockError
+import poundlock
+from poundlock.errors import DefinitionError, PoundlockError, did_you_mean, pip_install
 from poundlock.job import LOADING, Job
 
 
@@ -30,7 +37,7 @@ def load_job(target: str) -> Job:
     jobs: dict[str, Job] = {}
     for variable, value in vars(_execute(path)).items():
         if isinstance(value, Job) and not any(value is other for other in jobs.values()):
-            jobs[variable] = value
+            jobs[variable], value.script = value, shlex.quote(target)
     if not jobs:
         raise DefinitionError(
             f"{path} defines no job", next='make one at the top level of the file: job = Job("event-log")'
@@ -38,8 +45,8 @@ def load_job(target: str) -> Job:
     if name:
         chosen = jobs.get(name) or next((job for job in jobs.values() if job.name == name), None)
         if chosen is None:
-            near = get_close_matches(name, jobs, n=1)
-            choice = f"did you mean {path}:{near[0]}?" if near else f"use one of: {', '.join(jobs)}"
+            every = f"use one of: {', '.join(jobs)}"
+            choice = did_you_mean(name, jobs, every, show=lambda near: f"{path}:{near}")
             raise DefinitionError(f"{path} has no job {name!r}", next=choice)
         return chosen
     if len(jobs) > 1:
@@ -61,10 +68,8 @@ def split_target(target: str) -> tuple[Path, str]:
 def _nearby(file: Path) -> str:
     folder = file.parent
     names = sorted(each.name for each in folder.glob("*.py")) if folder.is_dir() else []
-    near = get_close_matches(file.name, names, n=1)
-    if near:
-        return f"did you mean {folder / near[0]}?"
-    return f"Python files there: {', '.join(names[:5])}" if names else "give the path of your job, such as job.py"
+    every = f"Python files there: {', '.join(names[:5])}" if names else "give the path of your job, such as job.py"
+    return did_you_mean(file.name, names, every, show=lambda near: str(folder / near))
 
 
 def _execute(file: Path) -> ModuleType:
@@ -91,12 +96,10 @@ def _execute(file: Path) -> ModuleType:
     except PoundlockError as error:
         raise DefinitionError(f"{_where(error, path)}: {error.what}", next=error.next) from error
     except ModuleNotFoundError as error:
-        raise DefinitionError(
-            f"{_where(error, path)}: {error}", next=f"install it: {sys.executable} -m pip install {error.name}"
-        ) from error
+        raise DefinitionError(f"{_where(error, path)}: {error}", next=pip_install(str(error.name))) from error
     except (Exception, SystemExit) as error:
         raise DefinitionError(
-            f"{_where(error, path)}: {type(error).__name__}: {error}", next="mend that line"
+            f"{_where(error, path)}: {type(error).__name__}: {error}", next=_meant(str(error))
         ) from error
     finally:
         LOADING.reset(loading)
@@ -106,6 +109,20 @@ def _execute(file: Path) -> ModuleType:
         else:
             sys.modules[path.stem] = shadowed
     return module
+
+
+def _meant(message: str) -> str:
+    """Return the name of poundlock's that is nearest to one in an error of Python's which does not say it itself."""
+    name = re.fullmatch(r"cannot import name '(\w+)' from '(poundlock[.\w]*)'.*", message)
+    keyword = re.fullmatch(r"([.\w]+?)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'", message)
+    known: Iterable[str] = ()
+    with suppress(ImportError, AttributeError, TypeError, ValueError):
+        if name:
+            known = dir(import_module(name[2]))
+        elif keyword:
+            known = inspect.signature(attrgetter(keyword[1])(poundlock)).parameters
+    wrong = name[1] if name else keyword[2] if keyword else ""
+    return did_you_mean(wrong, known, "mend that line")
 
 
 def _where(error: BaseException, path: Path) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, missing_package
 from poundlock.formats.chunk import Records
 from poundlock.formats.convert import to_batch
 from poundlock.formats.decode import Parsed, Want
@@ -37,7 +37,7 @@ def load_fastavro(module: str = "fastavro") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise DefinitionError("Avro needs the package fastavro", next="pip install 'poundlock[avro]'") from None
+        raise missing_package("Avro", "fastavro", "avro") from None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ The server never ends or slows the job: what goes wrong in it is logged, and the
 
 from __future__ import annotations
 
+import errno
 import logging
 import select
 import socket
@@ -15,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from poundlock.errors import DefinitionError, refusing
+from poundlock.errors import DefinitionError
 from poundlock.rest.observed import Observed
 
 _END_S = 2.0
@@ -34,15 +35,21 @@ def take_port(host: str, port: int) -> socket.socket:
 
     Raises DefinitionError: the port is taken, or the address is none of this machine's.
     """
-    next = "give another port with -D rest.port=8082, any free one with -D rest.port=0, or --no-rest"
-    with refusing(f"REST cannot listen on {host}:{port}", next=next), ExitStack() as undo:
+    try:
         places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = places[0]
-        listening = undo.enter_context(socket.socket(family, kind, protocol))
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(64)
-        undo.pop_all()
+        with ExitStack() as undo:
+            listening = undo.enter_context(socket.socket(family, kind, protocol))
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(64)
+            undo.pop_all()
+    except (OSError, UnicodeError) as error:
+        next = f"rest.bind-address={host!r} is no address of this machine: set it to 127.0.0.1, or to 0.0.0.0 for all"
+        if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES):
+            next = "give another port with -D rest.port=8082, any free one with -D rest.port=0, or --no-rest"
+        why = error.strerror if isinstance(error, OSError) else error
+        raise DefinitionError(f"REST cannot listen on {host}:{port}: {why or error}", next=next) from error
     return listening
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poundlock.connectors.base import ExplainsErrors
-from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
+from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError, pip_install
 from poundlock.redaction import redact_text
 
 _LONGEST = 600
@@ -104,7 +104,7 @@ _RULES: tuple[tuple[str, type[PoundlockError], str, str], ...] = (
     (r"Address already in use|BindException", DefinitionError, "a port is taken: {line}",
      "stop the program that holds the port, or choose another one"),
     (r"UnsupportedClassVersionError|requires Java \d+", DefinitionError, "this Java is too old for Spark: {line}",
-     "install Java 17, 21 or 25, or type: pip install 'poundlock[jre]'"),
+     f"install Java 17, 21 or 25, or {pip_install('poundlock[jre]')}"),
     (r"JAVA_GATEWAY_EXITED|Unable to locate a Java Runtime|JAVA_HOME is not set|No such file or directory: '[^']*java'",
      DefinitionError, "Java could not be started: {line}", "type: poundlock doctor"),
     (r"Java heap space|GC overhead limit exceeded|java\.lang\.OutOfMemoryError", TransientError,

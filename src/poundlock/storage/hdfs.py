@@ -20,7 +20,7 @@ from functools import cache
 from shutil import copyfileobj
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar, cast
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, missing_package
 from poundlock.storage.base import Entry, OutcomeUnknown, check_below, temporary_beside
 from poundlock.storage.object_files import ObjectReader
 
@@ -83,7 +83,7 @@ def open_hdfs(uri: str) -> HdfsStorage:
     try:
         import hdfs_native  # noqa: F401
     except ImportError:
-        raise DefinitionError(f"{uri} needs the package hdfs-native", next="pip install 'poundlock[hdfs]'") from None
+        raise missing_package(uri, "hdfs-native", "hdfs") from None
     return HdfsStorage(f"hdfs://{authority}/{'/'.join(parts)}")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from shutil import copyfileobj
 from typing import Any
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, missing_package
 from poundlock.storage.base import Entry, OutcomeUnknown, temporary_beside
 from poundlock.storage.object_files import PART, ObjectFolder, ObjectWriter
 from poundlock.storage.s3_client import AccessDenied, StoreError
@@ -38,9 +38,7 @@ def open_objects(path: str) -> ObjectStorage:
     try:
         import obstore  # noqa: F401
     except ImportError as error:
-        raise DefinitionError(
-            f"{path}: {scheme}:// needs the package obstore", next='type: pip install "poundlock[objects]"'
-        ) from error
+        raise missing_package(f"{path}: {scheme}://", "obstore", "objects") from error
     return ObjectStorage(f"{scheme}://{bucket}", prefix.strip("/"))
 
 

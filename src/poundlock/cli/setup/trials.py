@@ -13,7 +13,7 @@ from typer import Option
 
 from poundlock.cli.options import JsonOption
 from poundlock.cli.output import Output
-from poundlock.errors import DefinitionError, refusing
+from poundlock.errors import DefinitionError, missing_package, refusing
 
 app = typer.Typer(name="kafka", help="A Kafka broker for trials.", rich_markup_mode=None)
 
@@ -86,9 +86,6 @@ def demo(
     try:
         from poundlock.demo.program import DemoSettings, run_demo
     except ModuleNotFoundError as missing:
-        raise DefinitionError(
-            f"the demo needs the package {missing.name}, which is not installed",
-            next="python -m pip install 'poundlock[demo]'",
-        ) from missing
+        raise missing_package("the demo", str(missing.name), "demo") from missing
 
     return run_demo(DemoSettings(directory=directory, events=events, kills=kills)).exit_code

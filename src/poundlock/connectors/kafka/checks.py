@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.arguments import defaults_of, refuse_without_effect
 from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.kafka.sink.transaction_ids import PREFIX
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, missing_package
 from poundlock.values import duration
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def _check_rows(sink: KafkaSink) -> None:
             next=f"use one of {', '.join(sorted(known))}" if known else "leave format_options out",
         )
     if sink.format == "avro" and importlib.util.find_spec("fastavro") is None:
-        raise DefinitionError("Avro needs the package fastavro", next='type: pip install "poundlock[avro]"')
+        raise missing_package("Avro", "fastavro", "avro")
 
 
 def check_columns(sink: KafkaSink, name: str, columns: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ import importlib
 from functools import cache
 from typing import Any
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import missing_package
 
 _SCHEME = "poundlock-direct"
 
@@ -30,7 +30,7 @@ def _load(package: str, project: str, module: str) -> Any:
     try:
         return importlib.import_module(f"{package}.{module}" if module else package)
     except ImportError as error:
-        raise DefinitionError(f"Kafka needs the package {project}", next="pip install 'poundlock[kafka]'") from error
+        raise missing_package("Kafka", project, "kafka") from error
 
 
 def admin_client(**settings: Any) -> Any:

@@ -10,7 +10,14 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from poundlock.errors import DefinitionError, PoundlockError, SourceGoneError, TerminalError, TransientError
+from poundlock.errors import (
+    DefinitionError,
+    PoundlockError,
+    SourceGoneError,
+    TerminalError,
+    TransientError,
+    missing_package,
+)
 from poundlock.redaction import redact_text
 
 Use = Literal["read", "write"]
@@ -42,7 +49,7 @@ _REFUSED = (
 def load_psycopg() -> Any:
     """Return psycopg. Raises DefinitionError where it is not installed."""
     if importlib.util.find_spec("psycopg") is None:
-        raise DefinitionError("PostgreSQL needs the package psycopg", next='type: pip install "poundlock[postgres]"')
+        raise missing_package("PostgreSQL", "psycopg", "postgres")
     import psycopg
     import psycopg.conninfo
 

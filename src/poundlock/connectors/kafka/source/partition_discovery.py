@@ -5,14 +5,13 @@ A topic or partition that the user named and that is not there is a DefinitionEr
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.offsets import Partition
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, did_you_mean
 
 if TYPE_CHECKING:
     from poundlock.connectors.kafka.source.source import KafkaSource
@@ -79,10 +78,11 @@ class PartitionDiscovery:
 
 def _near(topic: str, there: Iterable[str]) -> str:
     names = list(there)
-    close = difflib.get_close_matches(topic, names, n=3, cutoff=0.6) or [t for t in names if t.lower() == topic.lower()]
-    if close:
-        return f"did you mean {' or '.join(repr(t) for t in close)}?"
-    return f"create it, or read one of: {_some(names)}" if names else "create it; there is no topic yet"
+    every = f"create it, or read one of: {_some(names)}" if names else "create it; there is no topic yet"
+    same = [name for name in names if name.lower() == topic.lower()]
+    return did_you_mean(
+        topic, names, f"did you mean {' or '.join(map(repr, same))}?" if same else every, n=3, show=repr
+    )
 
 
 def _some(names: list[str]) -> str:
