@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import typer
 from typer import Option
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
@@ -103,8 +104,8 @@ def main(arguments: Sequence[str] | None = None, failed: Callable[[PoundlockErro
         return failure.exit_code
 
 
-def _usage(error: TyperException, command: TyperCommand | TyperGroup, typed: Sequence[str]) -> DefinitionError:
-    """Say a mistake on the command line with what may have been meant; `command` is the whole of it."""
+def _usage(error: TyperException, command: Any, typed: Sequence[str]) -> DefinitionError:
+    """Say a mistake on the command line with what may have been meant; `command` is the whole of it, of a class that Typer keeps private."""
     where, words = "poundlock", [*typed, ""]
     while isinstance(command, TyperGroup) and words[0] in command.commands:
         command, where, words = command.commands[words[0]], f"{where} {words[0]}", words[1:]
