@@ -60,6 +60,8 @@ def _home(variable: str, default: str) -> Path:
 
 
 def _path(value: object) -> object:
+    if value == "":
+        raise DefinitionError("it is empty", next="name a path, or leave it out")
     return Path(value).expanduser() if isinstance(value, str) else value
 
 
@@ -273,7 +275,7 @@ def _toml(file: str | Path | None) -> dict[str, Any]:
     try:
         with refusing(f"{path} cannot be read", next="give --config a file, or leave it out"):
             tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DefinitionError(f"{path} is not TOML: {error}", next="mend that line") from error
     values = _resolve(dict(_flatten(tables)), str(path))
     values.pop("config", None)  # a file that names another file is not followed

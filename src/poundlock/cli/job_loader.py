@@ -67,7 +67,7 @@ def split_target(target: str) -> tuple[Path, str]:
 
 def _nearby(file: Path) -> str:
     folder = file.parent
-    names = sorted(each.name for each in folder.glob("*.py")) if folder.is_dir() else []
+    names = sorted(each.name for each in folder.glob("*.py") if each.is_file()) if folder.is_dir() else []
     every = f"Python files there: {', '.join(names[:5])}" if names else "give the path of your job, such as job.py"
     return did_you_mean(file.name, names, every, show=lambda near: str(folder / near))
 

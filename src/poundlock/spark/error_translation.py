@@ -99,6 +99,8 @@ _RULES: tuple[tuple[str, type[PoundlockError], str, str], ...] = (
      r"|AWSServiceThrottledException|SdkClientException|ApiCallTimeoutException", TransientError,
      "S3 does not answer as it should: {line}",
      "look at the server or the network; the job is started again as its restart strategy says"),
+    (r"\[Errno (?:20|21|36|40)\]", DefinitionError, "a path cannot be used: {line}",
+     "correct the path: something else is there, or its name is too long"),
     (r"\[Errno (?:13|30)\]|Permission denied|Read-only file system", TerminalError,
      "a file or folder is not writable: {line}", "give this user the right to write there, or choose another folder"),
     (r"Address already in use|BindException", DefinitionError, "a port is taken: {line}",

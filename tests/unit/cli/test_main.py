@@ -72,6 +72,18 @@ def test_no_arguments_show_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         (["kafka", "upp"], "No such command 'upp'", "did you mean up?"),
         (["deploy"], "a command is missing", "type: poundlock deploy --help"),
         (["kafka", "up", "--topic", "a:x"], "--topic a:x", "events:3"),
+        (["kafka", "up", "--topic", "a/b:1"], "--topic a/b:1", "events:3"),
+        (["deploy", "image", "a\nUSER 0"], "is not what pip installs", "poundlock[kafka,rest]"),
+        (["deploy", "image", ""], "'' is not what pip installs", "poundlock[kafka,rest]"),
+        (["deploy", "systemd", "job.py", "--run-as", "a\nb"], "is no name of a user", "give one that the machine has"),
+        (["list", "-D", "state_dir="], "state_dir = '': it is empty", "leave it out"),
+        (["list", "--config", "latin.toml"], "latin.toml is not TOML", "mend that line"),
+        (["run", "none.py", "-s", "a", "--claim-mode", ""], "claim mode '' is not known", "NO_CLAIM"),
+        (["explain", "folder.py"], "there is no file folder.py", "give the path of your job"),
+        (["info", "x" * 300], "cannot be reached: File name too long", "correct the path"),
+        (["fsck", "./" + "x" * 300], "cannot be reached: File name too long", "correct the path"),
+        (["savepoint", "-d", "x" * 300], "File name too long while deleting", "choose another path"),
+        (["info", "./damaged"], "damaged/job.json cannot be reached: Is a directory", "correct the path"),
         (["run", "none.py"], "there is no file none.py", "give the path of your job"),
         (["run", "job.py", "-D", "x"], "-D x is not key=value", "write -D key=value"),
         (["run", "job.py", "-D", "paralelism=2"], "no setting 'paralelism'", "did you mean parallelism"),
@@ -85,7 +97,12 @@ def test_no_arguments_show_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         (["new", "a b"], "'a b' is not a job name", "use letters"),
     ],
 )
-def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], what: str, next: str) -> None:
+def test_mistakes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], what: str, next: str
+) -> None:
+    (tmp_path / "latin.toml").write_bytes(b'log_level = "\xff"\n')
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "damaged" / "job.json").mkdir(parents=True)
     code, said, hint = _fails(capsys, *arguments)
     assert code == 2
     assert what in said

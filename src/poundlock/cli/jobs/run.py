@@ -215,7 +215,7 @@ def _beginning(
         savepoint,
         allow_non_restored,
         newer or "refuse",  # type: ignore[arg-type]
-        parse_mode(mode or "NO_CLAIM"),
+        parse_mode("NO_CLAIM" if mode is None else mode),
         renamed=parse_renamed(renamed),
     )
 

@@ -55,10 +55,12 @@ def command(
 def parse_topic(text: str) -> tuple[str, int]:
     """Return name and number of partitions of "events:3"; without a number it is 1.
 
-    Raises DefinitionError: the number is none.
+    Raises DefinitionError: the name or the number is none.
     """
+    from poundlock.connectors.kafka.checks import is_topic
+
     name, colon, count = text.partition(":")
-    if not name or (colon and (not count.isdecimal() or int(count) < 1)):
+    if not is_topic(name) or (colon and (not count.isdecimal() or int(count) < 1)):
         raise DefinitionError(f"--topic {text} is not NAME:PARTITIONS", next="write --topic events:3")
     return name, int(count) if colon else 1
 
