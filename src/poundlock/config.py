@@ -216,12 +216,6 @@ def _pairs(options: Iterable[str], flag: str) -> dict[str, Any]:
     return flat
 
 
-def _names() -> dict[str, str]:
-    """Return every spelling that is suggested, and the field it means."""
-    names = {_spelled(field): field for field in Settings.model_fields}
-    return names | _SAME_AS
-
-
 def _spelled(field: str) -> str:
     """Return how a field is written in a TOML file: restart strategies as in Flink, all others as they are."""
     parts = re.fullmatch(r"(rest|restart_strategy(?:_(?:fixed_delay|failure_rate|exponential_delay))?)_(.+)", field)
@@ -246,7 +240,7 @@ def _resolve(flat: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _suggestion(key: str) -> str:
-    names = _names()
+    names = {_spelled(field): field for field in Settings.model_fields} | _SAME_AS
     every = f"use one of: {', '.join(sorted(n for n in names if '.' not in n))}, spark.…, restart-strategy.…"
     return did_you_mean(key.lower(), names, every, n=2)
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
-from typing import ClassVar
+from importlib import import_module
+from typing import Any, ClassVar
 
 
 class PoundlockError(Exception):
@@ -64,7 +65,8 @@ def did_you_mean(
     show: Callable[[str], str] = str,
 ) -> str:
     """Return a question for the known words that are nearest to a wrong one; `otherwise` if none is near."""
-    near = get_close_matches(wrong, known, n, cutoff)
+    words = list(known)
+    near = get_close_matches(wrong, words, n, cutoff) or [word for word in words if word.lower() == wrong.lower()]
     return f"did you mean {' or '.join(map(show, near))}?" if near else otherwise
 
 
@@ -82,6 +84,14 @@ class DefinitionError(PoundlockError, ValueError):
 def missing_package(what: str, package: str, extra: str) -> DefinitionError:
     """Return the error of what needs a package that an extra of poundlock's brings."""
     return DefinitionError(f"{what} needs the package {package}", next=pip_install(f"poundlock[{extra}]"))
+
+
+def required(module: str, what: str, extra: str, project: str = "") -> Any:
+    """Return a module of a package that an extra of poundlock's brings. Raises DefinitionError where it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise missing_package(what, project or module.partition(".")[0].replace("_", "-"), extra) from error
 
 
 class TransientError(PoundlockError):

@@ -11,11 +11,11 @@ import re
 import shlex
 import sys
 import traceback
-from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
@@ -96,7 +96,9 @@ def _execute(file: Path) -> ModuleType:
     except PoundlockError as error:
         raise DefinitionError(f"{_where(error, path)}: {error.what}", next=error.next) from error
     except ModuleNotFoundError as error:
-        raise DefinitionError(f"{_where(error, path)}: {error}", next=pip_install(str(error.name))) from error
+        ours = [f"poundlock.{each.name}" for each in iter_modules(poundlock.__path__)]
+        mend = did_you_mean(str(error.name), ours, pip_install(str(error.name)), cutoff=0.9)
+        raise DefinitionError(f"{_where(error, path)}: {error}", next=mend) from error
     except (Exception, SystemExit) as error:
         raise DefinitionError(
             f"{_where(error, path)}: {type(error).__name__}: {error}", next=_meant(str(error))
@@ -115,14 +117,13 @@ def _meant(message: str) -> str:
     """Return the name of poundlock's that is nearest to one in an error of Python's which does not say it itself."""
     name = re.fullmatch(r"cannot import name '(\w+)' from '(poundlock[.\w]*)'.*", message)
     keyword = re.fullmatch(r"([.\w]+?)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'", message)
-    known: Iterable[str] = ()
+    mend = "mend that line"
     with suppress(ImportError, AttributeError, TypeError, ValueError):
         if name:
-            known = dir(import_module(name[2]))
-        elif keyword:
-            known = inspect.signature(attrgetter(keyword[1])(poundlock)).parameters
-    wrong = name[1] if name else keyword[2] if keyword else ""
-    return did_you_mean(wrong, known, "mend that line")
+            return did_you_mean(name[1], dir(import_module(name[2])), mend)
+        if keyword:
+            return did_you_mean(keyword[2], inspect.signature(attrgetter(keyword[1])(poundlock)).parameters, mend)
+    return mend
 
 
 def _where(error: BaseException, path: Path) -> str:

@@ -130,10 +130,8 @@ def _one_savepoint(typed: Sequence[str]) -> DefinitionError | None:
     """Return the error of a pattern that the shell has made several savepoints of, None if it is something else."""
     from poundlock.savepoint.metadata import METADATA
 
-    files = {word: os.path.join(word, METADATA) for word in typed}
-    saved = sorted(
-        filter(lambda word: os.path.isfile(files[word]), files), key=lambda word: -os.path.getmtime(files[word])
-    )
+    saved = [word for word in typed if os.path.isfile(os.path.join(word, METADATA))]
+    saved.sort(key=os.path.getmtime, reverse=True)
     if len(saved) < 2:
         return None
     rest = [word for word in typed if word not in (*saved, "-s", "--from-savepoint")]

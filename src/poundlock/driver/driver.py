@@ -49,17 +49,11 @@ from poundlock.storage import Storage, open_checkpoint, open_storage
 from poundlock.storage.storage_errors import refuse_unreachable
 from poundlock.values import duration
 
-SET_FROM_OUTSIDE = (
-    "on_error",
-    "dead_letters",
-    "parallelism",
-    "checkpoint_interval",
-    "checkpoint_min_pause",
-    "checkpoint_timeout",
-    "tolerable_failed_checkpoints",
-    "checkpoint_retention",
-    "checkpoints_retained",
-)
+CHECKPOINTING = (
+    "checkpoint_interval", "checkpoint_min_pause", "checkpoint_timeout", "tolerable_failed_checkpoints",
+    "checkpoint_retention", "checkpoints_retained",
+)  # fmt: skip
+SET_FROM_OUTSIDE = ("on_error", "dead_letters", "parallelism", *CHECKPOINTING)
 _TOLERATED_S = 1.0
 
 

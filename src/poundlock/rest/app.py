@@ -129,7 +129,7 @@ router = APIRouter()
 async def _job_alive(job: JobCalled) -> Observed:
     if job.ended:
         raise refusal(
-            409, f"the job has ended: {job.entry.state}", f"start it again with: poundlock run {job.entry.job_file}"
+            409, f"the job has ended: {job.entry.state}", f"start it again: poundlock run {job.entry.job_file}"
         )
     return job
 

@@ -10,13 +10,12 @@ import logging
 import select
 import socket
 import threading
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, missing_package
 from poundlock.rest.observed import Observed
 
 _END_S = 2.0
@@ -25,9 +24,10 @@ _SHORTEST_TOKEN = 16
 _log = logging.getLogger("poundlock.rest")
 
 
-def missing_packages() -> list[str]:
-    """Return which packages of the extra `rest` are not installed."""
-    return [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]
+def not_installed() -> DefinitionError | None:
+    """Return what to install where the extra `rest` is not."""
+    missing = [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]
+    return missing_package("REST", " and ".join(missing), "rest") if missing else None
 
 
 def take_port(host: str, port: int) -> socket.socket:
@@ -37,20 +37,14 @@ def take_port(host: str, port: int) -> socket.socket:
     """
     try:
         places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = places[0]
-        with ExitStack() as undo:
-            listening = undo.enter_context(socket.socket(family, kind, protocol))
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
-            listening.listen(64)
-            undo.pop_all()
+        family, *_, address = places[0]
+        dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        return socket.create_server(address, family=family, backlog=64, dualstack_ipv6=dual)
     except (OSError, UnicodeError) as error:
         next = f"rest.bind-address={host!r} is no address of this machine: set it to 127.0.0.1, or to 0.0.0.0 for all"
         if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES):
             next = "give another port with -D rest.port=8082, any free one with -D rest.port=0, or --no-rest"
-        why = error.strerror if isinstance(error, OSError) else error
-        raise DefinitionError(f"REST cannot listen on {host}:{port}: {why or error}", next=next) from error
-    return listening
+        raise DefinitionError(f"REST cannot listen on {host}:{port}: {error.args[-1]}", next=next) from error
 
 
 def read_token(path: Path | None) -> str | None:

@@ -113,7 +113,7 @@ def test_one_savepoint_of_several_that_a_pattern_gave(tmp_path: Path, capsys: py
     for number, name in enumerate("bca"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "_metadata.json").touch()
-        os.utime(tmp_path / name / "_metadata.json", (number, number))
+        os.utime(tmp_path / name, (number, number))
     for arguments in (["job.py", "-s", "a", "b", "c", "-n"], ["-s", "a", "b", "c", "job.py", "-n"]):
         code, what, next = _fails(capsys, "run", *arguments)
         assert (code, what) == (2, "one savepoint is taken, and 3 are given, the newest first: a, c, b")

@@ -161,12 +161,11 @@ def _loopback() -> Check:
     from poundlock.testing.servers import is_free
 
     def look() -> str:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
-            server.bind(("127.0.0.1", 0))
-            server.listen(1)
-            port = server.getsockname()[1]
-            with socket.create_connection(("127.0.0.1", port), timeout=5):
-                return f"127.0.0.1 works; port 9092 is {'free' if is_free(9092) else 'taken (kafka up needs --port)'}"
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname(), timeout=5),
+        ):
+            return f"127.0.0.1 works; port 9092 is {'free' if is_free(9092) else 'taken (kafka up needs --port)'}"
 
     return _tried("ports", look, next="let programs of this machine talk to each other on 127.0.0.1")
 

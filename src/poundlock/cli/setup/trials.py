@@ -69,11 +69,9 @@ def _free(port: int) -> None:
     """Raise DefinitionError if the port is taken, before anything is fetched or started."""
     import socket
 
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        next = "stop the program that holds it, or type: poundlock kafka up --port 0"
-        with refusing(f"port {port} cannot be used", next=next):
-            probe.bind(("127.0.0.1", port))
+    next = "stop the program that holds it, or type: poundlock kafka up --port 0"
+    with refusing(f"port {port} cannot be used", next=next):
+        socket.create_server(("127.0.0.1", port)).close()
 
 
 def demo(

@@ -6,18 +6,10 @@ Nothing of psycopg leaves this package but a PoundlockError, and no message show
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from poundlock.errors import (
-    DefinitionError,
-    PoundlockError,
-    SourceGoneError,
-    TerminalError,
-    TransientError,
-    missing_package,
-)
+from poundlock.errors import DefinitionError, PoundlockError, SourceGoneError, TerminalError, TransientError, required
 from poundlock.redaction import redact_text
 
 Use = Literal["read", "write"]
@@ -48,12 +40,8 @@ _REFUSED = (
 
 def load_psycopg() -> Any:
     """Return psycopg. Raises DefinitionError where it is not installed."""
-    if importlib.util.find_spec("psycopg") is None:
-        raise missing_package("PostgreSQL", "psycopg", "postgres")
-    import psycopg
-    import psycopg.conninfo
-
-    return psycopg
+    required("psycopg.conninfo", "PostgreSQL", "postgres")
+    return required("psycopg", "PostgreSQL", "postgres")
 
 
 @contextlib.contextmanager

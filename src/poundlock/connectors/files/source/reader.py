@@ -17,12 +17,11 @@ import pyarrow as pa
 
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.files.source.lines import BLOCK, drop_first, drop_mark, line_blocks, strip_returns
-from poundlock.errors import SourceGoneError, TerminalError
+from poundlock.errors import SourceGoneError, TerminalError, required
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Lines, Records
 from poundlock.formats.convert import to_batch, to_records
 from poundlock.formats.decode import Decoder, decoder
-from poundlock.formats.decode_avro import load_fastavro
 from poundlock.formats.decode_csv import split_record
 from poundlock.storage import Storage, open_storage
 
@@ -84,15 +83,15 @@ class FileReader:
                 return
             made = self._decoder_for(header, name)
         lines = self._lines(storage, part, name)
-        for chunk in map(strip_returns, lines) if not self.multiline else _records(lines, self.options, name):
-            if not len(chunk):
-                continue
-            if made is None:
+        chunks: Iterator[Chunk]
+        chunks = _records(lines, self.options, name) if self.multiline else map(strip_returns, lines)
+        for chunk in chunks:
+            if made is not None and len(chunk):
+                chunk = made.decode(chunk, self.context.reject, self.context.want)
+                if made.schema().names != self._columns.names:  # the file's header has others, or another order
+                    chunk = self._shaped(chunk)
+            if len(chunk):
                 yield chunk
-                continue
-            rows = made.decode(chunk, self.context.reject, self.context.want)
-            if len(rows):
-                yield self._ordered(rows, made)
 
     def _lines(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Lines]:
         start, end = part["start"], part["end"]
@@ -129,12 +128,6 @@ class FileReader:
             self._by_header[header] = decoder("csv", ddl.render(pa.schema(fields)), **self.options)
         return self._by_header[header]
 
-    def _ordered(self, rows: Chunk, made: Decoder) -> Chunk:
-        """Return the columns of the source, where a file's header had others or another order."""
-        if made is self._decoder or made.schema().names == self._columns.names:
-            return rows
-        return self._shaped(rows)
-
     def _parquet(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
         import pyarrow.parquet as pq
 
@@ -148,7 +141,7 @@ class FileReader:
                     yield self._shaped(Batch(batch, origin))
 
     def _avro(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
-        fastavro = load_fastavro()
+        fastavro = required("fastavro", "Avro", "avro")
         with storage.open(part["path"]) as handle:
             records, first = fastavro.reader(handle), 0
             while rows := list(islice(records, 8192)):

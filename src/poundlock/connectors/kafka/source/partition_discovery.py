@@ -6,7 +6,7 @@ A topic or partition that the user named and that is not there is a DefinitionEr
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from poundlock.connectors.kafka.cluster import Cluster
@@ -63,9 +63,12 @@ class PartitionDiscovery:
         wanted: Mapping[str, Sequence[int]] = s.partitions or dict.fromkeys(s.topics or (), ())
         missing = [topic for topic in wanted if topic not in there]
         if missing:
+            every = (
+                f"create it, or read one of: {_some(sorted(there))}" if there else "create it; there is no topic yet"
+            )
             raise DefinitionError(
                 f"topic {missing[0]!r} is not in Kafka at {s.bootstrap_servers}, or this user may not see it",
-                next=_near(missing[0], sorted(there)),
+                next=did_you_mean(missing[0], sorted(there), every, n=3, show=repr),
             )
         for topic, numbers in wanted.items():
             absent = sorted(set(numbers) - set(there[topic]))
@@ -74,15 +77,6 @@ class PartitionDiscovery:
                     f"topic {topic!r} has {len(there[topic])} partitions, none with number {absent[0]}",
                     next="correct partitions=… of KafkaSource",
                 )
-
-
-def _near(topic: str, there: Iterable[str]) -> str:
-    names = list(there)
-    every = f"create it, or read one of: {_some(names)}" if names else "create it; there is no topic yet"
-    same = [name for name in names if name.lower() == topic.lower()]
-    return did_you_mean(
-        topic, names, f"did you mean {' or '.join(map(repr, same))}?" if same else every, n=3, show=repr
-    )
 
 
 def _some(names: list[str]) -> str:
