@@ -61,15 +61,12 @@ def split_target(target: str) -> tuple[Path, str]:
     path, _, name = target.rpartition(":") if ":" in target and not target.endswith(".py") else (target, "", "")
     file = Path(path)
     if not file.is_file():
-        raise DefinitionError(f"there is no file {path}", next=_nearby(file))
+        folder = file.parent
+        names = sorted(each.name for each in folder.glob("*.py") if each.is_file()) if folder.is_dir() else []
+        every = f"Python files there: {', '.join(names[:5])}" if names else "give the path of your job, such as job.py"
+        next = did_you_mean(file.name, names, every, show=lambda near: str(folder / near))
+        raise DefinitionError(f"there is no file {path}", next=next)
     return file, name
-
-
-def _nearby(file: Path) -> str:
-    folder = file.parent
-    names = sorted(each.name for each in folder.glob("*.py") if each.is_file()) if folder.is_dir() else []
-    every = f"Python files there: {', '.join(names[:5])}" if names else "give the path of your job, such as job.py"
-    return did_you_mean(file.name, names, every, show=lambda near: str(folder / near))
 
 
 def _execute(file: Path) -> ModuleType:

@@ -33,13 +33,17 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Run a Kafka broker on this machine until Ctrl-C."""
+    import socket
+
     from poundlock.testing.kafka import EmbeddedKafka
 
     topics = [parse_topic(text) for text in topic or ()]
     output, ended = Output(json), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    _free(port)
+    next = "stop the program that holds it, or type: poundlock kafka up --port 0"
+    with refusing(f"port {port} cannot be used", next=next):  # before anything is fetched or started
+        socket.create_server(("127.0.0.1", port)).close()
     with EmbeddedKafka(home=home, port=port or None, progress=output.note) as broker:
         for name, partitions in topics:
             broker.create_topic(name, partitions)
@@ -63,15 +67,6 @@ def parse_topic(text: str) -> tuple[str, int]:
     if not is_topic(name) or (colon and (not count.isdecimal() or int(count) < 1)):
         raise DefinitionError(f"--topic {text} is not NAME:PARTITIONS", next="write --topic events:3")
     return name, int(count) if colon else 1
-
-
-def _free(port: int) -> None:
-    """Raise DefinitionError if the port is taken, before anything is fetched or started."""
-    import socket
-
-    next = "stop the program that holds it, or type: poundlock kafka up --port 0"
-    with refusing(f"port {port} cannot be used", next=next):
-        socket.create_server(("127.0.0.1", port)).close()
 
 
 def demo(

@@ -32,18 +32,14 @@ def infer_schema(
         if format == "avro":
             with storage.open(path) as handle:
                 return arrow_schema(required("fastavro", "Avro", "avro").reader(handle).writer_schema)
-        return _header(storage, path, compression, delimiter, quote)
+        first = first_line(storage, path, compression) or b""
+        return pa.schema([(name, pa.string()) for name in header_names(first, delimiter=delimiter, quote=quote)])
     except DefinitionError:
         raise
     except (pa.ArrowInvalid, ValueError, EOFError, OSError) as error:
         raise DefinitionError(
             f"{storage.root}/{path} cannot be read as {format}: {error}", next='give schema="…", or another format'
         ) from None
-
-
-def _header(storage: Storage, path: str, compression: str, delimiter: str, quote: str) -> pa.Schema:
-    names = header_names(first_line(storage, path, compression) or b"", delimiter=delimiter, quote=quote)
-    return pa.schema([(name, pa.string()) for name in names])
 
 
 def plain_type(field: pa.Field) -> pa.Field:
