@@ -17,7 +17,6 @@ from operator import attrgetter
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any
 
 import poundlock
 from poundlock.errors import DefinitionError, PoundlockError, did_you_mean, pip_install
@@ -125,8 +124,5 @@ def _meant(message: str) -> str:
 
 def _where(error: BaseException, path: Path) -> str:
     """Return file:line of the newest frame in the user's folder."""
-    frames: list[Any] = traceback.extract_tb(error.__traceback__)
-    for frame in reversed(frames):
-        if frame.filename == str(path):
-            return f"{path}:{frame.lineno}"
-    return str(path)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f"{path}:{lines[-1]}" if lines else str(path)
