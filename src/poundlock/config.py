@@ -10,7 +10,6 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,7 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from poundlock import values
-from poundlock.errors import DefinitionError, refusing
+from poundlock.errors import DefinitionError, did_you_mean, refusing
 from poundlock.redaction import redact, secret_values
 from poundlock.values import duration, size
 
@@ -61,6 +60,8 @@ def _home(variable: str, default: str) -> Path:
 
 
 def _path(value: object) -> object:
+    if value == "":
+        raise DefinitionError("it is empty", next="name a path, or leave it out")
     return Path(value).expanduser() if isinstance(value, str) else value
 
 
@@ -215,12 +216,6 @@ def _pairs(options: Iterable[str], flag: str) -> dict[str, Any]:
     return flat
 
 
-def _names() -> dict[str, str]:
-    """Return every spelling that is suggested, and the field it means."""
-    names = {_spelled(field): field for field in Settings.model_fields}
-    return names | _SAME_AS
-
-
 def _spelled(field: str) -> str:
     """Return how a field is written in a TOML file: restart strategies as in Flink, all others as they are."""
     parts = re.fullmatch(r"(rest|restart_strategy(?:_(?:fixed_delay|failure_rate|exponential_delay))?)_(.+)", field)
@@ -245,11 +240,9 @@ def _resolve(flat: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _suggestion(key: str) -> str:
-    names = _names()
-    near = get_close_matches(key.lower(), names, n=2, cutoff=0.6)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
-    return f"use one of: {', '.join(sorted(n for n in names if '.' not in n))}, spark.…, restart-strategy.…"
+    names = {_spelled(field): field for field in Settings.model_fields} | _SAME_AS
+    every = f"use one of: {', '.join(sorted(n for n in names if '.' not in n))}, spark.…, restart-strategy.…"
+    return did_you_mean(key.lower(), names, every, n=2)
 
 
 def _environment() -> dict[str, Any]:
@@ -262,12 +255,10 @@ def _environment() -> dict[str, Any]:
             flat[field] = value
             continue
         # Another program may own variables with our prefix; only what looks like a slip of the pen is an error.
-        near = get_close_matches(field, Settings.model_fields, n=1, cutoff=0.8)
-        if near:
-            raise DefinitionError(
-                f"{variable} is set, but there is no such setting",
-                next=f"did you mean {ENVIRONMENT_PREFIX}{near[0].upper()}?",
-            )
+        if next := did_you_mean(
+            field, Settings.model_fields, cutoff=0.8, show=lambda n: f"{ENVIRONMENT_PREFIX}{n.upper()}"
+        ):
+            raise DefinitionError(f"{variable} is set, but there is no such setting", next=next)
     return flat
 
 
@@ -278,7 +269,7 @@ def _toml(file: str | Path | None) -> dict[str, Any]:
     try:
         with refusing(f"{path} cannot be read", next="give --config a file, or leave it out"):
             tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DefinitionError(f"{path} is not TOML: {error}", next="mend that line") from error
     values = _resolve(dict(_flatten(tables)), str(path))
     values.pop("config", None)  # a file that names another file is not followed

@@ -5,10 +5,14 @@ An error says what happened, where, and what to type next; `str(error)` is at mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import partial
-from typing import ClassVar
+from importlib import import_module
+from typing import Any, ClassVar
 
 
 class PoundlockError(Exception):
@@ -51,10 +55,43 @@ def next_of(error: BaseException, otherwise: str = "") -> str:
     return str(getattr(error, "next", "") or otherwise)
 
 
+def did_you_mean(
+    wrong: str,
+    known: Iterable[str],
+    otherwise: str = "",
+    *,
+    n: int = 1,
+    cutoff: float = 0.6,
+    show: Callable[[str], str] = str,
+) -> str:
+    """Return a question for the known words that are nearest to a wrong one; `otherwise` if none is near."""
+    words = list(known)
+    near = get_close_matches(wrong, words, n, cutoff) or [word for word in words if word.lower() == wrong.lower()]
+    return f"did you mean {' or '.join(map(show, near))}?" if near else otherwise
+
+
+def pip_install(*requirements: str) -> str:
+    """Return how to install packages into this Python, quoted as a shell needs it."""
+    return f"type: {shlex.join([sys.executable or 'python', '-m', 'pip', 'install', *requirements])}"
+
+
 class DefinitionError(PoundlockError, ValueError):
     """The job as written, or the machine as set up, cannot run. Raised before anything is touched."""
 
     exit_code = 2
+
+
+def missing_package(what: str, package: str, extra: str) -> DefinitionError:
+    """Return the error of what needs a package that an extra of poundlock's brings."""
+    return DefinitionError(f"{what} needs the package {package}", next=pip_install(f"poundlock[{extra}]"))
+
+
+def required(module: str, what: str, extra: str, project: str = "") -> Any:
+    """Return a module of a package that an extra of poundlock's brings. Raises DefinitionError where it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise missing_package(what, project or module.partition(".")[0].replace("_", "-"), extra) from error
 
 
 class TransientError(PoundlockError):

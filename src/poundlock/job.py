@@ -77,6 +77,7 @@ class Job:
     sources: list[SourceNode] = field(default_factory=list, init=False, repr=False)
     sinks: list[SinkNode] = field(default_factory=list, init=False, repr=False)
     unnamed: set[str] = field(default_factory=set, init=False, repr=False)
+    script: str = field(default="JOB.PY", init=False, repr=False)  # what was typed to load it, quoted for a shell
     _ids: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:

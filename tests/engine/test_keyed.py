@@ -242,7 +242,7 @@ def test_state_that_is_damaged_is_refused_and_the_newest_whole_checkpoint_named(
     whole = str(checkpoint / "retained" / copies[-2])
     assert (
         caught.value.next
-        == f"checkpoint {copies[-2][4:]} is whole; go on from it: poundlock run -s {whole} -D checkpoint_dir=NEW"
+        == f"checkpoint {copies[-2][4:]} is whole; go on from it: poundlock run JOB.PY -s {whole} -D checkpoint_dir=NEW"
     )
     again = run(job, settings=settings(tmp_path, "again"), beginning=Beginning(whole, newer="keep"))
     assert again.state == "FINISHED"

@@ -24,7 +24,7 @@ from poundlock.control.control_server import ControlServer
 from poundlock.control.logs import JobLog
 from poundlock.control.registry import ENDED, JobEntry, Registration, Registry, now_ms, registered
 from poundlock.control.supervisor import Ending, Supervised
-from poundlock.driver.driver import checkpoint_dir
+from poundlock.driver.driver import CHECKPOINTING, checkpoint_dir
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.errors import PoundlockError
@@ -32,13 +32,8 @@ from poundlock.job import Job
 from poundlock.redaction import redact_text
 from poundlock.rest.figures import Figures
 from poundlock.rest.observed import JobSetup, Observed, Vertex
-from poundlock.rest.server import RestServer, missing_packages, read_token, take_port
+from poundlock.rest.server import RestServer, not_installed, read_token, take_port
 from poundlock.storage import LocalStorage, open_storage
-
-_SHOWN = (
-    "checkpoint_interval", "checkpoint_min_pause", "checkpoint_timeout", "tolerable_failed_checkpoints",
-    "checkpoint_retention", "checkpoints_retained",
-)  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -65,11 +60,8 @@ class Presence:
         """Take the REST server's port and token before anything is touched. Raises DefinitionError if that cannot be."""
         if not self.settings.rest_enabled:
             return
-        missing = missing_packages()
-        if missing:
-            self.log.logger.info(
-                "REST is off: not installed: " + ", ".join(missing), next='python -m pip install "poundlock[rest]"'
-            )
+        if (missing := not_installed()) is not None:
+            self.log.logger.info(f"REST is off: {missing.what}", next=missing.next)
             return
         self._token = read_token(self.settings.rest_token_file)
         self._listening = take_port(self.settings.rest_bind_address, self.settings.rest_port)
@@ -183,7 +175,7 @@ class Presence:
         end_fenced()
 
     def _setup(self, folder: str) -> JobSetup:
-        shown = {name: str(getattr(self.job, name)) for name in _SHOWN}
+        shown = {name: str(getattr(self.job, name)) for name in CHECKPOINTING}
         return JobSetup(
             parallelism=self.job.parallelism,
             settings={**self.settings.shown(), "checkpoint_dir": folder, **shown},

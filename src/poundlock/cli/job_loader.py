@@ -5,15 +5,21 @@ The file is run under a name of its own that is not kept, so that Spark sends it
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
+import shlex
 import sys
 import traceback
-from difflib import get_close_matches
+from contextlib import suppress
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
+from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any
 
-from poundlock.errors import DefinitionError, PoundlockError
+import poundlock
+from poundlock.errors import DefinitionError, PoundlockError, did_you_mean, pip_install
 from poundlock.job import LOADING, Job
 
 
@@ -30,7 +36,7 @@ def load_job(target: str) -> Job:
     jobs: dict[str, Job] = {}
     for variable, value in vars(_execute(path)).items():
         if isinstance(value, Job) and not any(value is other for other in jobs.values()):
-            jobs[variable] = value
+            jobs[variable], value.script = value, shlex.quote(target)
     if not jobs:
         raise DefinitionError(
             f"{path} defines no job", next='make one at the top level of the file: job = Job("event-log")'
@@ -38,8 +44,8 @@ def load_job(target: str) -> Job:
     if name:
         chosen = jobs.get(name) or next((job for job in jobs.values() if job.name == name), None)
         if chosen is None:
-            near = get_close_matches(name, jobs, n=1)
-            choice = f"did you mean {path}:{near[0]}?" if near else f"use one of: {', '.join(jobs)}"
+            every = f"use one of: {', '.join(jobs)}"
+            choice = did_you_mean(name, jobs, every, show=lambda near: f"{path}:{near}")
             raise DefinitionError(f"{path} has no job {name!r}", next=choice)
         return chosen
     if len(jobs) > 1:
@@ -54,17 +60,12 @@ def split_target(target: str) -> tuple[Path, str]:
     path, _, name = target.rpartition(":") if ":" in target and not target.endswith(".py") else (target, "", "")
     file = Path(path)
     if not file.is_file():
-        raise DefinitionError(f"there is no file {path}", next=_nearby(file))
+        folder = file.parent
+        names = sorted(each.name for each in folder.glob("*.py") if each.is_file()) if folder.is_dir() else []
+        every = f"Python files there: {', '.join(names[:5])}" if names else "give the path of your job, such as job.py"
+        next = did_you_mean(file.name, names, every, show=lambda near: str(folder / near))
+        raise DefinitionError(f"there is no file {path}", next=next)
     return file, name
-
-
-def _nearby(file: Path) -> str:
-    folder = file.parent
-    names = sorted(each.name for each in folder.glob("*.py")) if folder.is_dir() else []
-    near = get_close_matches(file.name, names, n=1)
-    if near:
-        return f"did you mean {folder / near[0]}?"
-    return f"Python files there: {', '.join(names[:5])}" if names else "give the path of your job, such as job.py"
 
 
 def _execute(file: Path) -> ModuleType:
@@ -91,12 +92,12 @@ def _execute(file: Path) -> ModuleType:
     except PoundlockError as error:
         raise DefinitionError(f"{_where(error, path)}: {error.what}", next=error.next) from error
     except ModuleNotFoundError as error:
-        raise DefinitionError(
-            f"{_where(error, path)}: {error}", next=f"install it: {sys.executable} -m pip install {error.name}"
-        ) from error
+        ours = [f"poundlock.{each.name}" for each in iter_modules(poundlock.__path__)]
+        mend = did_you_mean(str(error.name), ours, pip_install(str(error.name)), cutoff=0.9)
+        raise DefinitionError(f"{_where(error, path)}: {error}", next=mend) from error
     except (Exception, SystemExit) as error:
         raise DefinitionError(
-            f"{_where(error, path)}: {type(error).__name__}: {error}", next="mend that line"
+            f"{_where(error, path)}: {type(error).__name__}: {error}", next=_meant(str(error))
         ) from error
     finally:
         LOADING.reset(loading)
@@ -108,10 +109,20 @@ def _execute(file: Path) -> ModuleType:
     return module
 
 
+def _meant(message: str) -> str:
+    """Return the name of poundlock's that is nearest to one in an error of Python's which does not say it itself."""
+    name = re.fullmatch(r"cannot import name '(\w+)' from '(poundlock[.\w]*)'.*", message)
+    keyword = re.fullmatch(r"([.\w]+?)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'", message)
+    mend = "mend that line"
+    with suppress(ImportError, AttributeError, TypeError, ValueError):
+        if name:
+            return did_you_mean(name[1], dir(import_module(name[2])), mend)
+        if keyword:
+            return did_you_mean(keyword[2], inspect.signature(attrgetter(keyword[1])(poundlock)).parameters, mend)
+    return mend
+
+
 def _where(error: BaseException, path: Path) -> str:
     """Return file:line of the newest frame in the user's folder."""
-    frames: list[Any] = traceback.extract_tb(error.__traceback__)
-    for frame in reversed(frames):
-        if frame.filename == str(path):
-            return f"{path}:{frame.lineno}"
-    return str(path)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f"{path}:{lines[-1]}" if lines else str(path)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +15,7 @@ from typer import Argument
 
 from poundlock.cli.options import Call
 from poundlock.cli.output import Output
-from poundlock.errors import DefinitionError, PoundlockError, TransientError
+from poundlock.errors import DefinitionError, PoundlockError, TransientError, did_you_mean
 
 if TYPE_CHECKING:
     from poundlock.checkpoint.identity import Identity
@@ -274,8 +273,7 @@ def find_checkpoint(path: str, call: Call) -> FoundCheckpoint:
         checkpoint = _open(str(folder / path)) or _registered(path, state_dir)
         if checkpoint is None:
             known = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-            near = get_close_matches(path, known, n=1)
-            raise _none(path, f"did you mean {near[0]}?" if near else _NEXT)
+            raise _none(path, did_you_mean(path, known, _NEXT))
     if checkpoint is None:
         raise _none(path, _NEXT)
     return checkpoint
@@ -345,7 +343,7 @@ def _open(folder: str, job: Job | None = None) -> FoundCheckpoint | None:
     storage = open_storage(folder)
     identity = read_identity(storage)
     if identity is None:
-        refuse_left(storage)  # half of a restore has no identity yet
+        refuse_left(storage, *([job.script] if job else []))  # half of a restore has no identity yet
     return None if identity is None else FoundCheckpoint(storage=storage, identity=identity, job=job)
 
 

@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import typer
 from typer import Option
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
+from typer.main import get_command
 
 from poundlock.cli.output import Output
-from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError, did_you_mean
 from poundlock.storage.storage_errors import unreadable
 
 # Module below `cli`, and behind a colon the function in it; without one its `command`, or its `app` of several.
@@ -79,13 +82,14 @@ def main(arguments: Sequence[str] | None = None, failed: Callable[[PoundlockErro
     try:
         typed = sys.argv[1:] if arguments is None else list(arguments)
         names = typed[:1] if typed[:1] and typed[0] in _COMMANDS else _COMMANDS
-        return int(app(names)(args=typed, prog_name="poundlock", standalone_mode=False) or 0)
+        command = get_command(app(names))
+        return int(command(args=typed, prog_name="poundlock", standalone_mode=False) or 0)
     except PoundlockError as error:
         output.error(error)
         failed(error)
         return error.exit_code
     except TyperException as error:
-        output.error(_usage(error))
+        output.error(_usage(error, command, typed))
         return DefinitionError.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return 130
@@ -100,24 +104,41 @@ def main(arguments: Sequence[str] | None = None, failed: Callable[[PoundlockErro
         return failure.exit_code
 
 
-def _usage(error: TyperException) -> DefinitionError:
-    """Say a mistake on the command line with a suggestion."""
+def _usage(error: TyperException, command: Any, typed: Sequence[str]) -> DefinitionError:
+    """Say a mistake on the command line with what may have been meant; `command` is the whole of it, of a class that Typer keeps private."""
+    where, words = "poundlock", [*typed, ""]
+    while isinstance(command, TyperGroup) and words[0] in command.commands:
+        command, where, words = command.commands[words[0]], f"{where} {words[0]}", words[1:]
+    if (context := getattr(error, "ctx", None)) is not None:  # one whose value is missing has none
+        command, where = context.command, context.command_path
     if type(error).__name__ == "NoArgsIsHelpError" or not error.format_message():
-        return DefinitionError("a command is missing", next="type: poundlock --help")
-    what = error.format_message().strip()
-    context = getattr(error, "ctx", None)
-    where = getattr(context, "command_path", "poundlock")
-    guesses = list(getattr(error, "possibilities", None) or [])
-    what = re.sub(r"\s*\(Possible options: .*\)|\.? ?Did you mean .*", "", what)
-    named = re.search(r"'([^']+)'|: (-\S+)", error.format_message())
-    command = getattr(context, "command", None)
-    if named and not guesses and command is not None and what.startswith("No such"):
-        wrong = named[1] or named[2]
-        known = list(getattr(command, "commands", {}))
-        known += [name for parameter in getattr(command, "params", []) for name in getattr(parameter, "opts", [])]
-        guesses = get_close_matches(wrong, known, n=2, cutoff=0.5)
-    next = f"did you mean {' or '.join(guesses)}?" if guesses else f"type: {where} --help"
-    return DefinitionError(f"{what.rstrip('.')} ({where})", next=next)
+        return DefinitionError("a command is missing", next=f"type: {where} --help")
+    values = {name: parameter.metavar or "VALUE" for parameter in command.params for name in parameter.opts}
+    what = re.sub(r"\s*\(Possible options: .*\)|\.? ?Did you mean .*|\.$", "", error.format_message().strip())
+    named = re.search(r"'([^']+)'|: (-\S+)", what)
+    word, next = (named[1] or named[2]) if named else "", f"type: {where} --help"
+    if what.startswith("No such"):
+        next = did_you_mean(word, [*getattr(command, "commands", {}), *values], next, n=2)
+    elif what.endswith("requires an argument"):
+        next = f"write {word} {values.get(word, 'VALUE')}; see {where} --help"
+    elif what.startswith("Got unexpected extra") and "--from-savepoint" in values and (one := _one_savepoint(typed)):
+        return one
+    return DefinitionError(f"{what} ({where})", next=next)
+
+
+def _one_savepoint(typed: Sequence[str]) -> DefinitionError | None:
+    """Return the error of a pattern that the shell has made several savepoints of, None if it is something else."""
+    from poundlock.savepoint.metadata import METADATA
+
+    saved = [word for word in typed if os.path.isfile(os.path.join(word, METADATA))]
+    saved.sort(key=os.path.getmtime, reverse=True)
+    if len(saved) < 2:
+        return None
+    rest = [word for word in typed if word not in (*saved, "-s", "--from-savepoint")]
+    return DefinitionError(
+        f"one savepoint is taken, and {len(saved)} are given, the newest first: {', '.join(saved)}",
+        next=f"type: {shlex.join(['poundlock', *rest, '-s', saved[0]])}",
+    )
 
 
 def _unexpected(error: Exception) -> PoundlockError:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, did_you_mean
 
 
 def need_columns(
@@ -21,9 +20,9 @@ def need_columns(
     """
     for name in needed:
         if name not in columns:
-            near = difflib.get_close_matches(name, columns, 1) or list(columns)
+            only = f"did you mean {columns[0]!r}?" if len(columns) == 1 else "name one of them"
             raise DefinitionError(
                 f"sink {sink!r} needs a column {name!r}, and the rows have {', '.join(columns)}",
-                next=next_of(name) or (f"did you mean {near[0]!r}?" if len(near) == 1 else "name one of them"),
+                next=next_of(name) or did_you_mean(name, columns, only, show=repr),
                 participant=sink,
             )

@@ -6,14 +6,13 @@ it matters and stands in nobody else's way.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pkgutil import resolve_name
 from typing import Any, Literal
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, did_you_mean
 
 GROUP = "poundlock.connectors"
 Role = Literal["source", "sink"]
@@ -98,11 +97,7 @@ def find(name: str) -> Connector:
             next=f"remove one of the packages: pip uninstall {named[-1].package}",
         )
     if not named:
-        near = difflib.get_close_matches(name, [connector.name for connector in known], 1)
-        raise DefinitionError(
-            f"no installed package has a connector {name!r}",
-            next=f"did you mean {near[0]!r}?"
-            if near
-            else "install its package; see what there is: poundlock connectors",
-        )
+        every = "install its package; see what there is: poundlock connectors"
+        next = did_you_mean(name, [connector.name for connector in known], every, show=repr)
+        raise DefinitionError(f"no installed package has a connector {name!r}", next=next)
     return named[0]

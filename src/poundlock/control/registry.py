@@ -22,7 +22,7 @@ import msgspec
 
 from poundlock.control.process_id import is_alive, process_start
 from poundlock.driver.progress import Progress
-from poundlock.errors import DefinitionError, TransientError
+from poundlock.errors import DefinitionError, TransientError, did_you_mean
 from poundlock.storage import is_uri
 from poundlock.storage.storage_errors import is_full, storage_trouble
 
@@ -207,7 +207,8 @@ class Registry:
         ):
             if matches:
                 return _only(wanted, [entry for entry in matches if not entry.ended] or matches)
-        raise DefinitionError(f"there is no job {wanted!r}", next="see the jobs there are: poundlock list -a")
+        next = did_you_mean(wanted, [entry.name for entry in entries], "see the jobs there are: poundlock list -a")
+        raise DefinitionError(f"there is no job {wanted!r}", next=next)
 
     def register(self, entry: JobEntry, token: str | None = None) -> Registration:
         """Note a process that starts, and remove the oldest of the ended ones that are too many.

@@ -49,17 +49,11 @@ from poundlock.storage import Storage, open_checkpoint, open_storage
 from poundlock.storage.storage_errors import refuse_unreachable
 from poundlock.values import duration
 
-SET_FROM_OUTSIDE = (
-    "on_error",
-    "dead_letters",
-    "parallelism",
-    "checkpoint_interval",
-    "checkpoint_min_pause",
-    "checkpoint_timeout",
-    "tolerable_failed_checkpoints",
-    "checkpoint_retention",
-    "checkpoints_retained",
-)
+CHECKPOINTING = (
+    "checkpoint_interval", "checkpoint_min_pause", "checkpoint_timeout", "tolerable_failed_checkpoints",
+    "checkpoint_retention", "checkpoints_retained",
+)  # fmt: skip
+SET_FROM_OUTSIDE = ("on_error", "dead_letters", "parallelism", *CHECKPOINTING)
 _TOLERATED_S = 1.0
 
 
@@ -145,7 +139,7 @@ def _check_master(job: Job, settings: Settings) -> None:
         master.refuse_cluster_mode()
         raise DefinitionError(
             "this process would be the driver, and deploy_mode=cluster has the cluster run it",
-            next="type poundlock run job.py --deploy-mode cluster, or leave deploy_mode out",
+            next=f"type: poundlock run {job.script} --deploy-mode cluster, or leave deploy_mode out",
             job=job.name,
         )
     master.check()
@@ -192,7 +186,7 @@ class Driver(Assembly):
         with two_lines(self.plan):
             finish_deletion(self.plan, storage, clock=self.clock, say=self.say)
             if self.beginning is None:
-                refuse_left(storage)
+                refuse_left(storage, self.job.script)
             else:
                 self._begin(storage)
             refuse_first_edition(storage)
@@ -204,7 +198,7 @@ class Driver(Assembly):
                 if isinstance(sink, Inspectable)
             }
             with Epoch.claim(storage, clock=self.clock, sinks=sinks, operators=described(self.plan)) as epoch:
-                refuse_left(storage)  # now that nobody else can begin anything here
+                refuse_left(storage, self.job.script)  # now that nobody else can begin anything here
                 if identity.name != self.job.name:
                     self.say(f"Job {identity.job_id} was called {identity.name} and is {self.job.name} now")
                     identity = rename(storage, identity, self.job.name)
@@ -235,7 +229,7 @@ class Driver(Assembly):
     def _begin(self, storage: Storage) -> None:
         """Make the checkpoint folder that of a job which goes on from the savepoint, or checkpoint, that was given."""
         assert self.beginning is not None
-        if has_begun(storage, self.beginning, say=self.say):
+        if has_begun(storage, self.beginning, self.job.script, say=self.say):
             return
         with savepoint_of(self.beginning, storage, self.plan, clock=self.clock, say=self.say) as (given, say):
             begin(self.plan, storage, given, clock=self.clock, say=say)
@@ -276,7 +270,7 @@ class Driver(Assembly):
         if isinstance(error, DamagedRunError):
             whole = newest_whole(open_storage(checkpoint_dir(self.job, self.settings)))
             if whole is not None:
-                error.next = from_whole(*whole)
+                error.next = from_whole(*whole, self.job.script)
         return error
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:

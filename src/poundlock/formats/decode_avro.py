@@ -6,7 +6,6 @@ number is read only if that number is the declared one: another schema's bytes c
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, required
 from poundlock.formats.chunk import Records
 from poundlock.formats.convert import to_batch
 from poundlock.formats.decode import Parsed, Want
@@ -30,14 +29,6 @@ _LOGICAL = {
     "timestamp-micros": pa.timestamp("us", tz="UTC"), "local-timestamp-millis": pa.timestamp("us"),
     "local-timestamp-micros": pa.timestamp("us"), "uuid": pa.string(),
 }  # fmt: skip
-
-
-def load_fastavro(module: str = "fastavro") -> Any:
-    """Return the fastavro module. Raises DefinitionError where it is not installed."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise DefinitionError("Avro needs the package fastavro", next="pip install 'poundlock[avro]'") from None
 
 
 @dataclass(frozen=True)
@@ -72,7 +63,7 @@ class AvroCodec:
     @cached_property
     def _loaded(self) -> tuple[Any, pa.Schema]:
         """The schema as fastavro has it, and its columns."""
-        fastavro = load_fastavro()
+        fastavro = required("fastavro", "Avro", "avro")
         if self.avro_schema is None:
             raise DefinitionError('format "avro" needs its schema', next='give avro_schema=\'{"type": "record", …}\'')
         try:
@@ -89,7 +80,7 @@ class AvroCodec:
         return None
 
     def parse(self, values: Sequence[bytes], want: Want) -> Parsed:
-        read, (parsed, columns) = load_fastavro().schemaless_reader, self._loaded
+        read, (parsed, columns) = required("fastavro", "Avro", "avro").schemaless_reader, self._loaded
         rows: list[dict[str, Any]] = []
         bad: dict[int, str] = {}
         for i, value in enumerate(values):

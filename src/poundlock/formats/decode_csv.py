@@ -36,8 +36,12 @@ class CsvCodec:
 
     def __post_init__(self) -> None:
         check_unit(self.timestamp_unit)
+        if not isinstance(self.null, str):
+            raise DefinitionError(
+                f"null={self.null!r} is no text", next='give the text that means null, such as "NULL"'
+            )
         for name, text, least in (("delimiter", self.delimiter, 1), ("quote", self.quote, 0)):
-            if not least <= len(text) <= 1 or not text.isascii() or text in ("\n", "\r"):
+            if not isinstance(text, str) or not least <= len(text) <= 1 or not text.isascii() or text in ("\n", "\r"):
                 raise DefinitionError(f"{name}={text!r} is not possible", next="use one ASCII character")
         if self.delimiter == self.quote:
             raise DefinitionError("delimiter and quote are the same", next="use two characters")
@@ -135,7 +139,8 @@ def split_record(text: str, delimiter: str = ",", quote: str = '"', null: str | 
 
 
 def _fields(text: str, delimiter: str, quote: str, null: str | None) -> Iterator[str | None]:
-    quoted = re.compile(f"{re.escape(quote)}((?:[^{re.escape(quote)}]|{re.escape(quote)}{{2}})*){re.escape(quote)}")
+    q = re.escape(quote)
+    quoted = re.compile(f"{q}([^{q}]*+(?:{q}{q}[^{q}]*+)*+){q}")  # without a way back, which would need memory
     at = 0
     while True:
         if text.startswith(quote, at):

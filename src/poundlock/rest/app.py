@@ -128,7 +128,9 @@ router = APIRouter()
 
 async def _job_alive(job: JobCalled) -> Observed:
     if job.ended:
-        raise refusal(409, f"the job has ended: {job.entry.state}", "start it again with: poundlock run")
+        raise refusal(
+            409, f"the job has ended: {job.entry.state}", f"start it again: poundlock run {job.entry.job_file}"
+        )
     return job
 
 

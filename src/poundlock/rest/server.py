@@ -5,17 +5,17 @@ The server never ends or slows the job: what goes wrong in it is logged, and the
 
 from __future__ import annotations
 
+import errno
 import logging
 import select
 import socket
 import threading
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from poundlock.errors import DefinitionError, refusing
+from poundlock.errors import DefinitionError, missing_package
 from poundlock.rest.observed import Observed
 
 _END_S = 2.0
@@ -24,9 +24,10 @@ _SHORTEST_TOKEN = 16
 _log = logging.getLogger("poundlock.rest")
 
 
-def missing_packages() -> list[str]:
-    """Return which packages of the extra `rest` are not installed."""
-    return [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]
+def not_installed() -> DefinitionError | None:
+    """Return what to install where the extra `rest` is not."""
+    missing = [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]
+    return missing_package("REST", " and ".join(missing), "rest") if missing else None
 
 
 def take_port(host: str, port: int) -> socket.socket:
@@ -34,16 +35,16 @@ def take_port(host: str, port: int) -> socket.socket:
 
     Raises DefinitionError: the port is taken, or the address is none of this machine's.
     """
-    next = "give another port with -D rest.port=8082, any free one with -D rest.port=0, or --no-rest"
-    with refusing(f"REST cannot listen on {host}:{port}", next=next), ExitStack() as undo:
+    try:
         places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = places[0]
-        listening = undo.enter_context(socket.socket(family, kind, protocol))
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(64)
-        undo.pop_all()
-    return listening
+        family, *_, address = places[0]
+        dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        return socket.create_server(address, family=family, backlog=64, dualstack_ipv6=dual)
+    except (OSError, UnicodeError) as error:
+        next = f"rest.bind-address={host!r} is no address of this machine: set it to 127.0.0.1, or to 0.0.0.0 for all"
+        if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES):
+            next = "give another port with -D rest.port=8082, any free one with -D rest.port=0, or --no-rest"
+        raise DefinitionError(f"REST cannot listen on {host}:{port}: {error.args[-1]}", next=next) from error
 
 
 def read_token(path: Path | None) -> str | None:

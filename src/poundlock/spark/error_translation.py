@@ -14,7 +14,7 @@ from traceback import format_exception
 from typing import Any
 
 from poundlock.connectors.base import ExplainsErrors
-from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
+from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError, pip_install
 from poundlock.redaction import redact_text
 
 _LONGEST = 600
@@ -102,12 +102,14 @@ _RULES: tuple[tuple[str, type[PoundlockError], str, str], ...] = (
      r"|AWSServiceThrottledException|SdkClientException|ApiCallTimeoutException", TransientError,
      "S3 does not answer as it should: {line}",
      "look at the server or the network; the job is started again as its restart strategy says"),
+    (r"\[Errno (?:20|21|36|40)\]", DefinitionError, "a path cannot be used: {line}",
+     "correct the path: something else is there, or its name is too long"),
     (r"\[Errno (?:13|30)\]|Permission denied|Read-only file system", TerminalError,
      "a file or folder is not writable: {line}", "give this user the right to write there, or choose another folder"),
     (r"Address already in use|BindException", DefinitionError, "a port is taken: {line}",
      "stop the program that holds the port, or choose another one"),
     (r"UnsupportedClassVersionError|requires Java \d+", DefinitionError, "this Java is too old for Spark: {line}",
-     "install Java 17, 21 or 25, or type: pip install 'poundlock[jre]'"),
+     f"install Java 17, 21 or 25, or {pip_install('poundlock[jre]')}"),
     (r"JAVA_GATEWAY_EXITED|Unable to locate a Java Runtime|JAVA_HOME is not set|No such file or directory: '[^']*java'",
      DefinitionError, "Java could not be started: {line}", "type: poundlock doctor"),
     (r"Java heap space|GC overhead limit exceeded|java\.lang\.OutOfMemoryError", TransientError,

@@ -20,7 +20,7 @@ from functools import cache
 from shutil import copyfileobj
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar, cast
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, required
 from poundlock.storage.base import Entry, OutcomeUnknown, check_below, temporary_beside
 from poundlock.storage.object_files import ObjectReader
 
@@ -80,10 +80,7 @@ def open_hdfs(uri: str) -> HdfsStorage:
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts or not (authority or rest.startswith(("///", "/"))):
         raise DefinitionError(f"{uri} is not a folder of HDFS", next="write hdfs://HOST:PORT/FOLDER")
-    try:
-        import hdfs_native  # noqa: F401
-    except ImportError:
-        raise DefinitionError(f"{uri} needs the package hdfs-native", next="pip install 'poundlock[hdfs]'") from None
+    required("hdfs_native", uri, "hdfs")
     return HdfsStorage(f"hdfs://{authority}/{'/'.join(parts)}")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from shutil import copyfileobj
 from typing import Any
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, required
 from poundlock.storage.base import Entry, OutcomeUnknown, temporary_beside
 from poundlock.storage.object_files import PART, ObjectFolder, ObjectWriter
 from poundlock.storage.s3_client import AccessDenied, StoreError
@@ -35,12 +35,7 @@ def open_objects(path: str) -> ObjectStorage:
         raise DefinitionError(
             f"{path} names no bucket", next="write gs://bucket/folder or abfss://container@account/folder"
         )
-    try:
-        import obstore  # noqa: F401
-    except ImportError as error:
-        raise DefinitionError(
-            f"{path}: {scheme}:// needs the package obstore", next='type: pip install "poundlock[objects]"'
-        ) from error
+    required("obstore", f"{path}: {scheme}://", "objects")
     return ObjectStorage(f"{scheme}://{bucket}", prefix.strip("/"))
 
 

@@ -7,13 +7,12 @@ repeated request is never taken for another's.
 from __future__ import annotations
 
 import errno
-import importlib.util
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, required
 from poundlock.storage.base import Entry, OutcomeUnknown
 from poundlock.storage.object_files import ObjectFolder
 from poundlock.storage.s3_client import S3Address, StoreError, asking, client
@@ -39,8 +38,7 @@ def open_s3(path: str) -> S3Storage:
     folders = prefix.strip("/").split("/")
     if not bucket or (folders != [""] and {"", ".", ".."} & set(folders)):
         raise DefinitionError(f"{path} names no folder of a bucket", next=f"write {scheme}://bucket/folder")
-    if importlib.util.find_spec("botocore") is None:
-        raise DefinitionError(f"{path}: S3 needs the package botocore", next='type: pip install "poundlock[s3]"')
+    required("botocore", f"{path}: S3", "s3")
     return S3Storage(bucket, prefix.strip("/"), S3Address.from_environment())
 
 

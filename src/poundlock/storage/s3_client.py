@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, required
 from poundlock.storage.uploads import UploadGone
 
 # What says where S3 is, without a secret: a cluster's executors get them from the driver.
@@ -82,11 +82,10 @@ def client(address: S3Address, *, quick_s: float | None = None) -> Any:
 
 
 def _client(address: S3Address, quick_s: float | None) -> Any:
-    try:
-        from botocore.config import Config
-        from botocore.session import Session
-    except ImportError as error:
-        raise DefinitionError("S3 needs the package botocore", next='type: pip install "poundlock[s3]"') from error
+    required("botocore", "S3", "s3")
+    from botocore.config import Config
+    from botocore.session import Session
+
     settings: dict[str, Any] = {}
     if address.endpoint is not None and "AWS_REQUEST_CHECKSUM_CALCULATION" not in os.environ:
         # Servers that are not Amazon's do not all know the newer checksums.

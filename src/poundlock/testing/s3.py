@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, pip_install
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import S3Address, client
 from poundlock.testing.servers import ServerProcess
@@ -104,7 +104,7 @@ class EmbeddedS3(ServerProcess):
 
     def _command(self) -> list[str]:
         if importlib.util.find_spec("moto") is None:
-            raise DefinitionError("the S3 server for tests needs moto", next='type: pip install "moto[server]"')
+            raise DefinitionError("the S3 server for tests needs moto", next=pip_install("moto[server]"))
         return [sys.executable, "-c", _MOTO, str(self.port)]
 
     def _environment(self) -> Mapping[str, str]:

@@ -261,13 +261,11 @@ def end_with_children(process: subprocess.Popen[bytes] | None) -> None:
 
 def is_free(port: int) -> bool:
     """Return whether a server could listen on a port of the loopback."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def free_port(taken: Collection[int] = ()) -> int:

@@ -71,7 +71,17 @@ def test_functions_of_the_file_travel_whole(tmp_path: Path) -> None:
         ("def f():\n    return 1 / 0\n\nf()\n", ":2: ZeroDivisionError", "mend that line"),
         ("import json\n\njson.loads('x')\n", ":3: JSONDecodeError", "mend that line"),
         ("import no_such_module_at_all\n", ":1: No module named", "-m pip install no_such_module_at_all"),
+        ("import poundlock.testin\n", ":1: No module named", "did you mean poundlock.testing?"),
         ("from poundlock import Job\nJob('a b')\n", ":2: 'a b' is not a job name", "use letters"),
+        ("from poundlock import KafkaSorce\n", ":1: ImportError: cannot import", "did you mean KafkaSource?"),
+        ("from poundlock.testing import zzqqxx\n", ":1: ImportError: cannot import", "mend that line"),
+        (
+            "import poundlock\npoundlock.Job('a', chekpoint_interval='1 s')\n",
+            ":2: TypeError",
+            "did you mean checkpoint_interval?",
+        ),
+        ("import poundlock\npoundlock.Job('a').from_source(1, nmae='b')\n", ":2: TypeError", "did you mean name?"),
+        ("def f(): ...\nf(nmae='b')\n", ":2: TypeError", "mend that line"),
         ("raise SystemExit(3)\n", ":1: SystemExit: 3", "mend that line"),
     ],
 )

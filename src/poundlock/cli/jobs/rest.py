@@ -10,7 +10,6 @@ import threading
 from poundlock.cli.job_lookup import RunningJobArgument, find_job, folder_channel
 from poundlock.cli.jobs.info import http_address
 from poundlock.cli.options import Call, with_shared_options
-from poundlock.errors import DefinitionError
 
 
 @with_shared_options
@@ -21,15 +20,13 @@ def command(job: RunningJobArgument, *, call: Call) -> None:
     """
     from poundlock.control.registry import write_whole
     from poundlock.rest.observed import Gateway
-    from poundlock.rest.server import RestServer, missing_packages, read_token, take_port
+    from poundlock.rest.server import RestServer, not_installed, read_token, take_port
     from poundlock.storage import open_storage
 
     settings = call.settings()
     entry = find_job(job, call).entry
-    if missing := missing_packages():
-        raise DefinitionError(
-            "REST needs what is not installed: " + ", ".join(missing), next='python -m pip install "poundlock[rest]"'
-        )
+    if (missing := not_installed()) is not None:
+        raise missing
     token = read_token(settings.rest_token_file)
     file = settings.rest_token_file or settings.state_dir / f"rest-{os.getpid()}.token"
     listening = take_port(settings.rest_bind_address, settings.rest_port)

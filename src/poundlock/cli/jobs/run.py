@@ -110,12 +110,14 @@ def command(
     from poundlock.driver.progress import StopRequest
     from poundlock.driver.requests import Requests
     from poundlock.spark.launch.dependencies import add_to_path
+    from poundlock.spark.launch.java import java_of
 
     line, output = supervised(), call.output
     where = {"master": master, "parallelism": parallelism, "py_files": py_files, "archives": archives}
     where["deploy_mode"] = deploy_mode
     settings = call.settings(conf=conf or (), rest_enabled=False if no_rest else None, **where)
     beginning = _beginning(savepoint, allow_non_restored, newer_output, claim_mode, rename_operator or ())
+    java_of(settings)
     arguments = [*_typed(call, conf or (), where, no_rest), *typed_beginning(beginning)]
     if settings.deploy_mode == "cluster":
         if restart:
@@ -213,7 +215,7 @@ def _beginning(
         savepoint,
         allow_non_restored,
         newer or "refuse",  # type: ignore[arg-type]
-        parse_mode(mode or "NO_CLAIM"),
+        parse_mode("NO_CLAIM" if mode is None else mode),
         renamed=parse_renamed(renamed),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json as jsons
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,8 @@ def systemd(
         raise DefinitionError(
             "--run-as is for system units, and --user makes another kind", next="leave one of them out"
         )
+    if run_as is not None and not re.fullmatch(r"\w[\w.@-]*\$?", run_as):
+        raise DefinitionError(f"--run-as {run_as!r} is no name of a user", next="give one that the machine has")
     if env_file is not None and not env_file.is_absolute():
         raise DefinitionError(f"--env-file {env_file} is not absolute", next=f"write --env-file {env_file.absolute()}")
     instead = "put it into a file and name it with --env-file"
@@ -93,6 +96,9 @@ def image(
 
     from poundlock.deploy.executor_pods import image_recipe
 
+    for package in packages or ():
+        if not package.strip() or set(package) & set('"\\$`\n'):
+            raise DefinitionError(f"{package!r} is not what pip installs", next='write such as "poundlock[kafka,rest]"')
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     text = image_recipe(packages or ["poundlock[kafka,rest]"], python=version)
     path = _place(output, "Dockerfile")

@@ -22,7 +22,7 @@ from typer import Option
 
 from poundlock.cli.options import Call, JsonOption, with_shared_options
 from poundlock.cli.output import Output
-from poundlock.errors import PoundlockError
+from poundlock.errors import PoundlockError, pip_install
 from poundlock.values import format_bytes, size
 from poundlock.versions import version_of
 
@@ -87,7 +87,7 @@ def _python() -> Check:
 def _packages() -> Iterator[Check]:
     for package, (least, below) in _PACKAGES.items():
         wanted = f"{package}>={_dotted(least)}" + (f",<{_dotted(below)}" if below else "")
-        next = f"{sys.executable} -m pip install '{wanted}'"
+        next = pip_install(wanted)
         try:
             version = metadata.version(package)
         except metadata.PackageNotFoundError:
@@ -161,12 +161,11 @@ def _loopback() -> Check:
     from poundlock.testing.servers import is_free
 
     def look() -> str:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
-            server.bind(("127.0.0.1", 0))
-            server.listen(1)
-            port = server.getsockname()[1]
-            with socket.create_connection(("127.0.0.1", port), timeout=5):
-                return f"127.0.0.1 works; port 9092 is {'free' if is_free(9092) else 'taken (kafka up needs --port)'}"
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname(), timeout=5),
+        ):
+            return f"127.0.0.1 works; port 9092 is {'free' if is_free(9092) else 'taken (kafka up needs --port)'}"
 
     return _tried("ports", look, next="let programs of this machine talk to each other on 127.0.0.1")
 

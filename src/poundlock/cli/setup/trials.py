@@ -13,7 +13,7 @@ from typer import Option
 
 from poundlock.cli.options import JsonOption
 from poundlock.cli.output import Output
-from poundlock.errors import DefinitionError, refusing
+from poundlock.errors import DefinitionError, missing_package, refusing
 
 app = typer.Typer(name="kafka", help="A Kafka broker for trials.", rich_markup_mode=None)
 
@@ -33,13 +33,17 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Run a Kafka broker on this machine until Ctrl-C."""
+    import socket
+
     from poundlock.testing.kafka import EmbeddedKafka
 
     topics = [parse_topic(text) for text in topic or ()]
     output, ended = Output(json), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    _free(port)
+    next = "stop the program that holds it, or type: poundlock kafka up --port 0"
+    with refusing(f"port {port} cannot be used", next=next):  # before anything is fetched or started
+        socket.create_server(("127.0.0.1", port)).close()
     with EmbeddedKafka(home=home, port=port or None, progress=output.note) as broker:
         for name, partitions in topics:
             broker.create_topic(name, partitions)
@@ -55,23 +59,14 @@ def command(
 def parse_topic(text: str) -> tuple[str, int]:
     """Return name and number of partitions of "events:3"; without a number it is 1.
 
-    Raises DefinitionError: the number is none.
+    Raises DefinitionError: the name or the number is none.
     """
+    from poundlock.connectors.kafka.checks import is_topic
+
     name, colon, count = text.partition(":")
-    if not name or (colon and (not count.isdecimal() or int(count) < 1)):
+    if not is_topic(name) or (colon and (not count.isdecimal() or int(count) < 1)):
         raise DefinitionError(f"--topic {text} is not NAME:PARTITIONS", next="write --topic events:3")
     return name, int(count) if colon else 1
-
-
-def _free(port: int) -> None:
-    """Raise DefinitionError if the port is taken, before anything is fetched or started."""
-    import socket
-
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        next = "stop the program that holds it, or type: poundlock kafka up --port 0"
-        with refusing(f"port {port} cannot be used", next=next):
-            probe.bind(("127.0.0.1", port))
 
 
 def demo(
@@ -86,9 +81,6 @@ def demo(
     try:
         from poundlock.demo.program import DemoSettings, run_demo
     except ModuleNotFoundError as missing:
-        raise DefinitionError(
-            f"the demo needs the package {missing.name}, which is not installed",
-            next="python -m pip install 'poundlock[demo]'",
-        ) from missing
+        raise missing_package("the demo", str(missing.name), "demo") from missing
 
     return run_demo(DemoSettings(directory=directory, events=events, kills=kills)).exit_code

@@ -5,7 +5,6 @@ Each refusal names the setting and the value to give it.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.arguments import defaults_of, refuse_without_effect
 from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.kafka.sink.transaction_ids import PREFIX
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, required
 from poundlock.values import duration
 
 if TYPE_CHECKING:
@@ -205,8 +204,8 @@ def _check_rows(sink: KafkaSink) -> None:
             f"format {sink.format!r} has no option {strange[0]!r}",
             next=f"use one of {', '.join(sorted(known))}" if known else "leave format_options out",
         )
-    if sink.format == "avro" and importlib.util.find_spec("fastavro") is None:
-        raise DefinitionError("Avro needs the package fastavro", next='type: pip install "poundlock[avro]"')
+    if sink.format == "avro":
+        required("fastavro", "Avro", "avro")
 
 
 def check_columns(sink: KafkaSink, name: str, columns: Sequence[str]) -> None:

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import importlib
 from functools import cache
 from typing import Any
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import required
 
 _SCHEME = "poundlock-direct"
 
 
 def confluent(module: str = "") -> Any:
     """Return the package confluent_kafka or a module of it. Raises DefinitionError if it is not installed."""
-    return _load("confluent_kafka", "confluent-kafka", module)
+    return required(f"confluent_kafka.{module}".rstrip("."), "Kafka", "kafka")
 
 
 def kafka_python(module: str = "") -> Any:
     """Return the package kafka (kafka-python) or a module of it. Raises DefinitionError if it is not installed."""
-    return _load("kafka", "kafka-python", module)
+    return required(f"kafka.{module}".rstrip("."), "Kafka", "kafka", "kafka-python")
 
 
 def google_crc32c() -> Any:
     """Return the package google_crc32c. Raises DefinitionError if it is not installed."""
-    return _load("google_crc32c", "google-crc32c", "")
-
-
-def _load(package: str, project: str, module: str) -> Any:
-    try:
-        return importlib.import_module(f"{package}.{module}" if module else package)
-    except ImportError as error:
-        raise DefinitionError(f"Kafka needs the package {project}", next="pip install 'poundlock[kafka]'") from error
+    return required("google_crc32c", "Kafka", "kafka")
 
 
 def admin_client(**settings: Any) -> Any:

@@ -6,11 +6,10 @@ Nothing of psycopg leaves this package but a PoundlockError, and no message show
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from poundlock.errors import DefinitionError, PoundlockError, SourceGoneError, TerminalError, TransientError
+from poundlock.errors import DefinitionError, PoundlockError, SourceGoneError, TerminalError, TransientError, required
 from poundlock.redaction import redact_text
 
 Use = Literal["read", "write"]
@@ -41,12 +40,8 @@ _REFUSED = (
 
 def load_psycopg() -> Any:
     """Return psycopg. Raises DefinitionError where it is not installed."""
-    if importlib.util.find_spec("psycopg") is None:
-        raise DefinitionError("PostgreSQL needs the package psycopg", next='type: pip install "poundlock[postgres]"')
-    import psycopg
-    import psycopg.conninfo
-
-    return psycopg
+    required("psycopg.conninfo", "PostgreSQL", "postgres")
+    return required("psycopg", "PostgreSQL", "postgres")
 
 
 @contextlib.contextmanager

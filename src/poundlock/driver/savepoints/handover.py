@@ -81,18 +81,18 @@ def _note(storage: Storage, name: str) -> Note | None:
     return read_record(storage, name, parsed(Note), next=next)
 
 
-def refuse_left(storage: Storage) -> None:
+def refuse_left(storage: Storage, script: str = "JOB.PY") -> None:
     """Raise DefinitionError if a checkpoint folder's job ended with a savepoint, where its data went, or is half restored."""
     if (path := left(storage)) is not None:
         raise DefinitionError(
             f"the job of {storage.root} ended with the savepoint {path}",
-            next=f"go on from it: poundlock run -s {path} JOB.PY; or begin anew in another checkpoint_dir",
+            next=f"go on from it: poundlock run -s {path} {script}; or begin anew in another checkpoint_dir",
         )
     if (interrupted := interrupted_restore(storage)) is not None:
         path = interrupted.savepoint
         raise DefinitionError(
             f"{storage.root} has half of a restore that was interrupted, of the savepoint {path}",
-            next=f"restore it again: poundlock run -s {path} JOB.PY",
+            next=f"restore it again: poundlock run -s {path} {script}",
         )
 
 

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from poundlock.errors import DefinitionError, refusing
+from poundlock.errors import DefinitionError, pip_install, refusing
 from poundlock.spark.launch.java import cache_dir, find_java
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def pyspark_jars() -> Path:
     for place in os.environ.get("CLASSPATH", "").split(os.pathsep):
         if place.endswith("/*") and any(Path(place[:-2]).glob("spark-core_*.jar")):
             return Path(place[:-2])
-    raise DefinitionError("pyspark is not installed in this Python", next="pip install 'pyspark>=3.5,<5'")
+    raise DefinitionError("pyspark is not installed in this Python", next=pip_install("pyspark>=3.5,<5"))
 
 
 def _borrow(artifact: str) -> str:

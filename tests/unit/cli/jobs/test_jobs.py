@@ -319,7 +319,24 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_touched(
 def test_a_port_that_is_none_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(JOB)
     assert "rest.port" in refused(capsys, 2, "run", "job.py", "-D", "rest.port=70000")
-    assert "999.1.1.1" in refused(capsys, 2, "run", "job.py", "-D", "rest.bind-address=999.1.1.1")
+    for host in ("999.1.1.1", "192.0.2.1", "x" * 70):
+        text = refused(capsys, 2, "run", "job.py", "-D", f"rest.bind-address={host}")
+        assert f"Next: rest.bind-address={host!r} is no address of this machine: set it to 127.0.0.1" in text
+
+
+def test_the_script_that_was_typed_is_in_what_to_type_next(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "my job.py").write_text(JOB)
+    (tmp_path / "checkpoint").mkdir()
+    for note in ("savepoint.json", "restoring.json"):
+        (tmp_path / "checkpoint" / note).write_text('{"v": 1, "savepoint": "saved", "job_id": "a"}')
+        assert "poundlock run -s saved 'my job.py:job'" in refused(capsys, 2, "run", "my job.py:job")
+        assert "poundlock run -s saved 'my job.py'" in refused(capsys, 2, "fsck", "my job.py")
+        (tmp_path / "checkpoint" / note).unlink()
+
+
+def test_a_job_of_nearly_that_name_is_suggested(capsys: pytest.CaptureFixture[str], state: Path) -> None:
+    Registry(state).register(entry())
+    assert "did you mean orders?" in refused(capsys, 2, "info", "oders")
 
 
 def test_a_detached_job_that_is_refused_says_so_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -346,7 +363,7 @@ def test_rest_that_is_not_installed_is_said_once_in_the_log(monkeypatch: pytest.
         presence.take_port()
         assert presence._listening is None
         presence.end(0)
-    assert log.path.read_text().count("REST is off: not installed: fastapi") == 1
+    assert log.path.read_text().count("REST is off: REST needs the package fastapi") == 1
 
 
 @pytest.mark.parametrize("command", [["savepoint", ID], ["cancel", ID, "-s"], ["stop", ID, "-p"]])

@@ -204,7 +204,7 @@ def test_avro_refuses_what_it_cannot_say(tmp_path: Path) -> None:
 
 
 def test_avro_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(DefinitionError, match=r"fastavro(.|\n)*pip install"):
         FileSink(str(tmp_path), format="avro")
 

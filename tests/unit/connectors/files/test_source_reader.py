@@ -5,6 +5,8 @@ from __future__ import annotations
 import bz2
 import gzip
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -164,6 +166,79 @@ def test_csv_fields_with_line_ends(tmp_path: Path) -> None:
     assert [r.value for r in rejected] == [b'9,"never closed\n10,x']
 
 
+def test_a_quote_within_a_field_opens_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b'5" pipe\n6" pipe\n"7"" ""pipe"\r\n"8\r\n9"\r\n"a"b"\n"c\\"d"\nlast\n')
+    source = FileSource(str(tmp_path / "a.csv"), format="csv", multiline=True, schema="t string")
+    rows, _, rejected, _ = drain(source, tmp_path / ".work")
+    assert [r["t"] for r in rows] == ['5" pipe', '6" pipe', '7" "pipe', "8\r\n9", "last"]
+    assert [r.value for r in rejected] == [b'"a"b"', b'"c\\"d"']
+
+
+def test_a_quote_that_is_never_closed_needs_no_memory(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b'"' + b"x" * (1 << 23) + b"\n1\n")
+    script = """
+import resource, sys
+from poundlock.formats.decode_csv import split_record
+text = open(sys.argv[1]).readline()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    split_record(text)
+except ValueError as error:
+    print(error, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "a.csv")], capture_output=True, text=True)
+    assert done.stdout.startswith("the quote at character 0 is not closed "), done.stderr
+    assert int(done.stdout.split()[-1]) < 100, "MB"
+
+
+@pytest.mark.parametrize("want", ["batch", "records"])
+def test_rubbish_in_csv_is_a_dead_letter_each_and_shifts_nothing(tmp_path: Path, want: str) -> None:
+    bad = [b"1", b"2,b,c", b"", b'3,"open', b'4,"a"b', b"x,y", b"5,\xff", b'"6,six"']
+    good = [b"7,seven", b'8,"eight, ""8"""', b"9,", b'10,te"n']
+    lines = [line for pair in zip(bad, good + good, strict=True) for line in pair]
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfn,t\n" + b"\n".join(lines) + b"\n")
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b""))
+    source = FileSource(str(tmp_path), glob="a.csv*", format="csv", header=True, schema="n int not null, t string")
+    rows, places, rejected, _ = drain(source, tmp_path / ".work", want)
+    assert [(r["n"], r["t"]) for r in rows] == [(7, "seven"), (8, 'eight, "8"'), (9, None), (10, 'te"n')] * 2
+    assert [r.value for r in rejected] == bad
+    content = (tmp_path / "a.csv").read_bytes()
+    for place in (*places, *(r.where for r in rejected)):
+        assert content[: place["offset"]].endswith(b"\n")
+    assert [content[r.where["offset"] :].startswith(line + b"\n") for r, line in zip(rejected, bad, strict=True)] == [
+        True
+    ] * len(bad)
+
+
+@pytest.mark.parametrize("want", ["batch", "records"])
+def test_a_column_that_must_not_be_null_and_is_not_in_a_file(tmp_path: Path, want: str) -> None:
+    (tmp_path / "a.csv").write_text("t\nx\n")
+    source = FileSource(str(tmp_path / "a.csv"), format="csv", header=True, schema="n int not null, t string")
+    rows, _, rejected, _ = drain(source, tmp_path / ".work", want)
+    assert (rows, len(rejected)) == ([], 1)
+
+
+def test_a_header_of_other_columns_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "2.csv").write_text("3,4\n5,6\n")
+    (tmp_path / "3.csv").write_text("b,c\n1,2\n")
+    os.utime(tmp_path / "1.csv", (1, 1))
+    for other, schema in (("2.csv", None), ("2.csv", "a int, b int"), ("3.csv", None)):
+        source = FileSource(str(tmp_path), glob=f"[1{other[0]}].csv", format="csv", header=True, schema=schema)
+        with pytest.raises(TerminalError, match=rf"{other}: its header names .*, and the columns are a, b") as caught:
+            drain(source, tmp_path / f".work-{other}-{schema}")
+        assert "schema=" in caught.value.next
+    chosen = FileSource(str(tmp_path), glob="[13].csv", format="csv", header=True, schema="a int, b int")
+    assert sorted(r["b"] for r in drain(chosen, tmp_path / ".work")[0]) == [1, 2]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_line_of_text(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n")
+    rows, places, _, _ = drain(FileSource(str(tmp_path / "a"), split_size=5), tmp_path / ".work")
+    assert [r["value"] for r in rows] == [b"one", b"\xef\xbb\xbftwo"]
+    assert [p["offset"] for p in places] == [0, 7]
+
+
 def test_compressed_files_are_read_whole(tmp_path: Path) -> None:
     lines = b"".join(b"row %d\r\n" % i for i in range(50_000))
     half = lines.index(b"row 20000")
@@ -243,6 +318,11 @@ def test_what_cannot_work_is_refused(tmp_path: Path) -> None:
         "unknown type": lambda: FileSource("x", format="parquet", schema="a innt"),
         "compression": lambda: FileSource("x", compression="rar"),  # type: ignore[arg-type]
         "header": lambda: FileSource("x", header=True),
+        "multiline has no effect": lambda: FileSource("x", format="csv", schema="a int", multiline=True, quote=""),
+        "delimiter=';;'": lambda: FileSource("x", format="csv", header=True, delimiter=";;"),
+        "quote=None": lambda: FileSource("x", format="csv", schema="a int", quote=None),  # type: ignore[arg-type]
+        "null=None": lambda: FileSource("x", format="csv", schema="a int", null=None),  # type: ignore[arg-type]
+        "timestamp_unit='h'": lambda: FileSource("x", format="csv", header=True, timestamp_unit="h"),
         "one column": lambda: FileSource("x", schema="a int"),
         "zero": lambda: FileSource("x", split_size=0),
         "file system": lambda: FileSource("s4://x/y"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from poundlock.arguments import function_name
 from poundlock.connectors.files.sink.names import bucket_fault
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, pip_install
 from poundlock.values import duration
 
 if TYPE_CHECKING:
@@ -193,7 +193,8 @@ def _zone(name: Any) -> zoneinfo.ZoneInfo:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         raise DefinitionError(
-            f"time zone {name!r} is not known here", next='use an IANA name such as "Europe/Berlin"; pip install tzdata'
+            f"time zone {name!r} is not known here",
+            next=f'use an IANA name such as "Europe/Berlin", or {pip_install("tzdata")}',
         ) from None
 
 

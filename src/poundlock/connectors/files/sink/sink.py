@@ -5,7 +5,6 @@ Everything is checked when it is written down; nothing here keeps state or impor
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -42,7 +41,7 @@ from poundlock.connectors.files.buckets.assigners import (
 )
 from poundlock.connectors.files.sink.names import join, owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, required
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.uploads import Uploads
 
@@ -382,8 +381,8 @@ def _check_format(sink: FileSink) -> None:
         raise DefinitionError("header= is for CSV", next='write format="csv", or drop header=')
     if sink.header and sink.compaction is not None:
         raise DefinitionError("CSV files with a header cannot be merged", next="drop header= or compaction=")
-    if sink.kind_of_rows == "avro" and importlib.util.find_spec("fastavro") is None:
-        raise DefinitionError("Avro needs the package fastavro", next='type: pip install "poundlock[avro]"')
+    if sink.kind_of_rows == "avro":
+        required("fastavro", "Avro", "avro")
     bucket = sink.bucket
     if not isinstance(bucket, BucketAssigner) and not callable(bucket):
         raise DefinitionError(f"bucket={bucket!r} is no assigner", next="use one of the …BucketAssigner, or a function")

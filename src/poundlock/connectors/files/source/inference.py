@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from poundlock.connectors.files.source.reader import first_line
-from poundlock.errors import DefinitionError
-from poundlock.formats.decode_avro import arrow_schema, load_fastavro
-from poundlock.formats.decode_csv import split_record
+from poundlock.connectors.files.source.reader import first_line, header_names
+from poundlock.errors import DefinitionError, required
+from poundlock.formats.decode_avro import arrow_schema
 from poundlock.storage import Storage
 
 _WIDER = {
@@ -32,23 +31,15 @@ def infer_schema(
                 return pa.schema([plain_type(f) for f in file.schema_arrow])
         if format == "avro":
             with storage.open(path) as handle:
-                return arrow_schema(load_fastavro().reader(handle).writer_schema)
-        return _header(storage, path, compression, delimiter, quote)
+                return arrow_schema(required("fastavro", "Avro", "avro").reader(handle).writer_schema)
+        first = first_line(storage, path, compression) or b""
+        return pa.schema([(name, pa.string()) for name in header_names(first, delimiter=delimiter, quote=quote)])
     except DefinitionError:
         raise
     except (pa.ArrowInvalid, ValueError, EOFError, OSError) as error:
         raise DefinitionError(
             f"{storage.root}/{path} cannot be read as {format}: {error}", next='give schema="…", or another format'
         ) from None
-
-
-def _header(storage: Storage, path: str, compression: str, delimiter: str, quote: str) -> pa.Schema:
-    names = split_record(str(first_line(storage, path, compression), "utf-8"), delimiter, quote, None)
-    if len(set(names)) != len(names) or "" in names:
-        raise DefinitionError(
-            f"{storage.root}/{path}: its header names no column, or one twice: {names}", next='give schema="…"'
-        )
-    return pa.schema([(str(name), pa.string()) for name in names])
 
 
 def plain_type(field: pa.Field) -> pa.Field:

@@ -5,6 +5,7 @@ A file that is not as it was when it was taken stops the job with its name; it i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -16,12 +17,11 @@ import pyarrow as pa
 
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.files.source.lines import BLOCK, drop_first, drop_mark, line_blocks, strip_returns
-from poundlock.errors import SourceGoneError, TerminalError
+from poundlock.errors import SourceGoneError, TerminalError, required
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Lines, Records
 from poundlock.formats.convert import to_batch, to_records
 from poundlock.formats.decode import Decoder, decoder
-from poundlock.formats.decode_avro import load_fastavro
 from poundlock.formats.decode_csv import split_record
 from poundlock.storage import Storage, open_storage
 
@@ -48,6 +48,7 @@ class FileReader:
     _: KW_ONLY
     compression: str  # "auto", "none", "gzip", "zstd" or "bz2"
     header: bool  # whether the first line of each CSV file names its columns
+    inferred: bool = False  # whether the columns are those that the first file names: all that there may be
     multiline: bool  # whether CSV fields in quotes may hold line ends
     context: ReaderContext  # where bad records go, and what is needed
     _ddl: str | None = None
@@ -77,18 +78,20 @@ class FileReader:
     def _text(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
         made = self._decoder
         if self.header:
-            made = self._decoder_for(first_line(storage, part["path"], self.compression), name)
-        lines = (strip_returns(chunk) for chunk in self._lines(storage, part, name))
-        chunks: Iterator[Chunk] = lines if not self.multiline else _records(lines, self.options.get("quote", '"'), name)
+            header = first_line(storage, part["path"], self.compression)
+            if header is None:
+                return
+            made = self._decoder_for(header, name)
+        lines = self._lines(storage, part, name)
+        chunks: Iterator[Chunk]
+        chunks = _records(lines, self.options, name) if self.multiline else map(strip_returns, lines)
         for chunk in chunks:
-            if not len(chunk):
-                continue
-            if made is None:
+            if made is not None and len(chunk):
+                chunk = made.decode(chunk, self.context.reject, self.context.want)
+                if made.schema().names != self._columns.names:  # the file's header has others, or another order
+                    chunk = self._shaped(chunk)
+            if len(chunk):
                 yield chunk
-                continue
-            rows = made.decode(chunk, self.context.reject, self.context.want)
-            if len(rows):
-                yield self._ordered(rows, made)
 
     def _lines(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Lines]:
         start, end = part["start"], part["end"]
@@ -104,39 +107,26 @@ class FileReader:
                 blocks = line_blocks(_Bounded(handle, part["bytes"] - base, name), name, base, end, size)
             first = True
             for block in blocks:
-                lines = block
                 if first:
-                    if start == 0 and self.format != "text":
-                        lines = drop_mark(lines)
-                    if start > 0 or self.header:
-                        lines = drop_first(lines)
-                    first = False
-                yield lines
+                    block, first = (drop_first if start > 0 or self.header else drop_mark)(block), False
+                yield block
 
     def _decoder_for(self, header: bytes, name: str) -> Decoder:
         """Return the decoder for a file with this first line: its columns in its order, further ones as text."""
         if header not in self._by_header:
             try:
-                names = split_record(
-                    str(header, "utf-8"), self.options.get("delimiter", ","), self.options.get("quote", '"'), None
-                )
+                names = header_names(header, **self.options)
             except ValueError as error:
                 raise TerminalError(f"{name}: the header cannot be read: {error}", next="mend the file") from None
             known = {f.name: f for f in self._columns}
-            fields = [known.get(str(n), pa.field(str(n), pa.string())) for n in names]
-            if len(set(names)) != len(names) or "" in names:
-                raise TerminalError(f"{name}: its header names no column, or one twice: {names}", next="mend the file")
+            if not known.keys() & names or (self.inferred and known.keys() < {*known, *names}):
+                raise TerminalError(
+                    f"{name}: its header names {', '.join(names)}, and the columns are {', '.join(known)}",
+                    next='mend the file, or give schema="…" with the columns that are wanted of all files',
+                )
+            fields = [known.get(n, pa.field(n, pa.string())) for n in names]
             self._by_header[header] = decoder("csv", ddl.render(pa.schema(fields)), **self.options)
         return self._by_header[header]
-
-    def _ordered(self, rows: Chunk, made: Decoder) -> Chunk:
-        """Return the columns of the source, where a file's header had others or another order."""
-        if made is self._decoder or made.schema().names == self._columns.names:
-            return rows
-        if isinstance(rows, Records):
-            names = self._columns.names
-            return Records([{n: row.get(n) for n in names} for row in rows.rows], rows.origin, rows.index)
-        return to_batch(rows, self._columns, self.context.reject)
 
     def _parquet(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
         import pyarrow.parquet as pq
@@ -151,14 +141,14 @@ class FileReader:
                     yield self._shaped(Batch(batch, origin))
 
     def _avro(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
-        fastavro = load_fastavro()
+        fastavro = required("fastavro", "Avro", "avro")
         with storage.open(part["path"]) as handle:
             records, first = fastavro.reader(handle), 0
             while rows := list(islice(records, 8192)):
                 yield self._shaped(Records(rows, FileOrigin(name, range(first, first + len(rows)))))
                 first += len(rows)
 
-    def _shaped(self, chunk: Batch | Records) -> Chunk:
+    def _shaped(self, chunk: Chunk) -> Chunk:
         batch = to_batch(chunk, self._columns, self.context.reject)
         return to_records(batch) if self.context.want == "records" else batch
 
@@ -194,32 +184,42 @@ def _open_text(storage: Storage, path: str, compression: str) -> Iterator[Any]:
                 yield stream
 
 
-def first_line(storage: Storage, path: str, compression: str) -> bytes:
-    """Return the first line of a file without its end and without a byte order mark."""
+def first_line(storage: Storage, path: str, compression: str) -> bytes | None:
+    """Return the first line of a file without its end and without a byte order mark; None if it has none."""
     with _open_text(storage, path, compression) as handle:
         lines = next(line_blocks(handle.readinto, "", 0, 1, block=1 << 16), None)
-    return b"" if lines is None else strip_returns(drop_mark(lines)).row(0)
+    return None if lines is None else strip_returns(drop_mark(lines)).row(0)
 
 
-def _records(blocks: Iterator[Lines], quote: str, name: str) -> Iterator[Batch]:
-    """Yield CSV records that may span lines: a record ends at a line end outside of quotes."""
-    mark = quote.encode()
+def header_names(line: bytes, *, delimiter: str, quote: str, **_: str) -> list[str]:
+    """Return the columns that the first line of a CSV file names. Raises ValueError where it does not, or names one twice."""
+    names = [str(name) for name in split_record(str(line, "utf-8"), delimiter, quote, None)]
+    if len(set(names)) != len(names) or "" in names:
+        raise ValueError(f"it names no column, or one twice: {names}")
+    return names
+
+
+def _records(blocks: Iterator[Lines], options: Mapping[str, str], name: str) -> Iterator[Batch]:
+    """Yield CSV records that may span lines: a record ends at a line end outside of a field that began with a quote."""
+    mark, q, d = options["quote"].encode(), re.escape(options["quote"]), re.escape(options["delimiter"])
+    closed_field = f"(?:{q}[^{q}]*+(?:{q}{q}[^{q}]*+)*+{q}[^{d}]*+|[^{q}{d}][^{d}]*+)?+"
+    closed = re.compile(f"{closed_field}(?:{d}{closed_field})*+".encode())
     held: list[bytes] = []
-    size = quotes = begin = 0
+    size = begin = 0
     for lines in blocks:
         rows: list[bytes] = []
         offsets: list[int] = []
         for i, line in enumerate(row["value"] for row in to_records(lines).rows):
             if not held:
                 begin = lines.origin.at(i)["offset"]
+            is_closed = (mark not in line and not held) or closed.fullmatch(mark + line if held else line)
             held.append(line)
-            quotes += line.count(mark)
             size += len(line)
             # One quote that is never closed must not swallow the rest of a large file: the record is bad, the rest is read.
-            if quotes % 2 == 0 or size > _LONGEST_RECORD:
-                rows.append(b"\n".join(held))
+            if is_closed or size > _LONGEST_RECORD:
+                rows.append(b"\n".join(held).removesuffix(b"\r"))
                 offsets.append(begin)
-                held, quotes, size = [], 0, 0
+                held, size = [], 0
         yield _values(rows, offsets, name)
     if held:
         yield _values([b"\n".join(held)], [begin], name)

@@ -39,7 +39,8 @@ class FileSource:
 
     Args:
         path: a folder, a file, or a glob such as "/data/*/events-*.json" ("**" spans folders).
-        format: "text" gives one binary column `value`, a line without its "\n" or "\r\n"; the others give columns.
+        format: "text" gives one binary column `value`, a line without its "\n" or "\r\n"; the others give columns. A UTF-8 byte
+            order mark at the start of a file is no part of its first line, as in Spark.
         schema: DDL of the columns. Needed for json, and for csv without header; else read from the first file.
         watch: go on and take files that appear; default: read what is there, then end.
         glob: which names in the folder; with "/" it is matched with the path below the folder.
@@ -141,6 +142,10 @@ class FileSource:
             )
         if (self.header or self.multiline) and self.format != "csv":
             raise DefinitionError("header and multiline are for CSV files", next='give format="csv" too')
+        if self.multiline and not dict(self.options)["quote"]:
+            raise DefinitionError(
+                'multiline has no effect where quote is ""', next="leave multiline out, or give a quote"
+            )
         if self.format == "text" and self.columns is not None:
             raise DefinitionError(
                 "text files have the one column value", next='leave schema out, or give format="json"'
@@ -148,11 +153,11 @@ class FileSource:
         if min(self.limits) < 1:
             raise DefinitionError("a limit of a file source is zero", next='give sizes such as "32 MB"')
         open_storage(split_glob(self.path)[0])
-        if self.columns is not None or self.format == "json" or (self.format == "csv" and not self.header):
-            if self.format in ("json", "csv"):
-                decoder(self.format, self.columns, **dict(self.options))
-            else:
-                ddl.parse(str(self.columns))
+        if self.format in ("json", "csv"):
+            named_by_header = self.header and self.columns is None
+            decoder(self.format, "any string" if named_by_header else self.columns, **dict(self.options))
+        elif self.columns is not None:
+            ddl.parse(self.columns)
 
     @property
     def bounded(self) -> bool:
@@ -232,8 +237,8 @@ class FileSource:
     def reader(self, context: ReaderContext) -> FileReader:
         """Return the task's half."""
         return FileReader(
-            self.format, dict(self.options), compression=self.compression, header=self.header, multiline=self.multiline,
-            context=context,
+            self.format, dict(self.options), compression=self.compression, header=self.header, inferred=self.columns is None,
+            multiline=self.multiline, context=context,
         )  # fmt: skip
 
     def describe(self, position: dict[str, Any]) -> str:

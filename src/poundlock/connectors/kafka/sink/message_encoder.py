@@ -24,7 +24,7 @@ from poundlock.connectors.kafka.checks import is_topic
 from poundlock.connectors.kafka.sink.sink import KafkaSink, TopicExpression
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC
 from poundlock.connectors.reconcile import SumDigest
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, required
 from poundlock.formats.chunk import Batch, Chunk, Lines, origin_of
 from poundlock.formats.convert import row_values, to_batch
 from poundlock.formats.encode import CsvEncoder, JsonEncoder, select
@@ -209,12 +209,11 @@ def _avro(
     parsed: Any = None
 
     def encode(batch: pa.RecordBatch) -> _Encoded:
-        from poundlock.formats.decode_avro import load_fastavro
         from poundlock.formats.encode import values
         from poundlock.formats.encode_bulk import avro_schema as schema_of
 
         nonlocal parsed
-        fastavro = load_fastavro()
+        fastavro = required("fastavro", "Avro", "avro")
         batch = select(batch, columns, frozenset((TO_TOPIC,)))
         if parsed is None:
             parsed = fastavro.parse_schema(given or schema_of(batch.schema))

@@ -5,14 +5,13 @@ A topic or partition that the user named and that is not there is a DefinitionEr
 
 from __future__ import annotations
 
-import difflib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.offsets import Partition
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, did_you_mean
 
 if TYPE_CHECKING:
     from poundlock.connectors.kafka.source.source import KafkaSource
@@ -64,9 +63,12 @@ class PartitionDiscovery:
         wanted: Mapping[str, Sequence[int]] = s.partitions or dict.fromkeys(s.topics or (), ())
         missing = [topic for topic in wanted if topic not in there]
         if missing:
+            every = (
+                f"create it, or read one of: {_some(sorted(there))}" if there else "create it; there is no topic yet"
+            )
             raise DefinitionError(
                 f"topic {missing[0]!r} is not in Kafka at {s.bootstrap_servers}, or this user may not see it",
-                next=_near(missing[0], sorted(there)),
+                next=did_you_mean(missing[0], sorted(there), every, n=3, show=repr),
             )
         for topic, numbers in wanted.items():
             absent = sorted(set(numbers) - set(there[topic]))
@@ -75,14 +77,6 @@ class PartitionDiscovery:
                     f"topic {topic!r} has {len(there[topic])} partitions, none with number {absent[0]}",
                     next="correct partitions=… of KafkaSource",
                 )
-
-
-def _near(topic: str, there: Iterable[str]) -> str:
-    names = list(there)
-    close = difflib.get_close_matches(topic, names, n=3, cutoff=0.6) or [t for t in names if t.lower() == topic.lower()]
-    if close:
-        return f"did you mean {' or '.join(repr(t) for t in close)}?"
-    return f"create it, or read one of: {_some(names)}" if names else "create it; there is no topic yet"
 
 
 def _some(names: list[str]) -> str:

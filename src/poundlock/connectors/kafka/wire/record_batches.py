@@ -26,7 +26,7 @@ from poundlock.connectors.kafka.wire.record_fields import (
     read_varint,
     read_varints,
 )
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, pip_install
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qi")  # the first offset, and how many bytes follow
@@ -342,7 +342,7 @@ def decompress(codec: int, data: memoryview) -> bytes:
     if name != "gzip" and not pa.Codec.is_available(name):
         raise DefinitionError(
             f"this pyarrow cannot read {name}, which records are compressed with",
-            next="pip install --force-reinstall --only-binary :all: pyarrow",
+            next=pip_install("--force-reinstall", "--only-binary", ":all:", "pyarrow"),
         )
     try:
         if name == "gzip":

@@ -5,13 +5,12 @@ What cannot fit is refused by the column's name before anything is written; a si
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.postgres.errors import load_psycopg
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,11 +87,10 @@ def matched(table: Table, sink: str, columns: Sequence[str]) -> list[TableColumn
     known = {column.name: column for column in table.columns}
     for name in columns:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}? else " if near else ""
+            hint = did_you_mean(name, known, show=repr)
             raise DefinitionError(
                 f"sink {sink!r}: the rows have a column {name!r}, and table {table.name} has {', '.join(known) or 'none'}",
-                next=f"{hint}ALTER TABLE {table.name} ADD COLUMN …, or leave the column out with columns=[…]",
+                next=f"{hint}{hint and ' else '}ALTER TABLE {table.name} ADD COLUMN …, or leave the column out with columns=[…]",
                 participant=sink,
             )
         if known[name].generated:
