@@ -175,13 +175,23 @@ def select(batch: pa.RecordBatch, columns: Sequence[str] | None, hidden: frozens
 
 
 def values(column: pa.Array) -> list[Any]:
-    """Return an Arrow column as Python values; maps become dicts, nanoseconds are cut to microseconds."""
+    """Return an Arrow column as Python values; maps become dicts, nanoseconds are cut to microseconds, times beyond Python's are text."""
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         column = column.cast(pa.timestamp("us", kind.tz), safe=False)
     if pa.types.is_nested(kind):
         return column.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]
-    return column.to_pylist()  # type: ignore[no-any-return]
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except OverflowError:  # such as the end of the last window of the year 9999
+        return list(map(_value, column))
+
+
+def _value(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except OverflowError:
+        return value.cast(pa.string()).as_py().replace(" ", "T")
 
 
 class Passing(io.RawIOBase):

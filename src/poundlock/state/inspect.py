@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.codec import canonical_key, decode, encode_key, normal
+from poundlock.operators.keyed.codec import canonical_key, decode, encode_key, normal_key
 from poundlock.operators.keyed.group import MIN
 from poundlock.state.hashing import groups_of, hashes_of
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, TableMeta, clip
@@ -78,7 +78,7 @@ class StateReader:
             key: as the records have it: a tuple where it is made of several columns.
         """
         meta = self._meta(operator)
-        wanted = _normal(key)
+        wanted = normal_key(key)
         hashes, encoded = hashes_of([wanted]), binary_array([encode_key(wanted)])
         for section, table, of in self._tables(meta, self._fragments_of(hashes)):
             seen: set[bytes] = set()
@@ -95,8 +95,8 @@ class StateReader:
         The timers of windows that lie the same for all keys are not among them: they follow from the windows there are.
         """
         meta = self._meta(operator)
-        wanted = None if key is _NO_WINDOW else encode_key(_normal(key))
-        fragments = self.manifest.fragments if wanted is None else self._fragments_of(hashes_of([_normal(key)]))
+        wanted = None if key is _NO_WINDOW else encode_key(normal_key(key))
+        fragments = self.manifest.fragments if wanted is None else self._fragments_of(hashes_of([normal_key(key)]))
         view = self._view(fragments)
         for domain, table in _DOMAINS:
             rows = TimerView(view, (meta.number, table, None)).due(None, MAX_TIME)
@@ -174,10 +174,6 @@ def described(manifest: Manifest, files: RunFiles, operator: str, *key: Any) -> 
         "event_timers": timers["event"],
         "processing_timers": timers["processing"],
     }
-
-
-def _normal(key: Any) -> Any:
-    return tuple(normal(key)) if type(key) is tuple else normal([key])[0]
 
 
 def _listed(section: SectionKey, meta: TableMeta, key: Any, subkey: bytes, value: bytes) -> Iterator[StateEntry]:
