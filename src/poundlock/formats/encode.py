@@ -57,7 +57,7 @@ class JsonEncoder(RowEncoder):
 
     def __init__(self, columns: Sequence[str] | None = None, hidden: Sequence[str] = ()) -> None:
         super().__init__(columns, hidden)
-        self._encoder = msgspec.json.Encoder(decimal_format="number")
+        self._encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=_of_numpy)
         self._rows: dict[tuple[str, ...], type[msgspec.Struct]] = {}
 
     def encode(self, chunk: Batch | Records) -> Encoded:
@@ -185,6 +185,13 @@ def values(column: pa.Array) -> list[Any]:
         return column.to_pylist()  # type: ignore[no-any-return]
     except OverflowError:  # such as the end of the last window of the year 9999
         return list(map(_value, column))
+
+
+def _of_numpy(value: object) -> object:
+    """Return the Python value of what a function has from numpy, as the other formats take it."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
 
 
 def _value(value: pa.Scalar) -> Any:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -15,7 +16,7 @@ from poundlock.checkpoint.participant import Reject, WriterContext
 from poundlock.connectors.postgres.sink.rows import raw_row
 from poundlock.connectors.postgres.sink.table import Table, TableColumn
 from poundlock.connectors.postgres.sink.writer import PostgresWriter
-from poundlock.formats.chunk import Batch, Records
+from poundlock.formats.chunk import Batch, NoOrigin, Records
 from poundlock.formats.convert import not_utf8, row_values, to_batch
 from poundlock.formats.encode import JsonEncoder
 
@@ -133,3 +134,10 @@ def test_a_time_that_python_does_not_have_is_written_as_json_and_changes_no_othe
         (None, None),
         ("0000-12-31T16:00:00.000000Z", "1970-01-02"),
     ]
+
+
+def test_what_a_function_has_from_numpy_is_written_as_json_as_in_other_formats() -> None:
+    given = [np.int64(5), np.float64(1.5), np.float64("nan"), np.bool_(True), np.str_("x"), np.array([1, 2]), object()]
+    encoded = JsonEncoder().encode(Records([{"n": value} for value in given], NoOrigin("made")))
+    assert [json.loads(line)["n"] for line in bytes(encoded.data).splitlines()] == [5, 1.5, None, True, "x", [1, 2]]
+    assert encoded.bad == {6: "cannot be written as JSON: Encoding objects of type object is unsupported"}
