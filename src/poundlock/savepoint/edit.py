@@ -20,6 +20,7 @@ from poundlock.savepoint.positions import MOVED, PositionEdit, moved_sources
 from poundlock.savepoint.take import Cut, finish, state_files
 from poundlock.state.decided_state import DecidedState, manifests_of
 from poundlock.state.edit import KeyInWindow, StateEditor
+from poundlock.state.inspect import StateReader
 from poundlock.state.manifest import Manifest
 from poundlock.state.participant import StateParticipant
 from poundlock.state.runs.files import run_files
@@ -54,6 +55,12 @@ class KeyEdit:
         key, value = _key_and_value(rest, text)
         return cls(operator=operator, state=state, key=_in_window(key), value=value)
 
+    def typed(self, reader: StateReader) -> KeyEdit:
+        """Return it with its key of the types that the operator's keys have. Raises DefinitionError."""
+        if isinstance(self.key, KeyInWindow):
+            return replace(self, key=replace(self.key, key=reader.typed_key(self.operator, self.key.key)))
+        return replace(self, key=reader.typed_key(self.operator, self.key))
+
     def apply(self, editor: StateEditor, table: str) -> str:
         """Write it; return what was done, in words."""
         if self.delete:
@@ -87,6 +94,10 @@ class ParquetEdit:
         if not keys:
             raise DefinitionError("--state-file without the columns of the key", next="say --key-columns user,day")
         return cls(operator=operator, state=state, path=path, keys=keys.split(","), value=value, window=window)
+
+    def typed(self, reader: StateReader) -> ParquetEdit:
+        """Return it as it is: its columns have types."""
+        return self
 
     def apply(self, editor: StateEditor, table: str) -> str:
         """Write them; return what was done, in words."""
@@ -167,8 +178,10 @@ def write_state(cut: Cut, edits: Sequence[StateEdit], now_ms: int) -> Iterator[s
         files = run_files(cut.savepoint.root)
         slots = [name for name, operator in metadata.operators.items() if operator.made_of.get("aggregates")]
         editor = StateEditor(manifest, participant, files, attempt=secrets.token_hex(6), now=now_ms, slots=slots)
+        reader = StateReader(manifest, files)
         for edit in mine:
-            yield edit.apply(editor, _table(manifest, edit))
+            table = _table(manifest, edit)
+            yield (edit if table.startswith("broadcast:") else edit.typed(reader)).apply(editor, table)
         written = editor.finish()
         known = {file.name for file in manifest.files}
         cut.paths += [file.name for file in written.files if file.name not in known]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any, Literal
 
 from poundlock.errors import DefinitionError
@@ -88,6 +90,24 @@ class StateReader:
                     if subkey not in seen and value is not None:
                         yield from _listed(section, of, wanted, subkey, value)
                     seen.add(subkey)
+
+    def typed_key(self, operator: str, key: Any) -> Any:
+        """Return a key that was written as JSON, with numbers and times of the types that the operator's keys have.
+
+        Raises:
+            DefinitionError: it cannot be one of them.
+        """
+        there = next((e.key for e in self.entries(operator) if None not in (e.key, *_parts(e.key))), None)
+        if there is None:
+            return key
+        try:
+            parts = tuple(_typed(*each) for each in zip(_parts(key), _parts(there), strict=True))
+        except (ValueError, ArithmeticError):
+            raise DefinitionError(
+                f"{key!r} is no key of {operator}, whose keys are such as {there!r}",
+                next="write a time as ISO text, a key of several columns as a list; a file can have keys of every type: --state-file",
+            ) from None
+        return parts if type(key) is tuple else parts[0]
 
     def timers(self, operator: str, key: Any = _NO_WINDOW) -> Iterator[TimerEntry]:
         """Yield the timers of an operator, or of one of its keys, in the order they fire; raises as `entries`.
@@ -174,6 +194,26 @@ def described(manifest: Manifest, files: RunFiles, operator: str, *key: Any) -> 
         "event_timers": timers["event"],
         "processing_timers": timers["processing"],
     }
+
+
+def _parts(key: Any) -> tuple[Any, ...]:
+    return key if type(key) is tuple else (key,)
+
+
+def _typed(part: Any, known: Any) -> Any:
+    kind = type(known)
+    if part is None or type(part) is kind:
+        return part
+    if kind is float and type(part) is int:
+        return float(part)
+    if kind is Decimal and type(part) in (int, float, str):
+        return Decimal(str(part)).quantize(known)
+    if kind is date and type(part) is str:
+        return date.fromisoformat(part)
+    if kind is datetime and type(part) is str:
+        time = datetime.fromisoformat(part)
+        return time if known.tzinfo is None else time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC)
+    raise ValueError(f"{part!r} is no {kind.__name__}")
 
 
 def _listed(section: SectionKey, meta: TableMeta, key: Any, subkey: bytes, value: bytes) -> Iterator[StateEntry]:
