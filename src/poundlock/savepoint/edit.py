@@ -57,9 +57,9 @@ class KeyEdit:
 
     def typed(self, reader: StateReader) -> KeyEdit:
         """Return it with its key of the types that the operator's keys have. Raises DefinitionError."""
-        if isinstance(self.key, KeyInWindow):
-            return replace(self, key=replace(self.key, key=reader.typed_key(self.operator, self.key.key)))
-        return replace(self, key=reader.typed_key(self.operator, self.key))
+        key = self.key.key if isinstance(self.key, KeyInWindow) else self.key
+        typed = reader.typed_key(self.operator, key)
+        return replace(self, key=replace(self.key, key=typed) if isinstance(self.key, KeyInWindow) else typed)
 
     def apply(self, editor: StateEditor, table: str) -> str:
         """Write it; return what was done, in words."""
@@ -94,10 +94,6 @@ class ParquetEdit:
         if not keys:
             raise DefinitionError("--state-file without the columns of the key", next="say --key-columns user,day")
         return cls(operator=operator, state=state, path=path, keys=keys.split(","), value=value, window=window)
-
-    def typed(self, reader: StateReader) -> ParquetEdit:
-        """Return it as it is: its columns have types."""
-        return self
 
     def apply(self, editor: StateEditor, table: str) -> str:
         """Write them; return what was done, in words."""
@@ -181,7 +177,9 @@ def write_state(cut: Cut, edits: Sequence[StateEdit], now_ms: int) -> Iterator[s
         reader = StateReader(manifest, files)
         for edit in mine:
             table = _table(manifest, edit)
-            yield (edit if table.startswith("broadcast:") else edit.typed(reader)).apply(editor, table)
+            if isinstance(edit, KeyEdit) and not table.startswith("broadcast:"):
+                edit = edit.typed(reader)
+            yield edit.apply(editor, table)
         written = editor.finish()
         known = {file.name for file in manifest.files}
         cut.paths += [file.name for file in written.files if file.name not in known]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Literal
+
+import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import canonical_key, decode, encode_key, normal_key
@@ -102,10 +103,10 @@ class StateReader:
             return key
         try:
             parts = tuple(_typed(*each) for each in zip(_parts(key), _parts(there), strict=True))
-        except (ValueError, ArithmeticError):
+        except (pa.ArrowException, ValueError):
             raise DefinitionError(
                 f"{key!r} is no key of {operator}, whose keys are such as {there!r}",
-                next="write a time as ISO text, a key of several columns as a list; a file can have keys of every type: --state-file",
+                next="write a time as ISO text, and a key of several columns as a list",
             ) from None
         return parts if type(key) is tuple else parts[0]
 
@@ -201,19 +202,10 @@ def _parts(key: Any) -> tuple[Any, ...]:
 
 
 def _typed(part: Any, known: Any) -> Any:
-    kind = type(known)
-    if part is None or type(part) is kind:
+    if part is None or type(part) is type(known):
         return part
-    if kind is float and type(part) is int:
-        return float(part)
-    if kind is Decimal and type(part) in (int, float, str):
-        return Decimal(str(part)).quantize(known)
-    if kind is date and type(part) is str:
-        return date.fromisoformat(part)
-    if kind is datetime and type(part) is str:
-        time = datetime.fromisoformat(part)
-        return time if known.tzinfo is None else time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC)
-    raise ValueError(f"{part!r} is no {kind.__name__}")
+    kind = pa.decimal128(38, -int(known.as_tuple().exponent)) if type(known) is Decimal else pa.scalar(known).type
+    return pa.scalar(part).cast(kind).as_py()
 
 
 def _listed(section: SectionKey, meta: TableMeta, key: Any, subkey: bytes, value: bytes) -> Iterator[StateEntry]:
