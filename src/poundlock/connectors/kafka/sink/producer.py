@@ -150,8 +150,8 @@ class Sender:
             if error.code() in (kafka.MSG_SIZE_TOO_LARGE, kafka.INVALID_RECORD, kafka.INVALID_TIMESTAMP):
                 raise PoundlockError(
                     f"Kafka at {self.servers} refuses a message for what it is: {error.str()}",
-                    next="leave such records out before the sink, or raise the topic's max.message.bytes, "
-                    "message.timestamp.before.max.ms or message.timestamp.after.max.ms",
+                    next="leave such records out before the sink, or look at the topic's max.message.bytes and "
+                    "message.timestamp.after.max.ms; a compacted topic needs keys",
                 )
             raise TransientError(
                 f"messages were not taken by Kafka at {self.servers}: {error.str()}",
