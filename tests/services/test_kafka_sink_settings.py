@@ -16,6 +16,7 @@ from poundlock.audit.read_back import AuditScope, Decided, ReadBack
 from poundlock.checkpoint.participant import JSON, Prepared, Reject, WriterContext
 from poundlock.connectors.kafka.sink.message_encoder import Digest
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC
+from poundlock.errors import PoundlockError
 from poundlock.formats.chunk import Batch, Records
 from poundlock.testing.kafka import EmbeddedKafka
 
@@ -152,6 +153,21 @@ def test_values_alone_pass_a_full_queue_and_leave_out_what_is_too_large(
     assert payload["digest"] == digest.text
     assert [(r.reason, r.value) for r in rejects] == [("larger than a message may be: 2000000 bytes", values[1100])]
     assert [r.value for r in kafka_broker.read(topic)] == good
+
+
+@pytest.mark.parametrize("fault", ["size", "timestamp"])
+def test_a_message_that_the_broker_refuses_for_what_it_is_is_the_jobs_failure_and_not_repeated_for_ever(
+    servers: str, new_topic: Callable[..., str], fault: str
+) -> None:
+    topic, now = new_topic(max_message_bytes="2000"), int(time.time() * 1000)
+    last, at = (b"x" * 3000, now) if fault == "size" else (b"x", now + 7_200_000)
+    sink = KafkaSink(servers, topic, timestamp="t", transactional_id_prefix=topic)
+    chunk = table(value=pa.array([b"good"] * 30 + [last]), t=pa.array([now] * 30 + [at]))
+    with pytest.raises(
+        PoundlockError, match=rf"refuses a message for what it is: Broker: .*{fault}.*\nNext: "
+    ) as raised:
+        write(sink, chunk)
+    assert not isinstance(raised.value, TransientError)
 
 
 def test_a_task_that_rejects_everything_prepares_nothing(servers: str, new_topic: Callable[..., str]) -> None:

@@ -108,6 +108,15 @@ class DriverLock(AbstractContextManager["DriverLock"]):
         """Whether this lock keeps others out."""
         return self._handle is not None
 
+    def stands(self, storage: Storage) -> bool:
+        """Return whether it is still the lock of this folder, which nobody has removed or put another in place of."""
+        if self._handle is None:
+            return True
+        try:
+            return os.path.samestat(os.fstat(self._handle), os.stat(os.path.join(storage.root, LOCK)))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
     def release(self) -> None:
         """Let others in. Idempotent."""
         if self._handle is not None:
@@ -176,7 +185,13 @@ class Epoch(AbstractContextManager["Epoch"]):
 
         Raises:
             FencedError: a newer driver has taken over; this one must touch nothing more.
+            TerminalError: the folder is not the one that was claimed; in an empty one all would be written once more.
         """
+        if not self._lock.stands(self._storage):
+            raise TerminalError(
+                f"{self._storage.root} was removed, moved or unmounted while its job ran",
+                next="put the folder back in place of what is there now, and start the job again",
+            )
         if self._storage.stat(_path(self.number + 1)) is None:
             return
         newer = newest_life(self._storage)

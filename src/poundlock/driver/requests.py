@@ -93,6 +93,7 @@ class Requests:
         """
         made = Trigger(kind=kind, directory=directory, then=then, drain=drain)
         with self._lock:
+            self._forget()  # before: whoever asks has to learn what became of this one
             self._known[made.id] = made
             if self._closed is not None:
                 made.fail(self._closed)
@@ -100,7 +101,6 @@ class Requests:
                 made.fail(PoundlockError(f"{_KEPT} requests wait already", next="ask again when the job is running"))
             elif kind != "stop":
                 self._waiting.append(made)
-            self._forget()
         return made
 
     def take(self) -> Trigger | None:
@@ -135,8 +135,9 @@ class Requests:
                     trigger.fail(why)
 
     def _forget(self) -> None:
+        """Make room for one more."""
         ended = [id for id, trigger in self._known.items() if trigger.status != "IN_PROGRESS"]
-        for id in ended[: max(0, len(self._known) - _KEPT)]:
+        for id in ended[: max(0, len(self._known) + 1 - _KEPT)]:
             del self._known[id]
 
 

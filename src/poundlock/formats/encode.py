@@ -57,7 +57,7 @@ class JsonEncoder(RowEncoder):
 
     def __init__(self, columns: Sequence[str] | None = None, hidden: Sequence[str] = ()) -> None:
         super().__init__(columns, hidden)
-        self._encoder = msgspec.json.Encoder(decimal_format="number")
+        self._encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=_of_numpy)
         self._rows: dict[tuple[str, ...], type[msgspec.Struct]] = {}
 
     def encode(self, chunk: Batch | Records) -> Encoded:
@@ -175,13 +175,30 @@ def select(batch: pa.RecordBatch, columns: Sequence[str] | None, hidden: frozens
 
 
 def values(column: pa.Array) -> list[Any]:
-    """Return an Arrow column as Python values; maps become dicts, nanoseconds are cut to microseconds."""
+    """Return an Arrow column as Python values; maps become dicts, nanoseconds are cut to microseconds, times beyond Python's are text."""
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         column = column.cast(pa.timestamp("us", kind.tz), safe=False)
     if pa.types.is_nested(kind):
         return column.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]
-    return column.to_pylist()  # type: ignore[no-any-return]
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except OverflowError:  # such as the end of the last window of the year 9999
+        return list(map(_value, column))
+
+
+def _of_numpy(value: object) -> object:
+    """Return the Python value of what a function has from numpy, as the other formats take it."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
+
+
+def _value(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except OverflowError:
+        return value.cast(pa.string()).as_py().replace(" ", "T")
 
 
 class Passing(io.RawIOBase):

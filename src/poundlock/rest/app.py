@@ -28,6 +28,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _LARGEST_BODY = 1 << 16
+_NEXT = "see what can be asked: GET /openapi.json; send a body as JSON, with Content-Type: application/json"
 _log = logging.getLogger("poundlock.rest")
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status.value: {"model": models.Errors, "description": status.phrase}
@@ -98,7 +99,9 @@ def _limited(receive: Receive) -> Receive:
         message = await receive()
         seen += len(message.get("body", b""))
         if seen > _LARGEST_BODY:
-            raise refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {_LARGEST_BODY:,} bytes")
+            raise refusal(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {_LARGEST_BODY:,} bytes", _NEXT
+            )
         return message
 
     return limited
@@ -106,7 +109,7 @@ def _limited(receive: Receive) -> Receive:
 
 async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
-    errors = error.detail if isinstance(error.detail, list) else [str(error.detail)]
+    errors = error.detail if isinstance(error.detail, list) else [str(error.detail), _NEXT]
     return JSONResponse({"errors": errors}, status_code=error.status_code, headers=error.headers)
 
 
@@ -117,9 +120,9 @@ async def _failed(_request: Request, error: Exception) -> Response:
 
 async def _invalid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()]
+    what = "; ".join(f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors())
     # What was sent may hold what no encoding can say.
-    text = json.dumps({"errors": errors}, ensure_ascii=True)
+    text = json.dumps({"errors": [what, _NEXT]}, ensure_ascii=True)
     return Response(text, status_code=HTTPStatus.BAD_REQUEST, media_type="application/json")
 
 

@@ -20,6 +20,7 @@ from poundlock.savepoint.positions import MOVED, PositionEdit, moved_sources
 from poundlock.savepoint.take import Cut, finish, state_files
 from poundlock.state.decided_state import DecidedState, manifests_of
 from poundlock.state.edit import KeyInWindow, StateEditor
+from poundlock.state.inspect import StateReader
 from poundlock.state.manifest import Manifest
 from poundlock.state.participant import StateParticipant
 from poundlock.state.runs.files import run_files
@@ -53,6 +54,12 @@ class KeyEdit:
             return cls(operator=operator, state=state, key=_in_window(parse_key(rest)), delete=True)
         key, value = _key_and_value(rest, text)
         return cls(operator=operator, state=state, key=_in_window(key), value=value)
+
+    def typed(self, reader: StateReader) -> KeyEdit:
+        """Return it with its key of the types that the operator's keys have. Raises DefinitionError."""
+        key = self.key.key if isinstance(self.key, KeyInWindow) else self.key
+        typed = reader.typed_key(self.operator, key)
+        return replace(self, key=replace(self.key, key=typed) if isinstance(self.key, KeyInWindow) else typed)
 
     def apply(self, editor: StateEditor, table: str) -> str:
         """Write it; return what was done, in words."""
@@ -167,8 +174,12 @@ def write_state(cut: Cut, edits: Sequence[StateEdit], now_ms: int) -> Iterator[s
         files = run_files(cut.savepoint.root)
         slots = [name for name, operator in metadata.operators.items() if operator.made_of.get("aggregates")]
         editor = StateEditor(manifest, participant, files, attempt=secrets.token_hex(6), now=now_ms, slots=slots)
+        reader = StateReader(manifest, files)
         for edit in mine:
-            yield edit.apply(editor, _table(manifest, edit))
+            table = _table(manifest, edit)
+            if isinstance(edit, KeyEdit) and not table.startswith("broadcast:"):
+                edit = edit.typed(reader)
+            yield edit.apply(editor, table)
         written = editor.finish()
         known = {file.name for file in manifest.files}
         cut.paths += [file.name for file in written.files if file.name not in known]

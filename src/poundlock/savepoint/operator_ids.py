@@ -150,7 +150,7 @@ def parse_renamed(texts: Sequence[str]) -> dict[str, str]:
     renamed: dict[str, str] = {}
     for text in texts:
         old, equals, new = text.partition("=")
-        if not (old and equals and new):
+        if not (old and equals and new) or old == new:
             raise DefinitionError(
                 f"--rename-operator {text} is not OLD=NEW", next="write --rename-operator counts=sums"
             )

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.codec import normal
+from poundlock.operators.keyed.codec import normal_key
 from poundlock.state.manifest import Manifest, TableMeta
 from poundlock.state.operator_state import OperatorState
 from poundlock.state.participant import StateParticipant
@@ -252,7 +252,7 @@ def _open_windows(state: OperatorState, table: str, meta: TableMeta) -> Windows:
 def _plain(key: Any) -> Any:
     if isinstance(key, KeyInWindow):
         key = key.key
-    return tuple(normal(key)) if type(key) is tuple else normal([key])[0]
+    return normal_key(key)
 
 
 def _touched(kind: str, value: Any, now: int) -> Any:

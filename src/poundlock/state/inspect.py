@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.codec import canonical_key, decode, encode_key, normal
+from poundlock.operators.keyed.codec import canonical_key, decode, encode_key, normal_key
 from poundlock.operators.keyed.group import MIN
 from poundlock.state.hashing import groups_of, hashes_of
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, TableMeta, clip
@@ -78,7 +81,7 @@ class StateReader:
             key: as the records have it: a tuple where it is made of several columns.
         """
         meta = self._meta(operator)
-        wanted = _normal(key)
+        wanted = normal_key(key)
         hashes, encoded = hashes_of([wanted]), binary_array([encode_key(wanted)])
         for section, table, of in self._tables(meta, self._fragments_of(hashes)):
             seen: set[bytes] = set()
@@ -89,14 +92,32 @@ class StateReader:
                         yield from _listed(section, of, wanted, subkey, value)
                     seen.add(subkey)
 
+    def typed_key(self, operator: str, key: Any) -> Any:
+        """Return a key that was written as JSON, with numbers and times of the types that the operator's keys have.
+
+        Raises:
+            DefinitionError: it cannot be one of them.
+        """
+        there = next((e.key for e in self.entries(operator) if None not in (e.key, *_parts(e.key))), None)
+        if there is None:
+            return key
+        try:
+            parts = tuple(_typed(*each) for each in zip(_parts(key), _parts(there), strict=True))
+        except (pa.ArrowException, ValueError):
+            raise DefinitionError(
+                f"{key!r} is no key of {operator}, whose keys are such as {there!r}",
+                next="write a time as ISO text, and a key of several columns as a list",
+            ) from None
+        return parts if type(key) is tuple else parts[0]
+
     def timers(self, operator: str, key: Any = _NO_WINDOW) -> Iterator[TimerEntry]:
         """Yield the timers of an operator, or of one of its keys, in the order they fire; raises as `entries`.
 
         The timers of windows that lie the same for all keys are not among them: they follow from the windows there are.
         """
         meta = self._meta(operator)
-        wanted = None if key is _NO_WINDOW else encode_key(_normal(key))
-        fragments = self.manifest.fragments if wanted is None else self._fragments_of(hashes_of([_normal(key)]))
+        wanted = None if key is _NO_WINDOW else encode_key(normal_key(key))
+        fragments = self.manifest.fragments if wanted is None else self._fragments_of(hashes_of([normal_key(key)]))
         view = self._view(fragments)
         for domain, table in _DOMAINS:
             rows = TimerView(view, (meta.number, table, None)).due(None, MAX_TIME)
@@ -176,8 +197,15 @@ def described(manifest: Manifest, files: RunFiles, operator: str, *key: Any) -> 
     }
 
 
-def _normal(key: Any) -> Any:
-    return tuple(normal(key)) if type(key) is tuple else normal([key])[0]
+def _parts(key: Any) -> tuple[Any, ...]:
+    return key if type(key) is tuple else (key,)
+
+
+def _typed(part: Any, known: Any) -> Any:
+    if part is None or type(part) is type(known):
+        return part
+    kind = pa.decimal128(38, -int(known.as_tuple().exponent)) if type(known) is Decimal else pa.scalar(known).type
+    return pa.scalar(part).cast(kind).as_py()
 
 
 def _listed(section: SectionKey, meta: TableMeta, key: Any, subkey: bytes, value: bytes) -> Iterator[StateEntry]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import column_values, declared_rows
 from poundlock.operators.chain import MAIN, Emit
@@ -113,10 +113,17 @@ class KeyedOutput:
         raise NotImplementedError
 
     def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
-        """Return the rows of a chunk."""
+        """Return the rows of a chunk. Raises TerminalError where a value, such as a sum, has become too large for its column."""
         schema = self.schema
-        given = zip(self.columns(chunk), schema, strict=True)
-        arrays = [pa.array(_scaled(values, field.type), field.type) for values, field in given]
+        arrays = []
+        for values, field in zip(self.columns(chunk), schema, strict=True):
+            try:
+                arrays.append(pa.array(_scaled(values, field.type), field.type))
+            except (pa.ArrowException, ArithmeticError) as error:
+                raise TerminalError(
+                    f"a value of column {field.name!r} does not fit its type, {field.type}: {error}",
+                    next=f"let the job compute it of a wider type, such as sum(cast(n AS decimal(38, 0))) as {field.name}",
+                ) from error
         return with_time(pa.RecordBatch.from_arrays(arrays, schema=schema), chunk.timestamps)
 
 

@@ -74,6 +74,8 @@ def _utf8_error(error: Exception) -> Exception:
 
     Names of files and values of JSON may hold lone surrogates.
     """
+    if isinstance(error, StopIteration):  # a generator makes another error of it, which says nothing of the place
+        return RuntimeError(_escaped(repr(error))).with_traceback(error.__traceback__)
     if _is_utf8(_printed(error)):
         return error
     link: BaseException | None = error

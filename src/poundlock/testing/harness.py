@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.factory import window_operator
+from poundlock.operators.keyed.codec import normal_key
 from poundlock.operators.keyed.group import MAX, MIN, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, LATE, MAIN, GroupBatch, OutputChunk
@@ -306,15 +307,15 @@ def _owner(entry: Any, entries: TimerEntries) -> tuple[Any, Any]:
 
 
 def selector(key: KeySelector) -> Callable[[Any], Any]:
-    """Return a function of an element to its key."""
+    """Return a function of an element to its key, which has NaN and minus zero as a job's rows have them."""
     if key is None:
         return lambda value: None
     if isinstance(key, str):
-        return lambda value: value[key]
+        return lambda value: normal_key(value[key])
     if callable(key):
-        return key
+        return lambda value: normal_key(key(value))
     names = tuple(key)
-    return lambda value: tuple(value[name] for name in names)
+    return lambda value: normal_key(tuple(value[name] for name in names))
 
 
 class WindowHarness(KeyedOperatorHarness):

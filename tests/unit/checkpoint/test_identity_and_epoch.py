@@ -116,6 +116,24 @@ def test_a_second_driver_in_the_same_process_is_refused(storage: LocalStorage) -
     Epoch.claim(storage, clock=CLOCK).release()
 
 
+@pytest.mark.parametrize("then", ["gone", "empty", "anothers"])
+def test_a_driver_whose_folder_was_taken_away_stops(storage: LocalStorage, tmp_path: Path, then: str) -> None:
+    """In an empty folder, such as one below a mount that is gone, it would decide everything once more."""
+    with Epoch.claim(storage, clock=CLOCK) as mine:
+        os.rename(storage.root, tmp_path / "away")
+        if then == "empty":
+            os.mkdir(storage.root)
+        if then == "anothers":
+            Epoch.claim(storage, clock=CLOCK).release()
+        with pytest.raises(TerminalError, match="checkpoint was removed, moved or unmounted while its job ran"):
+            mine.check()
+        if then != "gone":
+            os.rename(storage.root, tmp_path / "another")
+        os.rename(tmp_path / "away", storage.root)
+        mine.check()
+    mine.check()
+
+
 HOLD = """
 import sys, time
 from poundlock.checkpoint.epoch import Epoch

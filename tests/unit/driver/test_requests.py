@@ -66,3 +66,6 @@ def test_requests_do_not_pile_up_without_end() -> None:
     requests = Requests()
     statuses = [requests.trigger("checkpoint").status for _ in range(101)]
     assert statuses == ["IN_PROGRESS"] * 100 + ["FAILED"]
+    refused = requests.trigger("savepoint")
+    assert requests.find(refused.id, "savepoint") is refused, "whoever asked can see why"
+    assert len(requests._known) == 101

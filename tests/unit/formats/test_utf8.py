@@ -1,4 +1,4 @@
-"""Rows with text that is not UTF-8: found, shown, and rejected by whatever writes them, never an exception."""
+"""Rows with text that is not UTF-8, or times that Python does not have: found, shown, and rejected or written by whatever writes them, never an exception."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -15,7 +16,7 @@ from poundlock.checkpoint.participant import Reject, WriterContext
 from poundlock.connectors.postgres.sink.rows import raw_row
 from poundlock.connectors.postgres.sink.table import Table, TableColumn
 from poundlock.connectors.postgres.sink.writer import PostgresWriter
-from poundlock.formats.chunk import Batch, Records
+from poundlock.formats.chunk import Batch, NoOrigin, Records
 from poundlock.formats.convert import not_utf8, row_values, to_batch
 from poundlock.formats.encode import JsonEncoder
 
@@ -119,3 +120,24 @@ def test_half_a_character_in_a_row_of_python_is_a_bad_row() -> None:
     rows = Records([{"s": {"t": "a\ud800"}, "n": 1}, {"s": {"t": "good"}, "n": 2}])
     assert to_batch(rows, schema, rejects.append).batch["n"].to_pylist() == [2]
     assert json.loads(rejects[0].value) == {"s": {"t": "a\ud800"}, "n": 1}
+
+
+def test_a_time_that_python_does_not_have_is_written_as_json_and_changes_no_other_row() -> None:
+    """The last window of the year 9999 ends in the next one."""
+    times = pa.array([253_402_300_800_000_000, 0, None, -62_135_625_600_000_000], pa.timestamp("us", "UTC"))
+    days = pa.array([3_000_000, 0, None, 1], pa.date32())
+    encoded = JsonEncoder().encode(Batch(batch(t=times, d=days)))
+    assert not encoded.bad
+    assert [tuple(json.loads(line).values()) for line in bytes(encoded.data).splitlines()] == [
+        ("10000-01-01T00:00:00.000000Z", "10183-09-21"),
+        ("1970-01-01T00:00:00Z", "1970-01-01"),
+        (None, None),
+        ("0000-12-31T16:00:00.000000Z", "1970-01-02"),
+    ]
+
+
+def test_what_a_function_has_from_numpy_is_written_as_json_as_in_other_formats() -> None:
+    given = [np.int64(5), np.float64(1.5), np.float64("nan"), np.bool_(True), np.str_("x"), np.array([1, 2]), object()]
+    encoded = JsonEncoder().encode(Records([{"n": value} for value in given], NoOrigin("made")))
+    assert [json.loads(line)["n"] for line in bytes(encoded.data).splitlines()] == [5, 1.5, None, True, "x", [1, 2]]
+    assert encoded.bad == {6: "cannot be written as JSON: Encoding objects of type object is unsupported"}

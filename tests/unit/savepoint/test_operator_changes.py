@@ -87,7 +87,7 @@ def test_two_operators_never_get_one_id(tmp_path: Path, renamed: dict[str, str],
         renamed_operators(savepoint.root, read_metadata(savepoint), renamed)
 
 
-@pytest.mark.parametrize("texts", [["a"], ["=b"], ["a="], ["a=b", "a=c"], ["a=c", "b=c"]])
+@pytest.mark.parametrize("texts", [["a"], ["a=a"], ["=b"], ["a="], ["a=b", "a=c"], ["a=c", "b=c"]])
 def test_a_mapping_that_is_none(texts: list[str]) -> None:
     with pytest.raises(DefinitionError, match="--rename-operator"):
         parse_renamed(texts)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from poundlock.errors import DefinitionError
+from poundlock.operators.keyed.codec import encode_key
 from poundlock.state.edit import KeyInWindow, StateEditor
 from poundlock.state.inspect import StateReader
 from poundlock.state.scratch import OPERATOR, ScratchState
@@ -214,3 +217,41 @@ def test_a_window_is_said_in_ms_or_as_a_time() -> None:
     for wrong in ("x", None, 1.5, [1, 2, 3], []):
         with pytest.raises(DefinitionError, match="is no window"):
             KeyInWindow.of("a", wrong)
+
+
+@pytest.mark.parametrize(
+    ("there", "given", "wanted"),
+    [
+        (1.5, 2, 2.0),
+        (Decimal("1.10"), "2.5", Decimal("2.50")),
+        (Decimal("1.10"), 2.5, Decimal("2.50")),
+        (date(2018, 12, 19), "2018-12-20", date(2018, 12, 20)),
+        (datetime(2018, 12, 19, tzinfo=UTC), "2018-12-19T08:00:00+08:00", datetime(2018, 12, 19, tzinfo=UTC)),
+        (datetime(2018, 12, 19), "2018-12-19 08:00:00", datetime(2018, 12, 19, 8)),
+        (("a", 1.5), ("b", 2), ("b", 2.0)),
+        ("a", None, None),
+        (1, "1", 1),
+        (1, 1.5, None),
+        (True, "true", True),
+        (b"a", "b", b"b"),
+        ("1", 1, "1"),
+        (date(2018, 12, 19), "soon", None),
+        (("a", 1), "a", None),
+        (("a", 1), ("a",), None),
+    ],
+)
+def test_a_key_of_json_gets_the_type_of_the_keys_that_are_there(there: Any, given: Any, wanted: Any) -> None:
+    store = ScratchState(8, 1)
+    state = store.open(0, 0, 0)
+    state.declare("state:n", "value")
+    state.prefetch([None, there])
+    state.table("state:n")[None] = 0
+    state.table("state:n")[there] = 1
+    store.write()
+    reader = StateReader(store.manifest, store.files)
+    if wanted is None and given is not None:
+        with pytest.raises(DefinitionError, match=r"is no key of .*, whose keys are such as"):
+            reader.typed_key(OPERATOR, given)
+        return
+    typed = reader.typed_key(OPERATOR, given)
+    assert encode_key(typed) == encode_key(wanted)

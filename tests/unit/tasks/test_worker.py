@@ -5,8 +5,13 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import traceback
+from collections.abc import Iterator
+
+import pytest
 
 from poundlock.tasks.report import AddedReports, Reporter
+from poundlock.tasks.worker import utf8_errors
 
 FROZEN = """
 import gc
@@ -34,3 +39,17 @@ def test_what_the_first_tasks_load_is_frozen() -> None:
 
 def test_the_way_reports_take_loads_nothing_of_the_drivers_side() -> None:
     subprocess.run([sys.executable, "-c", LOADED], check=True, input=pickle.dumps((AddedReports(), Reporter(None))))
+
+
+def test_a_stop_iteration_of_a_function_is_said_with_its_place() -> None:
+    def function_of_the_user() -> None:
+        next(iter(()))
+
+    def task() -> Iterator[None]:
+        with utf8_errors():
+            yield function_of_the_user()
+
+    with pytest.raises(RuntimeError, match=r"^StopIteration\(\)$") as raised:
+        next(task())
+    assert raised.value.__cause__ is None
+    assert "in function_of_the_user" in "".join(traceback.format_exception(raised.value))

@@ -119,6 +119,14 @@ def test_key_groups_are_spread_over_instances() -> None:
             h.rescale(5)
 
 
+def test_nan_is_one_key_and_so_is_zero_whatever_object_it_is() -> None:
+    with WindowHarness(TumblingEventTimeWindows("10 s"), COUNT, key=["user", "n"]) as h:
+        for instances in (1, 3, 2):
+            h.rescale(instances)
+            h.process_elements([({"user": "ada", "n": float(n)}, 1) for n in ("nan", "0.0", "-0.0")])
+        assert sorted(row.value for row in h.end_of_input()) == [(3,), (6,)]
+
+
 def test_windows_without_bounds_are_told_by_a_global_window() -> None:
     from poundlock import CountTrigger, GlobalWindows
 

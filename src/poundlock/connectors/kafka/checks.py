@@ -53,7 +53,7 @@ def _need_topic(name: Any) -> None:
 
 def _check_common(given: KafkaSource | KafkaSink, choices: Mapping[str, Sequence[str]]) -> None:
     servers = [s.strip() for s in str(given.bootstrap_servers or "").split(",")]
-    if not all(re.fullmatch(r"\S+:[0-9]{1,5}", s) for s in servers):
+    if not all(re.fullmatch(r"\S+:[0-9]{1,5}", s) and int(s.rpartition(":")[2]) < 1 << 16 for s in servers):
         raise DefinitionError(
             f"bootstrap_servers={given.bootstrap_servers!r} is not a list of host:port",
             next='write bootstrap_servers="localhost:9092"',

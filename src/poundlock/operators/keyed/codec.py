@@ -96,6 +96,11 @@ def normal(keys: Iterable[Any]) -> list[Any]:
     return [math.nan if key != key else key + 0.0 if type(key) is float else key for key in keys]
 
 
+def normal_key(key: Any) -> Any:
+    """Return one key as `normal` makes it, a tuple part by part."""
+    return tuple(normal(key)) if type(key) is tuple else normal([key])[0]
+
+
 def canonical_key(key: Any) -> Any:
     """Return a key that was read from bytes so that it is found again: NaN equals nothing but the one object that stands for it."""
     if type(key) is tuple:

@@ -20,7 +20,7 @@ from poundlock.connectors.kafka.sink.message_encoder import Digest
 from poundlock.connectors.kafka.sink.sink import KafkaSink
 from poundlock.connectors.kafka.sink.transaction_ids import Slot, TransactionNames, slots, transaction_name
 from poundlock.connectors.kafka.sink.transactions import UNSTABLE, Described, Marker, marker_text, transactions
-from poundlock.errors import TerminalError, TransientError
+from poundlock.errors import PoundlockError, TerminalError, TransientError
 
 _TIMED_OUT = f"if it ran out of time, {LONGER}"
 _POLL_EVERY = 1000
@@ -36,7 +36,9 @@ class _Failures:
     deliveries: list[Any]
 
     def note(self, error: Any, message: Any) -> None:
-        if error is not None and len(self.deliveries) < 10:
+        """Take why a message was not delivered; one that only went down with another says nothing."""
+        others = confluent().KafkaError._INVALID_DIFFERENT_RECORD
+        if error is not None and error.code() != others and len(self.deliveries) < 10:
             self.deliveries.append(error)
 
     def end(self, error: Any) -> None:
@@ -92,7 +94,7 @@ class Sender:
             except confluent().KafkaException as error:
                 if error.args[0].code() == confluent().KafkaError.MSG_SIZE_TOO_LARGE:
                     return f"larger than a message may be: {len(value or b'')} bytes"
-                if error.args[0].code() == confluent().KafkaError._FATAL:
+                if error.args[0].code() in (confluent().KafkaError._FATAL, confluent().KafkaError._STATE):
                     self._producer.poll(0)
                     self._check()  # says why
                 raise
@@ -137,14 +139,20 @@ class Sender:
             time.sleep(0.1)  # a topic that the broker makes on demand is there in a moment
 
     def poll(self) -> None:
-        """Look whether anything failed. Raises TransientError."""
+        """Look whether anything failed. Raises TransientError, or PoundlockError where that says something of a message."""
         if self._producer is not None:
             self._producer.poll(0)
         self._check()
 
     def _check(self) -> None:
         if self._failures.deliveries:
-            error = self._failures.deliveries[0]
+            error, kafka = self._failures.deliveries[0], confluent().KafkaError
+            if error.code() in (kafka.MSG_SIZE_TOO_LARGE, kafka.INVALID_RECORD, kafka.INVALID_TIMESTAMP):
+                raise PoundlockError(
+                    f"Kafka at {self.servers} refuses a message for what it is: {error.str()}",
+                    next="leave such records out before the sink, or look at the topic's max.message.bytes and "
+                    "message.timestamp.after.max.ms; a compacted topic needs keys",
+                )
             raise TransientError(
                 f"messages were not taken by Kafka at {self.servers}: {error.str()}",
                 next=self.when_ended if error.fatal() else "look into the broker's log; the checkpoint is repeated",

@@ -289,7 +289,7 @@ class Transactions:
                 if time.monotonic() > end:
                     raise CommitUnknown(
                         f"no answer from Kafka at {self.servers}: {error or type(error).__name__}",
-                        next="see that the brokers run; the job goes on by itself",
+                        next="see that the brokers run; the job, or its next start, asks again",
                     ) from error
                 time.sleep(0.1)
 

@@ -24,6 +24,7 @@ def source(**given: Any) -> KafkaSource:
     [
         ({"bootstrap_servers": "a"}, "not a list of host:port"),
         ({"bootstrap_servers": ""}, "not a list of host:port"),
+        ({"bootstrap_servers": "a:99999"}, "not a list of host:port"),
         ({"topics": None}, "exactly one of"),
         ({"pattern": "x"}, "exactly one of"),
         ({"topics": []}, "names no topic"),
