@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from poundlock.driver.turns import has_ended
 from poundlock.errors import PoundlockError
+from poundlock.threads import has_ended
 
 Kind = Literal["checkpoint", "savepoint", "stop"]
 Then = Literal["go on", "stop", "cancel"]
