@@ -33,14 +33,14 @@ from poundlock.driver.savepoints.handover import leave, refuse_left
 from poundlock.driver.savepoints.requested import Saved
 from poundlock.driver.savepoints.restore import Beginning, begin, has_begun
 from poundlock.driver.savepoints.retained_checkpoints import newest_whole
-from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.job import Job
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan
 from poundlock.savepoint.metadata import refuse_first_edition
 from poundlock.savepoint.operator_ids import refuse_changed
 from poundlock.savepoint.restore import settle_claim
-from poundlock.spark.error_translation import explain, is_transient
+from poundlock.spark.error_translation import explain
 from poundlock.spark.executors import ApplicationLost
 from poundlock.spark.launch.master import Master
 from poundlock.spark.launch.session import Session, jvm_gone
@@ -259,7 +259,9 @@ class Driver(Assembly):
                 if self.attempts.tolerates(error) and not self.stop.stopping:
                     delay: timedelta | None = timedelta(seconds=_TOLERATED_S)
                 else:
-                    delay = restarts.next_delay(self.clock.now_ms(), rng, error, transient=is_transient(error))
+                    delay = restarts.next_delay(
+                        self.clock.now_ms(), rng, error, transient=isinstance(error, TransientError)
+                    )
                 if delay is None or self.stop.stopping:
                     self.tracker.state("FAILED")
                     raise error from failure

@@ -55,11 +55,6 @@ def explain(exception: BaseException, sources: Sequence[Any] = ()) -> PoundlockE
     return PoundlockError(_short(f"{name}{cause}"), next="see the log for the stack trace")
 
 
-def is_transient(error: BaseException) -> bool:
-    """Return whether a restart may mend this; user code and what is not known count as no."""
-    return isinstance(error, TransientError)
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Crash:
     """The last Python traceback in a text."""

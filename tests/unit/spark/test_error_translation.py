@@ -15,7 +15,7 @@ from poundlock.errors import (
     TerminalError,
     TransientError,
 )
-from poundlock.spark.error_translation import UserCodeError, explain, is_transient
+from poundlock.spark.error_translation import UserCodeError, explain
 
 CASES = Path(__file__).parent / "errors"
 
@@ -150,7 +150,6 @@ def test_kinds(error: Exception, kind: type[PoundlockError], what: str) -> None:
     assert type(explained) is kind
     assert what in explained.what
     assert explained.next
-    assert is_transient(explained) is issubclass(kind, TransientError)
 
 
 def test_words_in_source_lines_and_plans_do_not_count() -> None:
