@@ -1,11 +1,11 @@
-"""An argument that has no effect is refused: one sentence, one way to say it, for every public class.
+"""An argument that has no effect, or is none of its choices, is refused: one way to say it, for every public class.
 
 A value that equals the default is taken as not given, because nobody can tell the two apart and neither changes anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -31,6 +31,14 @@ def refuse_without_effect(
             raise DefinitionError(
                 f"{owner}: {name}={value!r} has no effect, because {because}", next=next or f"leave {name} out"
             )
+
+
+def check_choices(given: object, choices: Mapping[str, Sequence[str]]) -> None:
+    """Raise DefinitionError unless each of these attributes has one of its known values."""
+    for name, known in choices.items():
+        value = getattr(given, name)
+        if value not in known:
+            raise DefinitionError(f"{name}={value!r} is not known", next=f"use one of {', '.join(known)}")
 
 
 def function_name(function: object) -> str:

@@ -68,7 +68,7 @@ def write(h: FileSinkHarness, step: dict[str, Any]) -> None:
 def test_every_case_is_run_by_some_test() -> None:
     kinds = {"bucket_id", "file_sink_script", "rolling_script", "bucket_writer_script", "compaction_script"}
     assert {case["kind"] for case in CASES} == kinds
-    assert len(CASES) == len({case["id"] for case in CASES}) == 13
+    assert len(CASES) == len({case["id"] for case in CASES}) == 12
 
 
 @of_kind("bucket_id")
@@ -159,15 +159,9 @@ def test_bucket_writer_script(case: dict[str, Any], tmp_path: Path) -> None:
             waiting += len(h.decide())
         elif kind in ("prepare_commit", "prepare_commit_end_of_input"):
             waiting += len(h.decide(Occasion.CHECKPOINT if kind == "prepare_commit" else Occasion.END))
-        elif kind == "scale_down_to":
-            h.decide()
-            h.state = h.sink.rescale(h.state, said)
         else:
             assert kind == "store_state"
         if expected is None:
-            continue
-        if kind == "scale_down_to":
-            check_rescaled(h, expected)
             continue
         assert set(expected) <= {"pending", "open", "cleanup", "active_buckets"}
         if "pending" in expected:
@@ -175,18 +169,6 @@ def test_bucket_writer_script(case: dict[str, Any], tmp_path: Path) -> None:
             waiting = 0
         if "open" in expected:
             assert [part["bucket"] for part in h.state["parts"]] == expected["open"]
-
-
-def check_rescaled(h: FileSinkHarness, expected: dict[str, Any]) -> None:
-    """A part that goes on is open; one that the next decision finishes is pending."""
-    seen: dict[str, Any] = {}
-    pending = {c["final"] for c in h.decide()}
-    for bucket in expected:
-        names = {final for final in pending if final.startswith(f"{bucket}/")}
-        left = [part for part in h.state["parts"] if part["bucket"] == bucket]
-        seen[bucket] = {"open": len(left) == 1, "pending": len(names)}
-    assert seen == expected
-    assert {part["subtask"] for part in h.state["parts"]} == {0}
 
 
 @of_kind("compaction_script")

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 
 from poundlock.checkpoint.participant import JSON
-from poundlock.errors import DefinitionError, FencedError
+from poundlock.errors import DefinitionError, FencedError, TerminalError
 from poundlock.storage.base import Storage
 from poundlock.storage.json_record import parsed, read_record
 from poundlock.storage.local import LocalStorage

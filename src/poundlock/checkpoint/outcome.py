@@ -84,8 +84,8 @@ class Log(Protocol):
 class StandardLog:
     """Events to a logger of the standard library, fields as name=value."""
 
-    def __init__(self, logger: logging.Logger | None = None) -> None:
-        self._logger = logger or logging.getLogger("poundlock.checkpoint")
+    def __init__(self) -> None:
+        self._logger = logging.getLogger("poundlock.checkpoint")
 
     def info(self, event: str, **fields: Any) -> None:
         self._logger.info("%s", _line(event, fields))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-import sys
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -66,14 +65,12 @@ def open_log(
     *,
     level: Level = "info",
     secrets: Iterable[str] = (),
-    warnings_on_terminal: bool = False,
     now: datetime | None = None,
 ) -> JobLog:
     """Open the log of a run in `<folder>/<job>-<timestamp>.log`; where one is open in this process, go on with that.
 
     Args:
         secrets: values to blank wherever they appear.
-        warnings_on_terminal: also print warnings and errors on stderr, one line each.
 
     Raises:
         DefinitionError: the folder cannot be written.
@@ -98,17 +95,10 @@ def open_log(
             next="choose another one: -D log_dir=DIR",
         ) from error
     file.setFormatter(_json_lines(hidden))
-    handlers: list[logging.Handler] = [file]
-    if warnings_on_terminal:
-        terminal = logging.StreamHandler(sys.stderr)
-        terminal.setLevel(logging.WARNING)
-        terminal.setFormatter(_plain(hidden))
-        handlers.append(terminal)
     root.setLevel(_LEVELS[level])
     root.propagate = False  # a root logger set up by a user's library would print to the terminal
-    for each in handlers:
-        root.addHandler(each)
-    return JobLog(path, _logger(job), handlers, hidden)
+    root.addHandler(file)
+    return JobLog(path, _logger(job), [file], hidden)
 
 
 def stamped(name: str, ending: str, now: datetime | None = None) -> str:
@@ -186,13 +176,3 @@ def _in_order(_logger: object, _method: str, event: MutableMapping[str, Any]) ->
 def _json_value(value: object) -> str:
     # What is no JSON is shown by its text, which may hold what the redaction of plain data did not see.
     return redact_text(str(value))
-
-
-def _plain(hidden: set[str]) -> logging.Formatter:
-    def line(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
-        return f"{event.get('level', 'warning')}: {event.get('event', '')}"
-
-    return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=[structlog.stdlib.add_log_level],
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _redactor(hidden), line],
-    )

@@ -47,7 +47,9 @@ def ask(id: str, environment: Mapping[str, str] | None = None) -> Application | 
         try:
             with _OPENER.open(wanted, timeout=_TIMEOUT_S) as answer:
                 report = json.load(answer)["app"]
-                return Application(id=id, state=str(report["state"]), why=_shown(str(report.get("diagnostics") or "")))
+                return Application(
+                    id=id, state=str(report["state"]), why=" ".join(str(report.get("diagnostics") or "").split())
+                )
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == 404:
@@ -55,7 +57,3 @@ def ask(id: str, environment: Mapping[str, str] | None = None) -> Application | 
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
             continue
     return None
-
-
-def _shown(diagnostics: str) -> str:
-    return " ".join(diagnostics.split())

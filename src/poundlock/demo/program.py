@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -146,9 +146,7 @@ class _Demo:
             result = audit_output(self.root / "event_log", self.root / "dead_letters", produced)
         recoveries = [round(s, 2) for s in self._run.recoveries_s()]
         return DemoReport(
-            produced=result.produced, in_files=result.in_files, dead_lettered=result.dead_lettered, lost=result.lost,
-            duplicated=result.duplicated, misplaced=result.misplaced, hidden=result.hidden, files=result.files,
-            rows_per_s=self._run.rows_per_s(), recovery_s=max(recoveries, default=0.0), recoveries_s=recoveries,
+            **asdict(result), rows_per_s=self._run.rows_per_s(), recovery_s=max(recoveries, default=0.0), recoveries_s=recoveries,
             kills=settings.kills, checkpoints=self._run.all_checkpoints(), seed=settings.seed, left_behind=left,
             duration_s=round(time.monotonic() - self._started, 1),
         )  # fmt: skip

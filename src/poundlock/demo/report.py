@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.tree import Tree
 
+from poundlock.testing.audit import AuditResult
 from poundlock.testing.job_process import JobProcess, Line, completed
 from poundlock.values import format_bytes
 
@@ -110,11 +111,10 @@ class DemoRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DemoReport:
-    """The result of one demo.
+class DemoReport(AuditResult):
+    """The result of one demo: what the audit found, and how the job ran.
 
     Args:
-        produced, in_files, dead_lettered, lost, duplicated, misplaced, hidden: as in `poundlock.testing.audit.AuditResult`.
         rows_per_s: rows a second between completed checkpoints, over all lives of the driver; start-up is not in it.
         recovery_s: the slowest of `recoveries_s`.
         recoveries_s: for each kill, s from SIGKILL to the first checkpoint completed afterwards, process start included.
@@ -122,19 +122,11 @@ class DemoReport:
         duration_s: the whole demo, s.
     """
 
-    produced: int
-    in_files: int
-    dead_lettered: int
-    lost: int
-    duplicated: int
-    misplaced: int
-    hidden: int
     rows_per_s: int
     recovery_s: float
     recoveries_s: Sequence[float]
     kills: int
     checkpoints: int
-    files: int
     seed: int
     left_behind: Sequence[str]
     duration_s: float
@@ -142,7 +134,7 @@ class DemoReport:
     @property
     def exit_code(self) -> int:
         """Return 0 if each event is in exactly one right place and nothing stayed behind, else 1."""
-        return int(bool(self.lost or self.duplicated or self.misplaced or self.left_behind))
+        return int(not self.exact or bool(self.left_behind))
 
     def save(self, path: Path) -> None:
         """Write the report as JSON."""

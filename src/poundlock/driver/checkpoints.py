@@ -24,7 +24,6 @@ from poundlock.driver.planner import CheckpointPlan, Planner
 from poundlock.driver.progress import Tracker
 from poundlock.driver.requests import CheckpointScheduler, Trigger
 from poundlock.driver.restart import Attempt, Attempts, known_undecided
-from poundlock.driver.turns import has_ended, in_thread
 from poundlock.errors import TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.operators.stream_times import Advanced
@@ -35,6 +34,7 @@ from poundlock.spark.batch_job import BatchJobs
 from poundlock.state.directive import StateDirective
 from poundlock.state.job_state import JobState
 from poundlock.tasks.report import Directive, TaskReport, total_counts
+from poundlock.threads import has_ended, in_thread
 
 _POLL_S = 0.05
 
@@ -192,7 +192,7 @@ class JobCheckpoints:
         if not (again or self._draining or reads.has_data or served or self._time_asks(inputs)):
             self.ended = self.planner.finished(sources)
             self._show_time()
-            self.scheduler.nothing_to_do((), newest)
+            self.scheduler.nothing_to_do()
             return None
         decided = self.coordinator.watermarks
         times = decided.directive if again and decided else self.time.directive(inputs, drain=self._draining)

@@ -17,9 +17,9 @@ from poundlock.driver.progress import StopRequest
 from poundlock.driver.requests import Requests, Trigger
 from poundlock.driver.savepoints.requested import NotDrained, Saved, Savepoints
 from poundlock.driver.savepoints.retained_checkpoints import Retained
-from poundlock.driver.turns import has_ended, in_thread
 from poundlock.savepoint.take import Cut
 from poundlock.spark.executors import Watch
+from poundlock.threads import has_ended, in_thread
 from poundlock.values import Clock
 
 _POLL_S = 0.05

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from poundlock.driver.turns import has_ended
 from poundlock.errors import PoundlockError
+from poundlock.threads import has_ended
 
 Kind = Literal["checkpoint", "savepoint", "stop"]
 Then = Literal["go on", "stop", "cancel"]
@@ -196,24 +196,13 @@ class CheckpointScheduler:
         """Take note of a checkpoint that was decided and committed."""
         end = self.now() + self.min_pause.total_seconds() if self.pauses else 0.0
         self._due = max(self._due, began + self.interval.total_seconds(), end)
-        self._serve(served, checkpoint)
-
-    def nothing_to_do(self, served: Sequence[Trigger], newest: int) -> None:
-        """Take note that there was nothing to take a checkpoint for.
-
-        Args:
-            newest: the newest decided checkpoint, -1 if there is none.
-        """
-        self._due = self.now() + max(self.interval.total_seconds(), _LOOK_S)
-        self._serve(served, newest)
-
-    def _serve(self, served: Sequence[Trigger], checkpoint: int) -> None:
         self._served = [trigger for trigger in self._served if trigger not in served]
         for trigger in served:
-            if checkpoint >= 0:
-                trigger.complete(checkpoint)
-            else:
-                trigger.fail(PoundlockError("the job has read nothing yet", next="ask again when there is some input"))
+            trigger.complete(checkpoint)
+
+    def nothing_to_do(self) -> None:
+        """Take note that there was nothing to take a checkpoint for; nobody waited for one."""
+        self._due = self.now() + max(self.interval.total_seconds(), _LOOK_S)
 
     def release(self) -> None:
         """Leave what could not be served to the next attempt."""

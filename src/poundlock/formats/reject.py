@@ -23,3 +23,13 @@ class Reject:
     reason: str
     value: bytes
     where: Mapping[str, Any]
+
+
+def as_json(row: Mapping[str, Any]) -> bytes:
+    """Return a row as a person can read it, for a dead letter."""
+    import msgspec
+
+    try:
+        return msgspec.json.encode(row, enc_hook=repr)
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
+        return repr(row).encode("utf-8", "backslashreplace")

@@ -100,11 +100,6 @@ class TimeGraph:
             for name in node.sources
         )
 
-    @property
-    def clocked(self) -> frozenset[str]:
-        """The assigners whose watermark is the clock's."""
-        return frozenset(node.id for node in self.assigners if node.strategy is not None and node.strategy.clocked)
-
 
 def _sources(node: Node, inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the sources whose rows a step gives on, as far as one can tell which row is whose."""

@@ -91,15 +91,12 @@ def jobs(job: JobHere) -> models.Jobs:
 @router.get("/jobs/overview")
 def jobs_overview(job: JobHere) -> models.JobsOverview:
     """The job's state and times."""
-    begin, end, duration = _times(job)
     summary = models.JobSummary(
         jid=job.job_id,
         name=job.entry.name,
         state=job.state,
-        start_time=begin,
-        end_time=end,
-        duration=duration,
-        last_modification=max(job.entry.since.values(), default=begin),
+        **_times(job),
+        last_modification=max(job.entry.since.values(), default=job.entry.started_ms),
         tasks=_tasks(job),
     )
     return models.JobsOverview(jobs=[summary])
@@ -114,15 +111,12 @@ def prometheus(job: JobHere) -> Response:
 @router.get("/jobs/{jid}")
 def details(job: JobCalled) -> models.JobDetails:
     """The job with its sources and sinks."""
-    begin, end, duration = _times(job)
     return models.JobDetails(
         jid=job.job_id,
         name=job.entry.name,
         isStoppable=not job.ended,
         state=job.state,
-        start_time=begin,
-        end_time=end,
-        duration=duration,
+        **_times(job),
         now=now_ms(),
         timestamps=dict(job.entry.since),
         vertices=[_vertex(job, vertex) for vertex in job.setup.vertices],
@@ -157,7 +151,7 @@ def metrics(
         for name, value in dataclasses.asdict(job.progress).items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
-    values["uptime"] = _times(job)[2]
+    values["uptime"] = _times(job)["duration"]
     # Between two checkpoints the progress alone knows what idle partitions no longer hold back.
     watermark = job.progress.watermark if job.progress.watermark is not None else job.figures.refresh().watermark_ms
     if watermark is not None:
@@ -259,10 +253,10 @@ def _cause(error: PoundlockError | None) -> models.FailureCause | None:
     return models.FailureCause.model_validate({"class": type(error).__name__, "stack-trace": str(error)})
 
 
-def _times(job: Observed) -> tuple[int, int, int]:
+def _times(job: Observed) -> dict[str, int]:
     """Return when it started and ended (-1 = not yet) and how long it has run, ms."""
-    end = job.entry.since.get(job.entry.state, -1) if job.ended else -1
-    return job.entry.started_ms, end, max(0, (end if end >= 0 else now_ms()) - job.entry.started_ms)
+    begin, end = job.entry.started_ms, job.entry.since.get(job.entry.state, -1) if job.ended else -1
+    return {"start_time": begin, "end_time": end, "duration": max(0, (end if end >= 0 else now_ms()) - begin)}
 
 
 def _tasks(job: Observed) -> dict[str, int]:
@@ -273,7 +267,6 @@ def _tasks(job: Observed) -> dict[str, int]:
 
 
 def _vertex(job: Observed, vertex: Vertex) -> models.VertexDetails:
-    begin, end, duration = _times(job)
     totals = job.figures.refresh()
     counts = totals.counts.get(vertex.name)
     known: dict[str, int | None]
@@ -289,9 +282,7 @@ def _vertex(job: Observed, vertex: Vertex) -> models.VertexDetails:
         name=f"{vertex.kind.capitalize()}: {vertex.name} ({vertex.description})",
         parallelism=job.setup.parallelism or 1,
         status=job.state,
-        start_time=begin,
-        end_time=end,
-        duration=duration,
+        **_times(job),
         metrics=known,
     )
 

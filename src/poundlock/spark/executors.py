@@ -10,10 +10,9 @@ import re
 import secrets
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.checkpoint.capabilities import TaskFolders, TaskModules
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
+from poundlock.threads import has_ended, in_thread
 
 if TYPE_CHECKING:
     from poundlock.plan.plan import Plan
@@ -57,7 +57,7 @@ def await_executors(session: Session, *, wanted: int | None, patience: timedelta
     group = f"poundlock-probe-{secrets.token_hex(4)}"
     probe = _first_task(context, group)
     notified = False
-    while not wait([probe], _POLL_S).done:
+    while not has_ended(probe, _POLL_S):
         waited = time.monotonic() - begun
         if not session.alive:
             raise _ended(context)
@@ -87,17 +87,12 @@ def await_executors(session: Session, *, wanted: int | None, patience: timedelta
 
 def _first_task(context: Any, group: str) -> Future[int]:
     """Run a job of one task that does nothing, in a thread of its own: it ends once there is an executor."""
-    probe: Future[int] = Future()
 
-    def run() -> None:
-        try:
-            context.setJobGroup(group, "poundlock: waiting for an executor")
-            probe.set_result(context.parallelize([None], 1).count())
-        except Exception as error:
-            probe.set_exception(error)
+    def run() -> int:
+        context.setJobGroup(group, "poundlock: waiting for an executor")
+        return int(context.parallelize([None], 1).count())
 
-    threading.Thread(target=run, name="poundlock-probe", daemon=True).start()
-    return probe
+    return in_thread(run, "poundlock-probe")
 
 
 # --- what they are looked at for ---------------------------------------------------------------------------------------

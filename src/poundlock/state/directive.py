@@ -1,27 +1,20 @@
 """What passes between the driver and the tasks of a checkpoint: which runs to look at, and what was written.
 
-Both are plain values with a version; a report of an attempt that was not chosen is thrown away with its file.
+Both are plain values; a report of an attempt that was not chosen is thrown away with its file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
 
 import msgspec
 
-from poundlock.errors import TerminalError
 from poundlock.state.manifest import Manifest, OperatorChange, RunFile, TimerBound
-
-FORMAT = 1
-Versioned = TypeVar("Versioned", "StateDirective", "PreparedState")
-_encode = msgspec.msgpack.Encoder().encode
 
 
 class StateDirective(msgspec.Struct, frozen=True, kw_only=True):
     """What all tasks of a checkpoint need of the state."""
 
-    v: int = FORMAT
     # what files are named by
     job: str
     epoch: int
@@ -30,15 +23,6 @@ class StateDirective(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Manifest
     fan_in: int
     budget: int
-
-    def encode(self) -> bytes:
-        """Return the directive as bytes."""
-        return _encode(self)
-
-    @classmethod
-    def decode(cls, data: bytes) -> StateDirective:
-        """Return the directive of bytes. Raises TerminalError: they are none of this version."""
-        return _decoded(data, cls)
 
 
 class StateWork(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +39,6 @@ class StateWork(msgspec.Struct, frozen=True, kw_only=True):
 class PreparedState(msgspec.Struct, frozen=True, kw_only=True):
     """What one task has prepared of its state."""
 
-    v: int = FORMAT
     checkpoint: int
     first: int  # the task's first key group
     stop: int  # the one behind its last
@@ -68,27 +51,3 @@ class PreparedState(msgspec.Struct, frozen=True, kw_only=True):
     operators: Mapping[int, OperatorChange] = {}
     timers: tuple[TimerBound, ...] = ()
     work: StateWork = StateWork()
-
-    def encode(self) -> bytes:
-        """Return the report as bytes."""
-        return _encode(self)
-
-    @classmethod
-    def decode(cls, data: bytes) -> PreparedState:
-        """Return the report of bytes; raises as `StateDirective.decode`."""
-        return _decoded(data, cls)
-
-
-def _decoded(data: bytes, kind: type[Versioned]) -> Versioned:
-    try:
-        value = msgspec.msgpack.decode(data, type=kind)
-    except msgspec.MsgspecError as error:
-        raise TerminalError(
-            f"a {kind.__name__} cannot be read: {error}", next="run one version of poundlock on all machines"
-        ) from None
-    if value.v != FORMAT:
-        raise TerminalError(
-            f"a {kind.__name__} has format {value.v}; this version has {FORMAT}",
-            next="run one version of poundlock on all machines",
-        )
-    return value

@@ -5,6 +5,7 @@ They lie in a folder that goes with the object. What has to outlive it is taken 
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import tempfile
 import weakref
@@ -69,7 +70,7 @@ class ScratchState:
             directive = self.participant.directive(
                 self.manifest, checkpoint=self.checkpoint, parallelism=self.parallelism
             )
-            self._directive = StateDirective.decode(directive.encode())
+            self._directive = pickle.loads(pickle.dumps(directive))  # as it travels to tasks
         if task not in self._tasks:
             self._tasks[task] = TaskState(self._directive, task, self.files, uuid4().hex)
         return self._tasks[task].operator(OPERATOR, watermark=watermark, processing_time=processing_time)
@@ -84,7 +85,7 @@ class ScratchState:
             return []
         directive, tasks = self._directive, self._tasks
         self._directive, self._tasks = None, {}
-        reports = [PreparedState.decode(task.finish().encode()) for task in tasks.values()]
+        reports = [pickle.loads(pickle.dumps(task.finish())) for task in tasks.values()]
         self.participant.verify(directive, reports)
         change, _ = self.participant.apply(directive, reports)
         self.manifest = apply_change(

@@ -11,9 +11,7 @@ import errno
 import io
 import os
 import re
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar, cast
 from poundlock.errors import DefinitionError, required
 from poundlock.storage.base import Entry, OutcomeUnknown, check_below, temporary_beside
 from poundlock.storage.object_files import ObjectReader
+from poundlock.threads import has_ended, in_thread
 
 if TYPE_CHECKING:
     from hdfs_native import Client
@@ -329,16 +328,8 @@ def _ask(place: str, call: Callable[..., _T], *arguments: Any, **options: Any) -
 
 def within(seconds: float, work: Callable[[], _T]) -> _T:
     """Return what some work returns. Raises TimeoutError where it takes longer; a thread that nobody waits for goes on with it."""
-    answer: Future[_T] = Future()
-
-    def call() -> None:
-        try:
-            answer.set_result(work())
-        except BaseException as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=call, name="hdfs-call", daemon=True).start()
-    if not wait([answer], seconds).done:
+    answer = in_thread(work, "hdfs-call")
+    if not has_ended(answer, seconds):
         raise TimeoutError(errno.ETIMEDOUT, f"no answer within {seconds:g} s")
     return answer.result()
 

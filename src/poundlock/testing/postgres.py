@@ -80,11 +80,6 @@ class EmbeddedPostgres(ServerProcess):
         return self.dsn_of("postgres")
 
     @property
-    def socket_dsn(self) -> str:
-        """Connection URL of the superuser, over the Unix socket."""
-        return f"postgresql://postgres@/postgres?host={quote(str(self.home), safe='')}&port={self.port}"
-
-    @property
     def jdbc_url(self) -> str:
         """Connection URL for JDBC; user `postgres`, no password."""
         return f"jdbc:postgresql://127.0.0.1:{self.port}/postgres?user=postgres"

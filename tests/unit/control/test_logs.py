@@ -62,13 +62,6 @@ def test_a_second_open_goes_on_with_the_same_file(tmp_path: Path) -> None:
     assert logging.getLogger("poundlock").handlers == []
 
 
-def test_warnings_on_the_terminal_if_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with open_log("a", tmp_path, warnings_on_terminal=True) as log:
-        log.logger.info("quiet")
-        log.logger.warning("loud")
-    assert capsys.readouterr().err == "warning: loud\n"
-
-
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DefinitionError, match="log folder") as caught:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
-
 from poundlock.driver.requests import CheckpointScheduler, Requests
-from poundlock.errors import PoundlockError
 
 MINUTE = timedelta(minutes=1)
 
@@ -56,18 +53,3 @@ def test_a_checkpoint_serves_those_who_asked_before_it_began() -> None:
     scheduler.release()
     assert requests.take() is late, "the next attempt serves it"
     assert not scheduler.requested
-
-
-def test_who_asks_is_answered_where_there_is_nothing_to_do() -> None:
-    requests = Requests()
-    scheduler = CheckpointScheduler(MINUTE, timedelta(0), requests, Clock())
-    asked = [requests.trigger("checkpoint") for _ in range(2)]
-    scheduler.request(asked[0])
-    scheduler.nothing_to_do(scheduler.take(), 7)
-    assert asked[0].location == 7
-    assert not scheduler.due
-    scheduler.request(asked[1])
-    scheduler.nothing_to_do(scheduler.take(), -1)
-    assert asked[1].failure is not None
-    with pytest.raises(PoundlockError, match="read nothing"):
-        raise asked[1].failure

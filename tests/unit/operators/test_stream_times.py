@@ -213,7 +213,6 @@ def test_the_clock_gives_a_watermark_and_never_goes_back() -> None:
     job = Played(
         source("in"), assigner("i", "in", strategy=ingestion), assigner("p", "in", strategy=processing), keyed("k", "p")
     )
-    assert job.times.graph.clocked == {"i", "p"}
     job.now = 1000
     job.advance()
     assert (job.of("i"), job.of("k")) == (999, 999)

@@ -219,12 +219,6 @@ def test_values_of_other_versions_are_refused() -> None:
         DecidedState.from_json({"v": 1, "manifest": {"s": {}}})
     with pytest.raises(ValueError, match=r"^change is not what it should be"):
         DecidedState.from_json({"v": 1, "change": "nothing"})
-    report = PreparedState(checkpoint=1, first=0, stop=1)
-    assert PreparedState.decode(report.encode()) == report
-    with pytest.raises(TerminalError, match="PreparedState has format 7"):
-        PreparedState.decode(msgspec.structs.replace(report, v=7).encode())
-    with pytest.raises(TerminalError, match="StateDirective cannot be read"):
-        StateDirective.decode(b"\x00")
 
 
 # --- the manifest -------------------------------------------------------------------------------------------------------

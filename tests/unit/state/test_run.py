@@ -88,7 +88,7 @@ def test_a_run_gives_back_what_was_written(tmp_path: Path) -> None:
 
 def test_a_run_of_format_1_can_be_read_for_all_time() -> None:
     data = GOLDEN.read_bytes()
-    check(Run(file_of(data), str(GOLDEN), verify=True))
+    check(Run(file_of(data), str(GOLDEN)))
 
 
 def test_people_can_read_a_run_with_pyarrow(tmp_path: Path) -> None:

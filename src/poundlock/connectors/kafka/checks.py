@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from poundlock.arguments import defaults_of, refuse_without_effect
+from poundlock.arguments import check_choices, defaults_of, refuse_without_effect
 from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.kafka.sink.transaction_ids import PREFIX
 from poundlock.errors import DefinitionError, required
@@ -59,10 +59,7 @@ def _check_common(given: KafkaSource | KafkaSink, choices: Mapping[str, Sequence
             next='write bootstrap_servers="localhost:9092"',
         )
     object.__setattr__(given, "bootstrap_servers", ",".join(servers))
-    for name, known in choices.items():
-        value = getattr(given, name)
-        if value not in known:
-            raise DefinitionError(f"{name}={value!r} is not known", next=f"use one of {', '.join(known)}")
+    check_choices(given, choices)
 
 
 def _is_positive(number: Any) -> bool:

@@ -12,12 +12,11 @@ from poundlock.errors import SourceGoneError, TerminalError, TransientError
 _NEW = 'give the job a new checkpoint_dir and start="earliest" to go on with what is there'
 
 
-def expired(
-    topic: str, partition: int, first: int, last: int, why: str = "they have expired or were deleted"
-) -> SourceGoneError:
+def expired(topic: str, partition: int, first: int, last: int) -> SourceGoneError:
     """Return the error for records [first, last) that were not read yet and are gone."""
     return SourceGoneError(
-        f"topic {topic!r} partition {partition}: offsets {first} to {last} were not read yet and are gone: {why}",
+        f"topic {topic!r} partition {partition}: offsets {first} to {last} were not read yet and are gone: they have"
+        " expired or were deleted",
         next=f"raise the topic's retention; {_NEW}",
     )
 

@@ -12,11 +12,11 @@ from poundlock.driver.driver import run
 from poundlock.driver.progress import Progress, State, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.driver.savepoints.restore import Beginning
-from poundlock.driver.turns import has_ended, in_thread
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import make_plan
 from poundlock.spark.launch.session import active_session, user_session
+from poundlock.threads import has_ended, in_thread
 
 if TYPE_CHECKING:
     from poundlock.job import Job

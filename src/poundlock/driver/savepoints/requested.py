@@ -13,11 +13,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from poundlock.driver.requests import Requests, Trigger
-from poundlock.driver.turns import has_ended, in_thread
 from poundlock.errors import PoundlockError, TransientError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.take import Cut, finish
 from poundlock.storage.storage_errors import storage_trouble
+from poundlock.threads import has_ended, in_thread
 
 _LOOK_S = 0.01
 

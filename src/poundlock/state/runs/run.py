@@ -24,7 +24,7 @@ FORMAT = 1
 _INDEX = b"poundlock.state"
 _MAGIC = b"ARROW1\0\0"
 _COUNTED = 1 << 20  # rows whose groups are counted at once
-VERIFIED_WHOLE = 64 << 20  # bytes; a longer run is held against its digest when it is copied, and by `verify`
+VERIFIED_WHOLE = 64 << 20  # bytes; a longer run is held against its digest when it is copied
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -97,14 +97,11 @@ def rank(hashes: Hashes, group: int, max_parallelism: int) -> int:
 class Run:
     """A run that is open, mapped into memory.
 
-    Args:
-        verify: whether to hold the content against the digest whatever its length; short files always are.
-
     Raises:
         DamagedRunError: it is missing, of another length, has another digest, or cannot be read.
     """
 
-    def __init__(self, file: RunFile, path: str, *, verify: bool = False) -> None:
+    def __init__(self, file: RunFile, path: str) -> None:
         self.file = file
         self.path = path
         try:
@@ -113,7 +110,7 @@ class Run:
             raise damaged(file, f"cannot be opened: {error}") from None
         if mapped.size() != file.bytes:
             raise damaged(file, f"has {mapped.size()} bytes instead of {file.bytes}")
-        if (verify or file.bytes <= VERIFIED_WHOLE) and digest_of(mapped.read_buffer()) != file.digest:
+        if file.bytes <= VERIFIED_WHOLE and digest_of(mapped.read_buffer()) != file.digest:
             raise damaged(file, "is not what was written: its digest differs")
         try:
             mapped.seek(len(_MAGIC))

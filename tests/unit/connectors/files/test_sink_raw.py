@@ -116,6 +116,20 @@ def test_size_counts_what_waits_from_earlier_checkpoints(tmp_path: Path) -> None
     assert h.finished() == {"part-0-0": b"r01\nr02\nr03\n"}
 
 
+def test_a_part_of_a_task_that_is_gone_is_finished_by_time(tmp_path: Path) -> None:
+    h = plain(tmp_path, rolling=RollingPolicy(every=None, inactivity="1 s"))
+    for subtask in (0, 1):
+        h.write(lines(b"r%d" % subtask), subtask)
+    assert h.end_checkpoint() == []
+    h.clock.set(h.clock.now_ms() + 900)
+    h.write(lines(b"r2"), 0)  # the job has one task now
+    assert h.end_checkpoint() == []
+    h.clock.set(h.clock.now_ms() + 200)
+    assert h.sink.next_roll_ms(h.state) < h.clock.now_ms()
+    h.end_checkpoint(Occasion.ROLL)
+    assert h.finished() == {"part-1-0": b"r1\n"}
+
+
 def test_more_buckets_than_open_files(tmp_path: Path) -> None:
     h = plain(tmp_path, bucket=lambda row: row[:2].decode(), max_open_files=3)
     rows = [b"%02d %d" % (i % 10, i) for i in range(200)]

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from poundlock.arguments import function_name
+from poundlock.arguments import check_choices, function_name
 from poundlock.connectors.files.sink.names import bucket_fault
 from poundlock.errors import DefinitionError, pip_install
 from poundlock.values import duration
@@ -134,11 +134,7 @@ class EventTimeBucketAssigner:
             raise DefinitionError(f"{self.field!r} is not a field", next='give a name such as "timestamp" or "meta.ts"')
         pattern = DatePattern.parse(self.pattern)
         zone = _zone(self.zone)
-        for name, choices in (("unit", ("s", "ms", "iso")), ("source", ("auto", "json", "column"))):
-            if getattr(self, name) not in choices:
-                raise DefinitionError(
-                    f"{name}={getattr(self, name)!r} is not known", next=f"use one of {', '.join(choices)}"
-                )
+        check_choices(self, {"unit": ("s", "ms", "iso"), "source": ("auto", "json", "column")})
         fault = bucket_fault(pattern.format(datetime(2018, 12, 19, tzinfo=zone)))
         if fault:
             raise DefinitionError(f"date pattern {self.pattern!r}: {fault}", next="begin with text such as 'dt='")

@@ -217,23 +217,6 @@ def next_roll_ms(rules: Rules, state: FileSinkState) -> int | None:
     return min((at for at in due if at is not None), default=None)
 
 
-def rescale(state: FileSinkState, parallelism: int) -> FileSinkState:
-    """Return the state for fewer subtasks: a part of a subtask that is gone goes on under another, or closes next time.
-
-    Subtask s becomes s mod parallelism. Where that one has an open part in the bucket, the part that came is marked to
-    be finished at the next decision; names stay as they were given.
-    """
-    moved: list[OpenPart] = []
-    taken = {(part.bucket, part.subtask) for part in state.parts if part.subtask < parallelism}
-    for part in state.parts:
-        if part.subtask >= parallelism:
-            heir = (part.bucket, part.subtask % parallelism)
-            part = replace(part, closed=True) if heir in taken else replace(part, subtask=heir[1])
-            taken.add(heir)
-        moved.append(part)
-    return replace(state, parts=moved)
-
-
 def rows_by_bucket(committables: Iterable[FileCommittable], state: FileSinkState, checkpoint: int) -> dict[str, int]:
     """Return the rows of one checkpoint per bucket, of what becomes visible and of what is carried on."""
     rows: dict[str, int] = {}

@@ -213,10 +213,6 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
     def next_roll_ms(self, state: JSON) -> int | None:
         return parts.commit_plan.next_roll_ms(self._rules(), _state(state))
 
-    def rescale(self, state: JSON, parallelism: int) -> JSON:
-        """Return the state for another number of subtasks: parts of those that are gone go on under others, or are finished next."""
-        return parts.commit_plan.rescale(_state(state), parallelism).to_json()
-
     def commit(self, committable: JSON) -> Committed:
         file = parts.file_values.FileCommittable.of(committable)
         return parts.committer.commit(self.storage(file.root), file, self._merger)

@@ -32,7 +32,7 @@ from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk, Records, origin_of
 from poundlock.formats.convert import row_values, to_batch
 from poundlock.formats.encode import CsvEncoder, JsonEncoder, RowEncoder, select
-from poundlock.formats.reject import Reject
+from poundlock.formats.reject import Reject, as_json
 
 if TYPE_CHECKING:
     from poundlock.connectors.files.sink.sink import FileSink
@@ -154,7 +154,8 @@ class FileWriter:
         origin = origin_of(rows)
         for i in sorted(reasons):
             row = rows.rows[i] if isinstance(rows, Records) else row_values(rows.batch, i)
-            self._context.reject(Reject(reasons[i], _as_json(row), origin.at(i)))
+            kept = {name: value for name, value in row.items() if name != BUCKET_COLUMN}
+            self._context.reject(Reject(reasons[i], as_json(kept), origin.at(i)))
 
     def _name(self, bucket: str, number: int) -> str:
         if not self._known:
@@ -222,11 +223,3 @@ def _refusing(assignment: Assignment, rows: int, refused: Mapping[int, str]) -> 
     reasons = {**assignment.reasons, **{row: refused[int(codes[row])] for row in out.tolist()}}
     codes[out] = REJECTED
     return replace(assignment, codes=codes, reasons=reasons)
-
-
-def _as_json(row: Mapping[str, object]) -> bytes:
-    kept = {k: v for k, v in row.items() if k != BUCKET_COLUMN}
-    try:
-        return msgspec.json.encode(kept, enc_hook=repr)
-    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
-        return repr(kept).encode("utf-8", "backslashreplace")

@@ -15,7 +15,6 @@ from hashlib import blake2b
 from itertools import repeat
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -28,7 +27,7 @@ from poundlock.errors import DefinitionError, required
 from poundlock.formats.chunk import Batch, Chunk, Lines, origin_of
 from poundlock.formats.convert import row_values, to_batch
 from poundlock.formats.encode import CsvEncoder, JsonEncoder, select
-from poundlock.formats.reject import Reject
+from poundlock.formats.reject import Reject, as_json
 
 _MASK = (1 << 64) - 1
 Bytes = Sequence[bytes | None]
@@ -147,7 +146,7 @@ class MessageMaker:
         for i in sorted(bad):
             row = {k: v for k, v in row_values(rows.batch, i).items() if k != TO_TOPIC}
             raw = row.get(sink.value) if sink.format == "raw" and isinstance(sink.value, str) else None
-            self._reject(Reject(bad[i], raw if isinstance(raw, bytes) else _json_bytes(row), origin.at(i)))
+            self._reject(Reject(bad[i], raw if isinstance(raw, bytes) else as_json(row), origin.at(i)))
 
     def _without(self, rows: Batch, messages: Messages, bad: Mapping[int, str]) -> Messages:
         self._reject_rows(rows, bad)
@@ -295,14 +294,6 @@ def _as_headers(
         None if row is None else [(str(h["key"]), _bytes(h["value"])) for h in row if h is not None]
         for row in column.to_pylist()
     ]
-
-
-def _json_bytes(row: Mapping[str, Any]) -> bytes:
-    """Return a row as a person can read it, for dead letters."""
-    try:
-        return msgspec.json.encode(row, enc_hook=repr)
-    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
-        return repr(row).encode("utf-8", "backslashreplace")
 
 
 def _bytes(value: Any) -> bytes | None:

@@ -155,11 +155,6 @@ class KafkaSource:
         return self.end is not None
 
     @property
-    def repeatable(self) -> bool:
-        """Whether the same offsets give the same rows again; Kafka's do, or the job stops."""
-        return True
-
-    @property
     def carried(self) -> tuple[str, ...]:
         """The columns of the record that stand beside decoded ones."""
         return (*self.metadata, *(("headers",) if self.include_headers and "headers" not in self.metadata else ()))

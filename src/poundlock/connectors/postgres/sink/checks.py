@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from poundlock.arguments import check_choices
 from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.postgres.errors import explained, load_psycopg
 from poundlock.connectors.postgres.sink.table import Table, check_types, look_up, matched
@@ -29,7 +30,6 @@ WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate AND 
   AND i.indnkeyatts = i.indnatts
 GROUP BY i.indexrelid
 """
-_GUARANTEES = ("exactly-once", "effectively-once", "at-least-once")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")
 
 
@@ -42,8 +42,7 @@ def check_sink(sink: PostgresSink) -> None:
     sink.login.check()
     if not isinstance(sink.table, str) or not sink.table.strip():
         raise DefinitionError(f"table={sink.table!r} is no table", next='write table="events" or table="schema.events"')
-    if sink.guarantee not in _GUARANTEES:
-        raise DefinitionError(f"guarantee={sink.guarantee!r} is not known", next=f"use one of {', '.join(_GUARANTEES)}")
+    check_choices(sink, {"guarantee": ("exactly-once", "effectively-once", "at-least-once")})
     if sink.guarantee == "effectively-once" and not sink.key:
         raise DefinitionError(
             'guarantee="effectively-once" writes rows by key, and there is none', next='name the key: key=["id"]'

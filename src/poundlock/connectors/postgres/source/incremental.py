@@ -71,9 +71,7 @@ class IncrementalEnumerator:
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
         with self._source.login.errors(f"planning the rows of {self._source.shown}"):
-            self._connect()
-        relation = self._relation
-        assert relation is not None
+            _, relation = self._connect()
         borders = [start["value"], *end["cuts"], end["value"]]
         conditions = conditions_between(str(self._source.column), self._kind, borders)
         return [
@@ -97,20 +95,19 @@ class IncrementalEnumerator:
             self._connection.close()
             self._connection = None
 
-    def _connect(self) -> None:
-        if self._connection is not None and not self._connection.closed:
-            return
-        self._connection = self._source.login.open()
-        current = look_up(self._connection, self._source)
-        self._relation = as_planned(current, self._source.schema(), self._source.shown)
-        self._kind = column_kind(self._connection, self._relation, str(self._source.column))
+    def _connect(self) -> tuple[Any, Relation]:
+        if self._connection is None or self._connection.closed or self._relation is None:
+            self._connection = self._source.login.open()
+            current = look_up(self._connection, self._source)
+            self._relation = as_planned(current, self._source.schema(), self._source.shown)
+            self._kind = column_kind(self._connection, self._relation, str(self._source.column))
+        return self._connection, self._relation
 
     def _reach(self, now_ms: int) -> Seen | None:
         """Look at the table, and return how far it may be read."""
-        self._connect()
-        relation, name = self._relation, identifier(str(self._source.column))
-        assert relation is not None
-        value, following, oldest = self._connection.execute(
+        connection, relation = self._connect()
+        name = identifier(str(self._source.column))
+        value, following, oldest = connection.execute(
             f"SELECT max({name})::text, pg_snapshot_xmax(pg_current_snapshot())::text,"
             f" pg_snapshot_xmin(pg_current_snapshot())::text FROM {relation.source}"
         ).fetchone()
@@ -132,17 +129,16 @@ class IncrementalEnumerator:
         return reached
 
     def _end(self, start: dict[str, Any], reach: str) -> dict[str, Any]:
-        source, relation = self._source, self._relation
-        assert relation is not None
+        source, (connection, relation) = self._source, self._connect()
         name, kind = identifier(str(source.column)), self._kind
         high, last = f"{literal(reach)}::{kind}", False
         if source.until is not None:
             until = f"{literal(source.until)}::{kind}"
-            last = bool(self._connection.execute(f"SELECT {high} >= {until}").fetchone()[0])
+            last = bool(connection.execute(f"SELECT {high} >= {until}").fetchone()[0])
             high = until if last else high
         low = [f"{name} > {literal(start['value'])}::{kind}"] if start["value"] is not None else []
         most, step = source.max_rows_per_checkpoint, source.rows_per_split
-        rows, value, cuts = self._connection.execute(
+        rows, value, cuts = connection.execute(
             f"WITH a AS (SELECT {name} AS c FROM {relation.source}{relation.matching(*low, f'{name} <= {high}')}"
             f" ORDER BY 1 LIMIT {most}) SELECT (SELECT count(*) FROM a), (SELECT max(c)::text FROM a),"
             " ARRAY(SELECT c::text FROM (SELECT c, row_number() OVER (ORDER BY c) AS n FROM a) b"

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from poundlock.arguments import refuse_without_effect
+from poundlock.arguments import check_choices, refuse_without_effect
 from poundlock.connectors.base import Enumerator, ReaderContext, ReplayPromise
 from poundlock.connectors.postgres.connection import PostgresLogin
 from poundlock.connectors.postgres.source.cdc import CdcEnumerator, declared_columns
@@ -34,6 +34,12 @@ _OWN = {
     "snapshot": ("key", "lost_snapshot", "ranges_per_checkpoint"),
     "incremental": ("column", "start", "until", "append_only"),
     "cdc": ("slot", "publication", "key"),
+}
+_CHOICES = {
+    "mode": tuple(_OWN),
+    "lost_snapshot": ("stop", "newer"),
+    "initial": ("snapshot", "none"),
+    "before": ("full", "key"),
 }
 # Argument to (the modes that look at it, its field, its default).
 _TUNING: dict[str, tuple[tuple[Mode, ...], str, object]] = {
@@ -157,16 +163,7 @@ class PostgresSource:
             raise DefinitionError(
                 "PostgresSource needs exactly one of table and query", next='write table="public.events"'
             )
-        for name, known in (
-            ("mode", ("snapshot", "incremental", "cdc")),
-            ("lost_snapshot", ("stop", "newer")),
-            ("initial", ("snapshot", "none")),
-            ("before", ("full", "key")),
-        ):
-            if getattr(self, name) not in known:
-                raise DefinitionError(
-                    f"{name}={getattr(self, name)!r} is not known", next=f"use one of {', '.join(known)}"
-                )
+        check_choices(self, _CHOICES)
         for name in ("ranges_per_checkpoint", "rows_per_split", "max_rows_per_checkpoint"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):

@@ -1,4 +1,4 @@
-"""A thread of its own for what a job's loop waits for, so that the driver's main thread can always be stopped.
+"""A thread of its own for a call that may hang, so that whoever waits for it can stop waiting.
 
 What hangs is left behind with its thread, which is a daemon: the process can end.
 """
