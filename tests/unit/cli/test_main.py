@@ -83,7 +83,6 @@ def test_no_arguments_show_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         (["info", "x" * 300], "cannot be reached: File name too long", "correct the path"),
         (["fsck", "./" + "x" * 300], "cannot be reached: File name too long", "correct the path"),
         (["savepoint", "-d", "x" * 300], "File name too long while deleting", "choose another path"),
-        (["info", "./damaged"], "damaged/job.json cannot be reached: Is a directory", "correct the path"),
         (["run", "none.py"], "there is no file none.py", "give the path of your job"),
         (["run", "job.py", "-D", "x"], "-D x is not key=value", "write -D key=value"),
         (["run", "job.py", "-D", "paralelism=2"], "no setting 'paralelism'", "did you mean parallelism"),
@@ -102,7 +101,6 @@ def test_mistakes(
 ) -> None:
     (tmp_path / "latin.toml").write_bytes(b'log_level = "\xff"\n')
     (tmp_path / "folder.py").mkdir()
-    (tmp_path / "damaged" / "job.json").mkdir(parents=True)
     code, said, hint = _fails(capsys, *arguments)
     assert code == 2
     assert what in said

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from poundlock.cli.options import Call, JobArgument, MasterOption, ParallelismOption, with_shared_options
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.threads import has_ended, in_thread
 
 if TYPE_CHECKING:
     from poundlock.cli.job_endpoint import Presence
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from poundlock.job import Job
 
 
-T = TypeVar("T")
 _TELL_S = 1.0
 
 
@@ -252,7 +250,10 @@ def _watched(
             beginning=beginning,
         )
         try:
-            progress = _in_thread(job_itself)
+            driver = in_thread(job_itself, "poundlock-driver")
+            while not has_ended(driver, 0.25):  # signals are handled between two waits
+                pass
+            progress = driver.result()
         except BaseException as error:
             log.logger.error("the job failed", exc_info=error)
             if isinstance(error, PoundlockError) and error.next.startswith("see the log"):
@@ -296,19 +297,3 @@ def _with_log(error: PoundlockError, log: JobLog) -> PoundlockError:
     return type(error)(
         error.what, next=f"read {log.path}", job=error.job, checkpoint=error.checkpoint, participant=error.participant
     )
-
-
-def _in_thread(function: Callable[[], T]) -> T:
-    """Return a function's result or raise its error; it runs in a thread, and signals are handled while it is waited for."""
-    future: Future[T] = Future()
-
-    def work() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=work, name="poundlock-driver", daemon=True).start()
-    while not future.done():
-        wait([future], 0.25)
-    return future.result()
