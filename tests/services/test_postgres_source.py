@@ -872,7 +872,7 @@ def test_no_password_is_ever_shown(pg: Any, monkeypatch: pytest.MonkeyPatch) -> 
         PostgresSource(f"host=127.0.0.1 port={pg.port} user=reader dbname=postgres password='open sesame'", table="t"),
     ):
         source.preflight()
-        for text in (repr(source), str(source), source.path, source.describe(source.enumerator(None).initial())):
+        for text in (repr(source), str(source), source.place, source.describe(source.enumerator(None).initial())):
             assert "sesame" not in text
     with pytest.raises(DefinitionError, match="no connection string") as caught:
         PostgresSource("postgresql://u:open sesame@[::1/db", table="t").preflight()

@@ -246,7 +246,7 @@ class WholePosition:
             if type(value) is int and type(was) is int and value < 0 <= was:
                 raise self._wrong(position, f"has {value} for {name}")
         end = {**position, **wanted}
-        if position.keys() == {"slot", "lsn"}:  # changes of PostgreSQL
+        if "lsn" in position:  # changes of PostgreSQL
             if end["slot"] != position["slot"] or not _LSN.fullmatch(str(end["lsn"])):
                 raise self._wrong(position, "is no place in the log that its slot keeps")
         elif position.keys() == {"value", "cuts", "done"}:  # rows of PostgreSQL behind a value

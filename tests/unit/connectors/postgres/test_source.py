@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from poundlock import DefinitionError, PostgresSource
+from poundlock.checkpoint.capabilities import HasPlace
 from poundlock.connectors.base import SplitSource
 from poundlock.connectors.postgres.connection import identifier, literal
 from poundlock.connectors.postgres.errors import Use, explain
@@ -72,7 +73,7 @@ def test_contradictions_are_refused(settings: dict[str, Any], said: str) -> None
 )
 def test_a_password_in_the_dsn_is_not_shown(dsn: str) -> None:
     source = PostgresSource(dsn, table="t")
-    for text in (repr(source), source.path, repr(source.login)):
+    for text in (repr(source), source.place, repr(source.login)):
         assert "hunter22" not in text
         assert "localhost" in text
 
@@ -168,7 +169,8 @@ def test_the_address_of_a_source_may_stand_elsewhere(monkeypatch: pytest.MonkeyP
     source = PostgresSource("env:SHOP", table="t")
     assert source.login.name == "db.example:5433/shop"
     assert source.login.parameters()["password"] == "geh31m"
-    assert source.path == "t of env:SHOP (snapshot)"
+    assert isinstance(source, HasPlace), "explain names it"
+    assert source.place == "t of env:SHOP (snapshot)"
     (tmp_path / "dsn").write_text("host=db.example dbname=shop user=etl password=geh31m\n")
     other = PostgresSource(f"file:{tmp_path}/dsn", table="t", password="env:OTHER")
     monkeypatch.setenv("OTHER", "an0ther")

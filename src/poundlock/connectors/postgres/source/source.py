@@ -213,7 +213,7 @@ class PostgresSource:
         return self.table if self.table is not None else "a query"
 
     @property
-    def path(self) -> str:
+    def place(self) -> str:
         """What is read and where, for people."""
         return f"{self.shown} of {self.login.shown} ({self.mode})"
 
