@@ -5,10 +5,9 @@ Both ways only cut a record into texts; the texts of a column are turned into va
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import AnyStr
 
 import numpy as np
 import pyarrow as pa
@@ -135,27 +134,30 @@ def split_record(text: str, delimiter: str = ",", quote: str = '"', null: str | 
     """
     if not quote or quote not in text:
         return [None if field == null else field for field in text.split(delimiter)]
-    return list(_fields(text, delimiter, quote, null))
-
-
-def _fields(text: str, delimiter: str, quote: str, null: str | None) -> Iterator[str | None]:
-    q = re.escape(quote)
-    quoted = re.compile(f"{q}([^{q}]*+(?:{q}{q}[^{q}]*+)*+){q}")  # without a way back, which would need memory
+    fields: list[str | None] = []
     at = 0
     while True:
         if text.startswith(quote, at):
-            match = quoted.match(text, at)
-            if match is None:
+            end = closing_quote(text, quote, at + 1)
+            if end < 0:
                 raise ValueError(f"the quote at character {at} is not closed")
-            yield match[1].replace(quote * 2, quote)
-            at = match.end()
+            fields.append(text[at + 1 : end].replace(quote * 2, quote))
+            at = end + 1
             if at < len(text) and text[at] != delimiter:
                 raise ValueError(f"text after the closing quote at character {at}")
         else:
             end = text.find(delimiter, at)
-            field: Any = text[at:] if end < 0 else text[at:end]
-            yield None if field == null else field
+            field = text[at:] if end < 0 else text[at:end]
+            fields.append(None if field == null else field)
             at += len(field)
         if at >= len(text):
-            return
+            return fields
         at += 1
+
+
+def closing_quote(text: AnyStr, quote: AnyStr, at: int) -> int:
+    """Return where the field is closed whose text begins at a place; a doubled quote is part of it. -1 = nowhere."""
+    at = text.find(quote, at)
+    while at >= 0 and text.startswith(quote, at + 1):
+        at = text.find(quote, at + 2)
+    return at

@@ -159,17 +159,13 @@ def check(
     return Restoring(savepoint, metadata, dropped, unseen)
 
 
-def _called(sink: Any) -> str:
-    """Return what a sink calls itself, without the details."""
-    return sink.describe().partition(" (")[0] if isinstance(sink, Describable) else type(sink).__name__
-
-
 def _refuse_newer(metadata: Metadata, sinks: Mapping[str, Any], then: NewerOutput) -> Iterator[str]:
     """Raise DefinitionError for newer output that may not be there or cannot be removed; yield what is not known."""
     for name, sink in sinks.items():
         state, note = state_of(metadata.decision, name), metadata.noted.get(name, {})
         known = bool(state or note)
-        output = sink.newer(state, note) if isinstance(sink, Portable) else Newer(unknown=_called(sink))
+        called = sink.describe().partition(" (")[0] if isinstance(sink, Describable) else type(sink).__name__
+        output = sink.newer(state, note) if isinstance(sink, Portable) else Newer(unknown=called)
         if output.lost and known:
             raise DefinitionError(
                 f"sink {name!r} {output.lost}",

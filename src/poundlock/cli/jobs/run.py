@@ -257,7 +257,7 @@ def _watched(
         except BaseException as error:
             log.logger.error("the job failed", exc_info=error)
             if isinstance(error, PoundlockError) and error.next.startswith("see the log"):
-                raise _with_log(error, log) from error
+                error.next = f"read {log.path}"
             raise
         log.logger.info("the job ended", state=progress.state, checkpoint=progress.checkpoint)
         watch.done(progress)
@@ -291,9 +291,3 @@ class _Completed:
             rows_written=progress.rows_written,
             files_finished=progress.files_finished,
         )
-
-
-def _with_log(error: PoundlockError, log: JobLog) -> PoundlockError:
-    return type(error)(
-        error.what, next=f"read {log.path}", job=error.job, checkpoint=error.checkpoint, participant=error.participant
-    )

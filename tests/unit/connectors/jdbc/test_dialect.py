@@ -160,7 +160,8 @@ def test_a_url_without_a_password_is_taken(url: str) -> None:
     assert JdbcSink(url, "t", staging="/tmp/x").url == url
 
 
-def test_a_sink_without_a_way_to_a_jvm_says_so() -> None:
+def test_a_sink_without_a_way_to_a_jvm_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("poundlock.connectors.jdbc.bridge._connector", [])
     sink = JdbcSink("jdbc:derby:memory:a;x=y", "t", staging="/tmp/x", key="id", password="geh31m")
     assert sink.kind is Kind.TRANSACTIONAL
     assert sink.describe() == "JDBC table t at derby:memory:a (by key id, by the driver; exactly-once)"

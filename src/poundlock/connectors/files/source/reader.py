@@ -5,7 +5,6 @@ A file that is not as it was when it was taken stops the job with its name; it i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -22,7 +21,7 @@ from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Lines, Records
 from poundlock.formats.convert import to_batch, to_records
 from poundlock.formats.decode import Decoder, decoder
-from poundlock.formats.decode_csv import split_record
+from poundlock.formats.decode_csv import closing_quote, split_record
 from poundlock.storage import Storage, open_storage
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
@@ -201,9 +200,7 @@ def header_names(line: bytes, *, delimiter: str, quote: str, **_: str) -> list[s
 
 def _records(blocks: Iterator[Lines], options: Mapping[str, str], name: str) -> Iterator[Batch]:
     """Yield CSV records that may span lines: a record ends at a line end outside of a field that began with a quote."""
-    mark, q, d = options["quote"].encode(), re.escape(options["quote"]), re.escape(options["delimiter"])
-    closed_field = f"(?:{q}[^{q}]*+(?:{q}{q}[^{q}]*+)*+{q}[^{d}]*+|[^{q}{d}][^{d}]*+)?+"
-    closed = re.compile(f"{closed_field}(?:{d}{closed_field})*+".encode())
+    quote, delimiter = options["quote"].encode(), options["delimiter"].encode()
     held: list[bytes] = []
     size = begin = 0
     for lines in blocks:
@@ -212,7 +209,7 @@ def _records(blocks: Iterator[Lines], options: Mapping[str, str], name: str) -> 
         for i, line in enumerate(row["value"] for row in to_records(lines).rows):
             if not held:
                 begin = lines.origin.at(i)["offset"]
-            is_closed = (mark not in line and not held) or closed.fullmatch(mark + line if held else line)
+            is_closed = (quote not in line and not held) or _is_closed(line, quote, delimiter, open=bool(held))
             held.append(line)
             size += len(line)
             # One quote that is never closed must not swallow the rest of a large file: the record is bad, the rest is read.
@@ -223,6 +220,20 @@ def _records(blocks: Iterator[Lines], options: Mapping[str, str], name: str) -> 
         yield _values(rows, offsets, name)
     if held:
         yield _values([b"\n".join(held)], [begin], name)
+
+
+def _is_closed(line: bytes, quote: bytes, delimiter: bytes, *, open: bool) -> bool:
+    """Return whether a line ends outside of a field in quotes. `open`: whether it begins within one."""
+    at = 0
+    while True:
+        if open or line.startswith(quote, at):
+            at = closing_quote(line, quote, at if open else at + 1)
+            if at < 0:
+                return False
+            open = False
+        at = line.find(delimiter, at) + 1
+        if not at:
+            return True
 
 
 def _values(rows: Sequence[bytes], offsets: Sequence[int], name: str) -> Batch:
