@@ -13,7 +13,7 @@ from support.shares import Share
 # A test never asserts how long an example took: the machine may have other work.
 settings.register_profile("poundlock", deadline=None)
 # For make unit: as many as find what is broken at all.
-settings.register_profile("quick", deadline=None, max_examples=20)
+settings.register_profile("quick", deadline=None, max_examples=15)
 settings.load_profile("poundlock")
 
 TESTS = Path(__file__).parent

@@ -22,7 +22,7 @@ def torture(scene: KafkaScene, kills: int) -> None:
 
 
 def test_a_few_random_kills(kafka_scene: KafkaScene) -> None:
-    torture(kafka_scene, 6)
+    torture(kafka_scene, 4)
 
 
 @pytest.mark.torture

@@ -44,19 +44,17 @@ def expected() -> tuple[Counter[tuple[str, int]], int]:
 POINTS = [Failpoint.SINK_PREPARED, Failpoint.DECISION_RECORDED, Failpoint.CHECKPOINT_DONE]
 
 
-@pytest.mark.parametrize(
-    "points", [pytest.param(POINTS[1:2], id="some"), pytest.param(POINTS, id="every", marks=pytest.mark.torture)]
-)
-def test_a_job_killed_with_windows_open_gives_what_it_would_have_given(tmp_path: Path, points: list[Failpoint]) -> None:
+@pytest.mark.torture
+def test_a_job_killed_with_windows_open_gives_what_it_would_have_given(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for number, rows in enumerate(FILES):
         lines = [json.dumps({"k": key, "at": BASE + at}) for key, at in rows]
         (tmp_path / f"in/{number}.jsonl").write_text("".join(f"{line}\n" for line in lines))
     environment = {f"CRASH_{name}": str(tmp_path / name.lower()) for name in ("IN", "OUT", "CHECKPOINTS")}
-    deaths = failpoint_setting("kill", tmp_path / "hit", times=3, points=points)
+    deaths = failpoint_setting("kill", tmp_path / "hit", times=3, points=POINTS)
     with Lives(Path(__file__).parent / "jobs/windows.py", environment=environment, folder=tmp_path) as lives:
         lives.run(POUNDLOCK_FAILPOINTS=deaths)
-    assert {path.name for path in (tmp_path / "hit").iterdir()} == {point.value for point in points}
+    assert {path.name for path in (tmp_path / "hit").iterdir()} == {point.value for point in POINTS}
 
     counts, late = expected()
     assert late > 0

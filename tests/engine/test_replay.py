@@ -18,7 +18,7 @@ from poundlock.driver.driver import run
 from poundlock.storage import open_storage
 from poundlock.values import SystemClock
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
 
 JOB = """
 from poundlock import (

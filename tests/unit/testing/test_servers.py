@@ -112,6 +112,7 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
             Small(tmp_path, port=port).start()
 
 
+@pytest.mark.slow
 def test_its_children_go_along_where_that_is_asked_for(tmp_path: Path) -> None:
     parent = "import subprocess, sys; print(subprocess.Popen(['sleep', '600']).pid, flush=True); sys.stdin.read()"
     process = subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

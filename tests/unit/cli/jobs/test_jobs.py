@@ -339,6 +339,7 @@ def test_a_job_of_nearly_that_name_is_suggested(capsys: pytest.CaptureFixture[st
     assert "did you mean orders?" in refused(capsys, 2, "info", "oders")
 
 
+@pytest.mark.slow
 def test_a_detached_job_that_is_refused_says_so_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text("from poundlock import Job\njob = Job('empty')\n")
     assert "has no sink" in refused(capsys, 2, "run", "-d", "job.py")

@@ -73,6 +73,7 @@ def held(made: Segments) -> int:
     return sum(cast(ObjectWriter, segment.handle).held for segment in made._open.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", [3, 40])
 def test_many_open_files_hold_no_more_than_the_bound(files: int) -> None:
     """With few files the fullest sends a part early; with so many that none has enough for a part, files are finished."""

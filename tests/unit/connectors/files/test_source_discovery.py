@@ -203,6 +203,7 @@ def test_a_lost_workspace_is_noticed(tmp_path: Path) -> None:
             ask()
 
 
+@pytest.mark.slow
 def test_small_files_share_a_split_and_many_files_are_quick_to_plan(tmp_path: Path) -> None:
     names = {f"{i % 100}/f{i}": 1_000 for i in range(100_000)}
     made = enumerator(tmp_path, names, split=32 << 20, bytes=512 << 20, files=10_000, per_entry=10_000)

@@ -40,5 +40,6 @@ def test_kafka_python_alone_leaves_them_open(nobody: str) -> None:
     assert files > 25, "it closes them by now: direct() can go"  # of 50 tries
 
 
+@pytest.mark.slow
 def test_no_answer_leaves_neither_file_nor_thread(nobody: str) -> None:
     assert left("question", nobody) == (0, 0)

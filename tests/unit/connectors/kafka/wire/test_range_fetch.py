@@ -235,6 +235,7 @@ def test_a_connection_that_breaks_is_replaced_and_the_others_to_that_broker_too(
     assert broker.forgotten == [OLD, OLD]
 
 
+@pytest.mark.slow
 def test_a_broker_that_never_recovers() -> None:
     with pytest.raises(TransientError, match="'t' partition 0: offsets 10 to 100 cannot be read: gone away") as caught:
         Broker(some(0), OSError("gone away")).read()
