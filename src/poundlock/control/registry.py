@@ -367,7 +367,10 @@ def _only(wanted: str, matches: Sequence[JobEntry]) -> JobEntry:
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace a file, whole or not at all, by one that only this user can read, or whom else the mode lets."""
+    """Replace a file, whole or not at all; the mode says who may read it. A link, a pipe or a device is written to."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.write_bytes(data)
+        return
     temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from poundlock.control.process_id import is_alive, process_start, send_signal
-from poundlock.control.registry import JobEntry, Registry, registered
+from poundlock.control.registry import JobEntry, Registry, registered, write_whole
 from poundlock.errors import DefinitionError, TransientError
 
 ONE, TWO = "ab" + "1" * 30, "ab" + "2" * 30
@@ -236,3 +236,18 @@ def test_a_full_disk_is_told_at_the_start_and_is_no_reason_to_fail_later(
     monkeypatch.undo()
     assert [(each.job_id, each.state) for each in registry.entries()] == [(ONE, "INITIALIZING")]
     assert len(list(registry.folder.iterdir())) == 1, "nothing half written is left"
+
+
+def test_a_file_is_replaced_whole_and_a_pipe_or_a_link_stays_what_it_is(tmp_path: Path) -> None:
+    file, link, pipe = tmp_path / "file", tmp_path / "link", tmp_path / "pipe"
+    write_whole(file, b"one")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    link.symlink_to(file)
+    write_whole(link, b"two")
+    assert (link.is_symlink(), file.read_bytes()) == (True, b"two")
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, b"three")
+    assert (pipe.is_fifo(), os.read(reading, 10)) == (True, b"three")
+    os.close(reading)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link", "pipe"]

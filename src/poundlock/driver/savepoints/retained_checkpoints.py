@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from poundlock.errors import DefinitionError, PoundlockError
-from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, check_files, read_metadata
+from poundlock.savepoint.metadata import METADATA, SavedFile, check_files, read_metadata
 from poundlock.savepoint.take import Cut, finish
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.copying import remove_tree
@@ -103,17 +103,14 @@ class Retained:
             number = _NAME.fullmatch(name)
             if number is None:
                 continue  # not ours
-            metadata = self._read(name) if int(number[1]) in whole else None
+            metadata = None
+            with suppress(OSError, DefinitionError):
+                if int(number[1]) in whole:
+                    metadata = read_metadata(open_storage(f"{self._storage.root}/{FOLDER}/{name}"))
             if metadata is None or metadata.job_id != job_id or self._keep < 2:
                 self._remove(name)
             else:
                 self._newest = max(self._newest, int(number[1]))
-
-    def _read(self, name: str) -> Metadata | None:
-        try:
-            return read_metadata(open_storage(f"{self._storage.root}/{FOLDER}/{name}"))
-        except (OSError, DefinitionError):
-            return None
 
     def _remove(self, name: str) -> None:
         remove_tree(self._storage, f"{FOLDER}/{name}", first=[METADATA])
