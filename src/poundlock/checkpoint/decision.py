@@ -122,9 +122,8 @@ class Decision:
             TerminalError: what it says of event time or state is of another format.
         """
         known: Mapping[str, type[DecidedTime | DecidedState]] = {"watermarks": DecidedTime, "state": DecidedState}
-        return typed(
-            {n: known[n].from_json(each) if n in known else each for n, each in of_format(value, FORMAT).items()}, cls
-        )
+        given = of_format(value, FORMAT)
+        return typed({n: known[n].from_json(each) if n in known else each for n, each in given.items()}, cls)
 
 
 _OPTIONAL = ("redo", "started_ms", "event_time", "tasks", "watermarks", "restored", "state")

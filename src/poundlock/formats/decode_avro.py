@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +29,9 @@ _LOGICAL = {
     "timestamp-micros": pa.timestamp("us", tz="UTC"), "local-timestamp-millis": pa.timestamp("us"),
     "local-timestamp-micros": pa.timestamp("us"), "uuid": pa.string(),
 }  # fmt: skip
+
+
+load_fastavro = partial(required, "fastavro", "Avro", "avro")
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class AvroCodec:
     @cached_property
     def _loaded(self) -> tuple[Any, pa.Schema]:
         """The schema as fastavro has it, and its columns."""
-        fastavro = required("fastavro", "Avro", "avro")
+        fastavro = load_fastavro()
         if self.avro_schema is None:
             raise DefinitionError('format "avro" needs its schema', next='give avro_schema=\'{"type": "record", …}\'')
         try:
@@ -80,7 +83,7 @@ class AvroCodec:
         return None
 
     def parse(self, values: Sequence[bytes], want: Want) -> Parsed:
-        read, (parsed, columns) = required("fastavro", "Avro", "avro").schemaless_reader, self._loaded
+        read, (parsed, columns) = load_fastavro().schemaless_reader, self._loaded
         rows: list[dict[str, Any]] = []
         bad: dict[int, str] = {}
         for i, value in enumerate(values):

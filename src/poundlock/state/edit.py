@@ -250,9 +250,7 @@ def _open_windows(state: OperatorState, table: str, meta: TableMeta) -> Windows:
 
 
 def _plain(key: Any) -> Any:
-    if isinstance(key, KeyInWindow):
-        key = key.key
-    return normal_key(key)
+    return normal_key(key.key if isinstance(key, KeyInWindow) else key)
 
 
 def _touched(kind: str, value: Any, now: int) -> Any:

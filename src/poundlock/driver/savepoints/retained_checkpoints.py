@@ -98,15 +98,13 @@ class Retained:
         return None
 
     def _tidy(self, job_id: str) -> None:
-        whole = copies(self._storage)
         for name in list(self._storage.names(FOLDER)):
             number = _NAME.fullmatch(name)
             if number is None:
                 continue  # not ours
             metadata = None
-            with suppress(OSError, DefinitionError):
-                if int(number[1]) in whole:
-                    metadata = read_metadata(open_storage(f"{self._storage.root}/{FOLDER}/{name}"))
+            with suppress(OSError, DefinitionError):  # one without metadata is no copy
+                metadata = read_metadata(open_storage(f"{self._storage.root}/{FOLDER}/{name}"))
             if metadata is None or metadata.job_id != job_id or self._keep < 2:
                 self._remove(name)
             else:

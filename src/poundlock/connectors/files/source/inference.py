@@ -8,8 +8,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from poundlock.connectors.files.source.reader import first_line, header_names
-from poundlock.errors import DefinitionError, required
-from poundlock.formats.decode_avro import arrow_schema
+from poundlock.errors import DefinitionError
+from poundlock.formats.decode_avro import arrow_schema, load_fastavro
 from poundlock.storage import Storage
 
 _WIDER = {
@@ -31,7 +31,7 @@ def infer_schema(
                 return pa.schema([plain_type(f) for f in file.schema_arrow])
         if format == "avro":
             with storage.open(path) as handle:
-                return arrow_schema(required("fastavro", "Avro", "avro").reader(handle).writer_schema)
+                return arrow_schema(load_fastavro().reader(handle).writer_schema)
         first = first_line(storage, path, compression) or b""
         return pa.schema([(name, pa.string()) for name in header_names(first, delimiter=delimiter, quote=quote)])
     except DefinitionError:

@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.files.source.lines import BLOCK, drop_first, drop_mark, line_blocks, strip_returns
-from poundlock.errors import SourceGoneError, TerminalError, required
+from poundlock.errors import SourceGoneError, TerminalError
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Lines, Records
 from poundlock.formats.convert import to_batch, to_records
 from poundlock.formats.decode import Decoder, decoder
+from poundlock.formats.decode_avro import load_fastavro
 from poundlock.formats.decode_csv import closing_quote, split_record
 from poundlock.storage import Storage, open_storage
 
@@ -140,7 +141,7 @@ class FileReader:
                     yield self._shaped(Batch(batch, origin))
 
     def _avro(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
-        fastavro = required("fastavro", "Avro", "avro")
+        fastavro = load_fastavro()
         with storage.open(part["path"]) as handle:
             records, first = fastavro.reader(handle), 0
             while rows := list(islice(records, 8192)):

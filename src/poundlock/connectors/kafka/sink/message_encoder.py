@@ -23,7 +23,7 @@ from poundlock.connectors.kafka.checks import is_topic
 from poundlock.connectors.kafka.sink.sink import KafkaSink, TopicExpression
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC
 from poundlock.connectors.reconcile import SumDigest
-from poundlock.errors import DefinitionError, required
+from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Chunk, Lines, origin_of
 from poundlock.formats.convert import row_values, to_batch
 from poundlock.formats.encode import CsvEncoder, JsonEncoder, select
@@ -208,11 +208,12 @@ def _avro(
     parsed: Any = None
 
     def encode(batch: pa.RecordBatch) -> _Encoded:
+        from poundlock.formats.decode_avro import load_fastavro
         from poundlock.formats.encode import values
         from poundlock.formats.encode_bulk import avro_schema as schema_of
 
         nonlocal parsed
-        fastavro = required("fastavro", "Avro", "avro")
+        fastavro = load_fastavro()
         batch = select(batch, columns, frozenset((TO_TOPIC,)))
         if parsed is None:
             parsed = fastavro.parse_schema(given or schema_of(batch.schema))
