@@ -159,7 +159,6 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970-01-01T00:00:00Z."""
-        ...
 
 
 class SystemClock:

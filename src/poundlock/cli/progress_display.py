@@ -21,15 +21,12 @@ class Watcher(Protocol):
 
     def update(self, progress: Progress) -> None:
         """Show the newest state."""
-        ...
 
     def say(self, text: str) -> None:
         """Show a line that stays."""
-        ...
 
     def done(self, progress: Progress) -> None:
         """Show how it ended."""
-        ...
 
 
 @contextmanager

@@ -50,23 +50,18 @@ class Enumerator(Protocol):
 
     def initial(self) -> JSON:
         """Return the position before the first record."""
-        ...
 
     def latest(self, start: JSON) -> JSON:
         """Return how far the next checkpoint may read from `start`: at most the source's own limit per checkpoint. `start` if nothing is new."""
-        ...
 
     def splits(self, start: JSON, end: JSON) -> Sequence[Split]:
         """Return the work between two positions. A pure function of them and the workspace, so that a replay plans the same."""
-        ...
 
     def finished(self, position: JSON) -> bool:
         """Return whether nothing can come after this position (bounded input is read to its end)."""
-        ...
 
     def committed(self, position: JSON) -> None:
         """Take note that everything before this position is decided and committed; what follows may be planned already. Idempotent."""
-        ...
 
 
 @runtime_checkable
@@ -79,7 +74,6 @@ class PartitionedEnumerator(Protocol):
 
     def partitions(self, position: JSON) -> Sequence[str]:
         """Return the names of the partitions that are read from a position on, in order. Asks nobody; may be called often."""
-        ...
 
     def latest(self, start: JSON, held: Collection[str] = ()) -> JSON:
         """Return how far the next checkpoint may read, as `Enumerator.latest` does.
@@ -89,7 +83,6 @@ class PartitionedEnumerator(Protocol):
             held: names of partitions that are to stay where they are; what the limit of a checkpoint allows goes to the
                 others. Names that are not known change nothing.
         """
-        ...
 
 
 @runtime_checkable
@@ -111,7 +104,6 @@ class IdentifyingEnumerator(Protocol):
             SourceGoneError: the data is not what `previous` names.
             TransientError: the system does not answer.
         """
-        ...
 
 
 @runtime_checkable
@@ -125,7 +117,6 @@ class RangeCheckingEnumerator(Protocol):
             start, end: the range, as the decision has it.
             identity: what `IdentifyingEnumerator.identity` returned for that decision; {} if there is none.
         """
-        ...
 
 
 @runtime_checkable
@@ -137,7 +128,6 @@ class LagReportingEnumerator(Protocol):
 
         May be called about once a second, also beside the other methods; takes 2 s at most and raises nothing.
         """
-        ...
 
 
 @runtime_checkable
@@ -146,7 +136,6 @@ class ClosableEnumerator(Protocol):
 
     def close(self) -> None:
         """Release what it holds. Called once, at the end of the start, whatever the outcome."""
-        ...
 
 
 @runtime_checkable
@@ -155,7 +144,6 @@ class PausableEnumerator(Protocol):
 
     def pause(self) -> None:
         """Leave the workspace alone until the next `latest`, so that a savepoint can copy it."""
-        ...
 
 
 @runtime_checkable
@@ -164,7 +152,6 @@ class PreviewRefused(Protocol):
 
     def refuse_preview(self) -> None:
         """Raise DefinitionError if that is so as the source is configured."""
-        ...
 
 
 @runtime_checkable
@@ -173,7 +160,6 @@ class ExplainsErrors(Protocol):
 
     def explain_error(self, message: str) -> Exception | None:
         """Return a PoundlockError for an error text that this source knows, or None."""
-        ...
 
 
 @runtime_checkable
@@ -182,7 +168,6 @@ class TaskPerPartition(Protocol):
 
     def read_twice(self, other: object) -> str | None:
         """Return the name of partitions that another source, or this one once more, reads as well; None if there are none."""
-        ...
 
 
 @runtime_checkable
@@ -196,7 +181,6 @@ class PositionChecking(Protocol):
             position: what a person wrote; of the form of the one that was there.
             workspace: the source's folder in the savepoint.
         """
-        ...
 
 
 class Reader(Protocol):
@@ -204,7 +188,6 @@ class Reader(Protocol):
 
     def read(self, split: Split) -> Iterator[Chunk]:
         """Yield the rows of a split. The same split gives the same rows. Bad records go to `context.reject` and are counted as read."""
-        ...
 
 
 @runtime_checkable
@@ -214,7 +197,6 @@ class MeteredReader(Protocol):
     @property
     def bytes_read(self) -> int:
         """How many bytes the values of all records had that it read since it was made, bad records included."""
-        ...
 
 
 @runtime_checkable
@@ -224,27 +206,21 @@ class SplitSource(Protocol):
     @property
     def bounded(self) -> bool:
         """Whether the job ends by itself when this source is read to its end."""
-        ...
 
     def schema(self) -> pa.Schema:
         """Return the columns of the rows. Chunks of `Lines` count as one binary column `value`."""
-        ...
 
     def preflight(self) -> None:
         """Raise DefinitionError, within 5 s, if the source cannot be read as it is described."""
-        ...
 
     def enumerator(self, workspace: Storage) -> Enumerator:
         """Return the driver's half. `workspace` is a durable folder of this source within the job's checkpoint."""
-        ...
 
     def reader(self, context: ReaderContext) -> Reader:
         """Return the task's half."""
-        ...
 
     def describe(self, position: JSON) -> str:
         """Return a position for the log, as Flink prints restored state."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,19 +240,15 @@ class SparkSource(ExplainsErrors, Protocol):
     @property
     def bounded(self) -> bool:
         """Whether the job ends by itself when this source is read to its end."""
-        ...
 
     def preflight(self) -> None:
         """Raise DefinitionError, within 5 s, if the source cannot be read as it is described."""
-        ...
 
     def spark_read(self) -> SparkRead:
         """Return how Spark reads it."""
-        ...
 
     def describe(self, position: JSON) -> str:
         """Return a position, a number of batches, for the log."""
-        ...
 
 
 @runtime_checkable
@@ -291,7 +263,6 @@ class BindableSource(Protocol):
             name: name of the source in the job.
             previous: the identity in the newest decision that names this source; None on a first start.
         """
-        ...
 
 
 ReplayKind = Literal["exact", "if-unchanged", "received-once", "unknown"]
@@ -320,7 +291,6 @@ class DeclaresReplay(Protocol):
     @property
     def replay(self) -> ReplayPromise:
         """What a second reading of a range gives. A pure function of the source's arguments; asks no server."""
-        ...
 
 
 UNDECLARED = ReplayPromise("unknown", "it does not declare what a range gives when it is read again")

@@ -21,7 +21,6 @@ class Origin(Protocol):
 
     def at(self, row: int) -> Mapping[str, Any]:
         """Return the place of a row: {"topic", "partition", "offset"}, {"file", "offset"}, or {} if it is not known."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

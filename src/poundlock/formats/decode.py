@@ -37,7 +37,6 @@ class Decoder(Protocol):
 
     def schema(self) -> pa.Schema:
         """Return the columns it makes, without those that are carried along."""
-        ...
 
     def decode(self, chunk: Chunk, reject: Rejector, want: Want = "batch") -> Chunk:
         """Return the rows of a chunk decoded.
@@ -48,7 +47,6 @@ class Decoder(Protocol):
             reject: takes each record that cannot be decoded, with the reason, its bytes and its place.
             want: "batch" for Arrow columns, "records" for dicts.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +63,12 @@ class Codec(Protocol):
 
     def schema(self) -> pa.Schema:
         """Return the columns of the format."""
-        ...
 
     def parse_lines(self, lines: Lines, want: Want) -> Parsed | None:
         """Return all rows of a buffer at once, or None where the short way is not safe; `parse` is asked then."""
-        ...
 
     def parse(self, values: Sequence[bytes], want: Want) -> Parsed:
         """Return the rows that can be read, and why the others cannot."""
-        ...
 
 
 @dataclass(frozen=True)

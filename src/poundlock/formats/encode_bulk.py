@@ -28,11 +28,9 @@ class BulkFile(Protocol):
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take rows of the file's schema."""
-        ...
 
     def finish(self) -> None:
         """Write the rest and the footer; the handle stays open."""
-        ...
 
 
 class ParquetFile:

@@ -66,7 +66,6 @@ class Storage(Protocol):
     @property
     def root(self) -> str:
         """Return the folder, as a person would write it."""
-        ...
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
         """Write a whole new file durably; return False, and change nothing, if the name is taken.
@@ -74,14 +73,12 @@ class Storage(Protocol):
         A crash leaves either no file or the whole one. A leftover temporary name is ".tmp-<hex>-<name>" in that folder.
         Raises OutcomeUnknown where the file may still appear after the call: then nobody may act as if it will not.
         """
-        ...
 
     def replace(self, path: str, data: bytes) -> None:
         """Give a file another content, durably: a crash leaves the one or the other, whole. Raises FileNotFoundError.
 
         A leftover temporary name is as in `create_exclusive`.
         """
-        ...
 
     def write(self, path: str) -> BinaryIO:
         """Open a new file for writing, making its folders. Raises FileExistsError if the name is taken.
@@ -89,11 +86,9 @@ class Storage(Protocol):
         The caller calls `sync(handle)` and closes it. On stores where a file appears only when complete, closing
         publishes it under this (hidden) name.
         """
-        ...
 
     def sync(self, handle: BinaryIO) -> None:
         """Make what was written to a handle of `write`, and its name, durable."""
-        ...
 
     def settle(self, path: str) -> None:
         """Make a complete file that another process left durable. Raises FileNotFoundError.
@@ -101,19 +96,15 @@ class Storage(Protocol):
         A process may die between giving a file its name and making the name durable; a later power failure must not
         take back what a reader has already acted upon.
         """
-        ...
 
     def read(self, path: str) -> bytes:
         """Return the whole content. Raises FileNotFoundError."""
-        ...
 
     def open(self, path: str) -> BinaryIO:
         """Open for reading. Raises FileNotFoundError."""
-        ...
 
     def stat(self, path: str) -> Entry | None:
         """Return the file's entry, or None if there is none."""
-        ...
 
     def rename(self, source: str, target: str) -> None:
         """Move a file to a new name, durably and atomically.
@@ -125,29 +116,24 @@ class Storage(Protocol):
             FileExistsError: the target exists.
             FileNotFoundError: the source does not.
         """
-        ...
 
     def concat(self, sources: Sequence[str], target: str) -> None:
         """Write the content of the sources, in order, to a new durable file: all of it or no file. The sources stay.
 
         Raises FileExistsError if the target exists. A leftover temporary name is as in `create_exclusive`.
         """
-        ...
 
     def delete(self, path: str) -> bool:
         """Delete a file; return False if there was none."""
-        ...
 
     def names(self, folder: str) -> Sequence[str]:
         """Return the names of what is directly in a folder, hidden ones too, in any order. Empty if it is missing.
 
         Nothing is looked at but the folder, so that a long one is cheap.
         """
-        ...
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
         """Yield every file below a folder, hidden ones too, in any order. Nothing if the folder is missing."""
-        ...
 
 
 @runtime_checkable
@@ -156,7 +142,6 @@ class HasFolders(Protocol):
 
     def remove_folders(self, path: str = "") -> None:
         """Remove the folders below a folder that hold no file, and the folder itself if nothing is left of it."""
-        ...
 
 
 @runtime_checkable
@@ -165,4 +150,3 @@ class Remote(Protocol):
 
     def check_reachable(self, seconds: float = 5) -> None:
         """Raise OSError unless it answers within so many seconds. That there is no such folder is an answer."""
-        ...

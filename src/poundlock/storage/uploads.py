@@ -36,15 +36,12 @@ class Uploads(Protocol):
 
     def begin_upload(self, path: str, mark: str) -> str:
         """Begin an upload for an object that will carry a mark, and return its id. Nothing is visible."""
-        ...
 
     def upload_part(self, path: str, upload: str, number: int, data: bytes) -> str:
         """Write a part, numbered from 1, durably; return its tag. Raises UploadGone."""
-        ...
 
     def uploaded(self, path: str, upload: str) -> Sequence[tuple[int, str, int]] | None:
         """Return number, tag and bytes of the parts that are there; None if there is no such upload."""
-        ...
 
     def complete_upload(self, path: str, upload: str, tags: Sequence[str]) -> None:
         """Let the object appear, durably and at once; it replaces nothing.
@@ -53,19 +50,15 @@ class Uploads(Protocol):
             UploadGone: there is no such upload, such as after an earlier call.
             FileExistsError: the name is taken; the upload may still be there.
         """
-        ...
 
     def abort_upload(self, path: str, upload: str) -> bool:
         """Drop an upload and its parts; return False if the store says that there was none."""
-        ...
 
     def uploads(self, prefix: str = "") -> Iterator[Upload]:
         """Yield the uploads below a folder that were begun, of whomever they are, in any order."""
-        ...
 
     def mark_of(self, path: str) -> str | None:
         """Return the mark an object carries, "" for none, None if there is no such object."""
-        ...
 
 
 class PartsWriter(ObjectWriter):

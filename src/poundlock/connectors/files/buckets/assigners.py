@@ -77,11 +77,9 @@ class BucketAssigner(Protocol):
 
     def open(self, context: WriterContext, *, raw: bool) -> OpenAssigner:
         """Return what names the buckets of chunks. `raw`: rows are bytes (row="value"), not columns."""
-        ...
 
     def describe(self) -> str:
         """Return it for people, one line."""
-        ...
 
 
 @dataclass(frozen=True)
