@@ -30,9 +30,7 @@ class StateWork(msgspec.Struct, frozen=True, kw_only=True):
 
     decoded: int = 0  # entries that were read
     encoded: int = 0  # entries that were looked at for changes
-    written: int = 0  # rows of new or changed entries and timers
-    merged: int = 0  # rows that were written again by merges
-    merged_bytes: int = 0  # bytes of the runs they came from
+    merged_bytes: int = 0  # bytes of the runs that were merged
     owed_bytes: int = 0  # bytes of runs whose merge is due and waits for its turn
 
 

@@ -16,7 +16,7 @@ from poundlock.state.hashing import groups_of_task
 from poundlock.state.manifest import Manifest, ManifestChange, OperatorChange, PartChange, RunFile, apply_change
 from poundlock.state.runs.files import FOLDER, parse_name
 from poundlock.state.runs.merge import MergePolicy
-from poundlock.state.runs.run import VERIFIED_WHOLE, damaged, digest_of
+from poundlock.state.runs.run import VERIFIED_WHOLE, damaged, difference, digest_of
 from poundlock.storage.base import Storage
 
 
@@ -146,10 +146,10 @@ def damage(storage: Storage, files: Iterable[RunFile], *, digests: bool = False)
         entry = storage.stat(file.name)
         if entry is None:
             yield file, "is missing"
-        elif entry.bytes != file.bytes:
-            yield file, f"has {entry.bytes} bytes instead of {file.bytes}"
-        elif digests and file.bytes <= VERIFIED_WHOLE and digest_of(storage.read(file.name)) != file.digest:
-            yield file, "is not what was written: its digest differs"
+            continue
+        is_read = digests and entry.bytes == file.bytes <= VERIFIED_WHOLE
+        if how := difference(file, entry.bytes, digest_of(storage.read(file.name)) if is_read else file.digest):
+            yield file, how
 
 
 def _files(report: PreparedState) -> list[RunFile]:

@@ -26,11 +26,10 @@ from poundlock.state.tables import TableWork
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A run that was written, None if there was nothing to write, and what it took."""
+    """A run that was written, None if there was nothing to write, and what was due to be merged."""
 
     file: RunFile | None
     plan: MergePlan
-    merged_rows: int
 
 
 class TaskState:
@@ -110,8 +109,6 @@ class TaskState:
             work=StateWork(
                 decoded=self._work.decoded,
                 encoded=self._work.encoded,
-                written=delta.rows,
-                merged=own.merged_rows,
                 merged_bytes=sum(merge.bytes for merge in own.plan.merges),
                 owed_bytes=own.plan.owed,
             ),
@@ -127,7 +124,7 @@ class TaskState:
             for operator in operators:
                 delta.sections.update((key, rows) for key, _, rows in operator.changed_tables(broadcast=True))
         if not delta.sections:
-            return _Written(None, MergePlan(), 0)
+            return _Written(None, MergePlan())
         manifest = self._directive.manifest
         whole = [Fragment(0, manifest.max_parallelism, manifest.broadcast)]
         return self._write(delta, self._broadcast, whole, BROADCAST)
@@ -141,7 +138,7 @@ class TaskState:
         compaction.write(writer)
         cuts = compaction.cuts()
         if not writer.rows and not cuts:
-            return _Written(None, plan, compaction.merged_rows)
+            return _Written(None, plan)
         data, rows = writer.content(cuts, max_parallelism=directive.manifest.max_parallelism, operators=self._names)
         name = run_name(directive.job, directive.epoch, directive.checkpoint, groups[0], self._attempt)
         digest, size = self._files.write(name, data)
@@ -149,7 +146,7 @@ class TaskState:
         file = RunFile(
             name=name, digest=digest, bytes=size, rows=rows, checkpoint=directive.checkpoint, first=first, stop=stop
         )
-        return _Written(file, plan, compaction.merged_rows)
+        return _Written(file, plan)
 
     def _expired_before(self, key: SectionKey) -> int | None:
         """Return up to when an entry must have been touched last to have expired, in ms; None: it never expires."""

@@ -34,11 +34,6 @@ class Delta:
     cuts: list[Removal] = field(default_factory=list)
 
     @property
-    def rows(self) -> int:
-        """How many rows."""
-        return sum(map(len, self.sections.values()))
-
-    @property
     def bytes(self) -> int:
         """About how long they are in a file."""
         return sum(rows.keys.nbytes + rows.values.nbytes + _ROW_BYTES * len(rows) for rows in self.sections.values())
@@ -149,7 +144,6 @@ class Compaction:
     plan: MergePlan
     operators: Collection[int]
     expired_before: Callable[[SectionKey], int | None]  # up to what time in ms entries have expired; None: never
-    merged_rows: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._views = [
@@ -181,7 +175,6 @@ class Compaction:
                     rows = expire(rows, limit)
                 if merge.is_whole:
                     rows = rows.without_deleted()
-                self.merged_rows += len(rows)
                 yield rows
         yield in_groups(changed, done, groups, groups)
 
@@ -202,11 +195,8 @@ class Compaction:
             limit = max(int(piece.times_or_none()[-1]) for piece in pieces)
             parts = [between(rest, after, limit)]
             for merge, own, timers in merged:
-                rows = merge_timers(
-                    [between(own, after, limit), *timers.parts(after, limit)], drop_deleted=merge.is_whole
-                )
-                self.merged_rows += len(rows)
-                parts.append(rows)
+                every = [between(own, after, limit), *timers.parts(after, limit)]
+                parts.append(merge_timers(every, drop_deleted=merge.is_whole))
             yield in_order(concat(parts))
             after = limit
 

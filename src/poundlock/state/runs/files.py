@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from poundlock.errors import TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.state.manifest import RunFile
-from poundlock.state.runs.run import DamagedRunError, Run, damaged, digest_of
+from poundlock.state.runs.run import DamagedRunError, Run, damaged, difference, digest_of
 from poundlock.storage import LocalStorage, open_storage
 from poundlock.storage.base import Storage
 
@@ -81,10 +81,8 @@ class LocalCopies:
                         digest.update(piece)
                         handle.write(piece)
                         size += len(piece)
-            if size != file.bytes:
-                raise damaged(file, f"has {size} bytes instead of {file.bytes}")
-            if digest.hexdigest() != file.digest:
-                raise damaged(file, "is not what was written: its digest differs")
+            if how := difference(file, size, digest.hexdigest()):
+                raise damaged(file, how)
             os.rename(temporary, path)
             self._make_room(path)
         except FileNotFoundError as error:

@@ -108,10 +108,9 @@ class Run:
             mapped = pa.memory_map(path)
         except OSError as error:
             raise damaged(file, f"cannot be opened: {error}") from None
-        if mapped.size() != file.bytes:
-            raise damaged(file, f"has {mapped.size()} bytes instead of {file.bytes}")
-        if file.bytes <= VERIFIED_WHOLE and digest_of(mapped.read_buffer()) != file.digest:
-            raise damaged(file, "is not what was written: its digest differs")
+        digest = digest_of(mapped.read_buffer()) if mapped.size() <= VERIFIED_WHOLE else file.digest
+        if how := difference(file, mapped.size(), digest):
+            raise damaged(file, how)
         try:
             mapped.seek(len(_MAGIC))
             # An Arrow file is a stream between its magic and its footer. Read as a file it goes through Arrow's pool of threads,
@@ -165,6 +164,13 @@ def _rows(batch: pa.RecordBatch) -> Rows:
         batch.column("value"),
         as_numbers(batch.column("time"), np.int64) if "time" in names else None,
     )
+
+
+def difference(file: RunFile, size: int, digest: str) -> str:
+    """Return in words how what is there, of so many bytes, differs from what was written; "" if it does not."""
+    if size != file.bytes:
+        return f"has {size} bytes instead of {file.bytes}"
+    return "is not what was written: its digest differs" if digest != file.digest else ""
 
 
 def damaged(file: RunFile, how: str, operators: Sequence[str] = ()) -> DamagedRunError:

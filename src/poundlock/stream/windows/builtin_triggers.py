@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import add
 from typing import Any, ClassVar
 
 from poundlock.errors import DefinitionError
@@ -16,12 +17,7 @@ from poundlock.stream.windows.triggers import MergingTrigger, OnMergeContext, Tr
 from poundlock.stream.windows.window import MAX_TIMESTAMP, Window
 from poundlock.values import duration, format_duration, positive, positive_number, span_ms
 
-
-def _add(a: int, b: int) -> int:
-    return a + b
-
-
-_COUNT = ReducingStateDescriptor("count", _add)
+_COUNT = ReducingStateDescriptor("count", add)
 _REFERENCE = ValueStateDescriptor("last-fired")
 _TIMEOUT = ValueStateDescriptor("timeout")
 

@@ -17,9 +17,17 @@ from poundlock.connectors.base import SplitSource
 from poundlock.connectors.postgres.connection import identifier, literal
 from poundlock.connectors.postgres.errors import Use, explain
 from poundlock.connectors.postgres.source.incremental import Seen, settled
+from poundlock.connectors.postgres.source.positions import (
+    ColumnPosition,
+    LogPosition,
+    Position,
+    Publication,
+    SnapshotPosition,
+)
 from poundlock.connectors.postgres.source.relation import by_place, conditions_between
 from poundlock.connectors.postgres.types import Column, array_elements, from_csv, from_texts
 from poundlock.errors import TerminalError, TransientError
+from poundlock.storage import LocalStorage
 
 DSN = "postgresql://me@localhost/db"
 CDC: dict[str, Any] = {"table": "t", "mode": "cdc", "slot": "s", "publication": "p"}
@@ -208,3 +216,49 @@ def test_an_error_of_the_server_is_of_one_kind_for_who_reads_and_who_writes(name
         assert "PostgreSQL at db.example:5432/shop, looking up t" in result.what
         assert "geh31m" not in str(result)
         assert result.next
+
+
+POSITIONS: list[tuple[Position, dict[str, Any]]] = [
+    (SnapshotPosition(None, 0), {"plan": None, "next": 0}),
+    (SnapshotPosition("p", 2, 8, "s"), {"plan": "p", "next": 2, "of": 8, "snapshot": "s"}),
+    (ColumnPosition(None, (), False), {"value": None, "cuts": [], "done": False}),
+    (ColumnPosition("90", ("10", "50"), True), {"value": "90", "cuts": ["10", "50"], "done": True}),
+    (LogPosition("slot", None), {"slot": "slot", "lsn": None}),
+    (
+        LogPosition("slot", "0/16B3748", 16390, Publication("7.1", ("all",))),
+        {"slot": "slot", "lsn": "0/16B3748", "oid": 16390, "published": {"version": "7.1", "by": ["all"]}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("position", "plain"), POSITIONS)
+def test_a_position_is_a_value_inside_and_json_where_people_read_it(position: Position, plain: dict[str, Any]) -> None:
+    assert position.to_json() == plain
+    assert type(position).from_json(plain, "t") == position
+
+
+@pytest.mark.parametrize(("position", "plain"), POSITIONS)
+@pytest.mark.parametrize("kind", [SnapshotPosition, ColumnPosition, LogPosition])
+def test_a_position_of_another_mode_is_refused(position: Position, plain: dict[str, Any], kind: type[Position]) -> None:
+    if isinstance(position, kind):
+        return
+    with pytest.raises(
+        DefinitionError, match="is no position of public_t in the mode that the source is in now"
+    ) as caught:
+        kind.from_json(plain, "public_t")
+    assert str(caught.value).count("\n") == 1
+
+
+def test_a_whole_table_is_read_when_no_range_is_left() -> None:
+    assert not SnapshotPosition(None, 0).is_whole
+    assert not SnapshotPosition("p", 7, 8).is_whole
+    assert SnapshotPosition("p", 8, 8).is_whole
+    assert SnapshotPosition("p", 0, 0).is_whole
+
+
+def test_a_source_whose_mode_was_changed_says_so_before_it_asks_the_server(tmp_path: Path) -> None:
+    source = PostgresSource("postgresql://u@127.0.0.1:1/d", table="t", mode="incremental", column="id")
+    with pytest.raises(DefinitionError, match="is no position of t"):
+        source.enumerator(LocalStorage(tmp_path)).latest({"plan": "p", "next": 1, "of": 8, "snapshot": "s"})
+    with pytest.raises(DefinitionError, match="is no position of t"):
+        source.describe({"slot": "s", "lsn": "0/1"})

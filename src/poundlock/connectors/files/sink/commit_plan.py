@@ -65,10 +65,9 @@ def stage(
     for key in list(parts):
         if _closes(rules, parts[key], occasion, now_ms):
             closed.append(parts.pop(key))
-    groups, waiting = compact(
-        rules.compaction, state.compaction, [_waiting(part, now_ms) for part in closed], occasion, now_ms
-    )
-    committables = [_committable(rules, tag, files) for files in groups]
+    files = [WaitingFile(file=part.segments[0].path, queued_ms=now_ms, **asdict(part)) for part in closed]
+    groups, waiting = compact(rules.compaction, state.compaction, files, occasion, now_ms)
+    committables = [_committable(rules, tag, group) for group in groups]
     next_state = FileSinkState(
         v=FORMAT,
         tag=tag,
@@ -169,10 +168,6 @@ def compact(
 
 def _hidden(file: WaitingFile) -> bool:
     return file.file.rpartition("/")[2].startswith(".")
-
-
-def _waiting(part: OpenPart, now_ms: int) -> WaitingFile:
-    return WaitingFile(file=part.segments[0].path, queued_ms=now_ms, **asdict(part))
 
 
 def _committable(rules: Rules, tag: str, files: Sequence[WaitingFile]) -> FileCommittable:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.connectors.base import Split
 from poundlock.connectors.postgres.source import slots
 from poundlock.connectors.postgres.source.cdc_messages import lsn_of, lsn_text
+from poundlock.connectors.postgres.source.positions import LogPosition
 from poundlock.connectors.postgres.source.relation import Relation, cut, look_up
 from poundlock.connectors.postgres.source.snapshot import Plans, one_state
 from poundlock.connectors.postgres.types import Column
@@ -42,52 +43,52 @@ class CdcEnumerator:
         self._connection: Any = None
         self._relation: Relation | None = None
         self._exported: slots.Exported | None = None
-        self._begun: dict[str, Any] | None = None
+        self._begun: LogPosition | None = None
         self._looked_ms: int | None = None
         self._empty_to = 0  # up to here the log was looked at, and has nothing for this job
         self._decided: int | None = None
 
     def initial(self) -> dict[str, Any]:
-        return {"slot": self._source.slot, "lsn": None}
+        return LogPosition(str(self._source.slot), None).to_json()
 
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        now = self._source.clock.now_ms()
+        now, at = self._source.clock.now_ms(), self._position(start)
         if self._looked_ms is not None and now - self._looked_ms < self._source.poll_ms:
             return start
         with self._source.login.errors(f"looking for changes of {self._source.shown}"):
             connection, relation = self._connect()
-            if start["lsn"] is None:
+            if at.lsn is None:
                 self._begun = self._begun or self._begin(connection, relation)
-                return self._begun
-            self._check(connection, start, relation)
-            end = self._reach(connection, start)
+                return self._begun.to_json()
+            self._check(connection, at, at.lsn, relation)
+            reach = self._reach(connection, lsn_of(at.lsn))
             # Looked at behind the end: what was left out before it is noticed now, before anything of it is decided.
             has = slots.published(connection, str(self._source.publication), relation.oid)
-            if "published" in start:
+            if at.published is not None:
                 what = self._source.shown
-                slots.refuse_gap(start["published"], has, publication=str(self._source.publication), what=what)
-            if end != start:
-                end["published"] = has
-        self._looked_ms = now if end == start else None
-        return end
+                slots.refuse_gap(at.published, has, publication=str(self._source.publication), what=what)
+        self._looked_ms = now if reach is None else None
+        return start if reach is None else LogPosition(at.slot, lsn_text(reach), at.oid, has).to_json()
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
-        if start["lsn"] is None:
-            return self._read_first(end) if "plan" in end else []
+        before, last = self._position(start), self._position(end)
+        if before.lsn is None:
+            return self._read_first(last, last.plan) if last.plan is not None else []
         with self._source.login.errors(f"planning the changes of {self._source.shown}"):
             connection, relation = self._connect()
-            self._check(connection, start, relation)
-            changes = changes_of(connection, self._source, relation, lsn_of(start["lsn"]), lsn_of(end["lsn"]))
-        return [Split(f"{start['lsn']}-{end['lsn']}", changes, name=f"changes up to {end['lsn']}")]
+            self._check(connection, before, before.lsn, relation)
+            changes = changes_of(connection, self._source, relation, lsn_of(before.lsn), lsn_of(str(last.lsn)))
+        return [Split(f"{before.lsn}-{last.lsn}", changes, name=f"changes up to {last.lsn}")]
 
     def finished(self, position: dict[str, Any]) -> bool:
         return False
 
     def committed(self, position: dict[str, Any]) -> None:
         """Let the server drop what came before the checkpoint that is now decided; that one may be read once more."""
-        if position["lsn"] is None:
+        lsn = self._position(position).lsn
+        if lsn is None:
             return
-        before, self._decided = self._decided, lsn_of(position["lsn"])
+        before, self._decided = self._decided, lsn_of(lsn)
         if self._exported is not None:
             self._exported.close()
             self._exported = None
@@ -106,6 +107,9 @@ class CdcEnumerator:
                 held.close()
         self._exported = self._connection = None
 
+    def _position(self, value: dict[str, Any]) -> LogPosition:
+        return LogPosition.from_json(value, self._source.shown)
+
     def _connect(self) -> tuple[Any, Relation]:
         if self._connection is None or self._connection.closed or self._relation is None:
             self._connection = self._source.login.open()
@@ -114,7 +118,7 @@ class CdcEnumerator:
             self._relation = replace(current, columns=tuple(Column(*fields) for fields in columns))
         return self._connection, self._relation
 
-    def _begin(self, connection: Any, relation: Relation) -> dict[str, Any]:
+    def _begin(self, connection: Any, relation: Relation) -> LogPosition:
         """Make the slot, or take the one that is there, and return the position from which changes are read."""
         name = str(self._source.slot)
         slot = slots.find(connection, name)
@@ -125,7 +129,7 @@ class CdcEnumerator:
             self._workspace.create_exclusive(_MARK, b"{}")
         if self._source.initial == "none":
             lsn = slots.make(connection, name) if slot is None else slots.usable(connection, name, 1 << 63).confirmed
-            return {"slot": name, "lsn": lsn_text(lsn), "oid": relation.oid, "published": has}
+            return LogPosition(name, lsn_text(lsn), relation.oid, has)
         if slot is not None:
             if not ours:
                 raise DefinitionError(
@@ -142,48 +146,41 @@ class CdcEnumerator:
             connection.execute("ROLLBACK")
         plan = f"{exported.snapshot}-{self._source.clock.now_ms()}"
         self._plans.keep(plan, relation, conditions)
-        return {
-            "slot": name,
-            "lsn": lsn_text(exported.lsn),
-            "oid": relation.oid,
-            "published": has,
-            "plan": plan,
-            "snapshot": exported.snapshot,
-            "of": len(conditions),
-        }
+        at = lsn_text(exported.lsn)
+        return LogPosition(name, at, relation.oid, has, plan, exported.snapshot, len(conditions))
 
-    def _read_first(self, end: dict[str, Any]) -> Sequence[Split]:
-        if self._exported is None or self._exported.snapshot != end["snapshot"]:
+    def _read_first(self, end: LogPosition, plan: str) -> Sequence[Split]:
+        if self._exported is None or self._exported.snapshot != end.snapshot:
             raise SourceGoneError(
                 f"the first rows of {self._source.shown} were decided and must be read once more, and the"
                 " snapshot they were read from is gone",
                 next="start the job anew into an empty target, with another slot",
             )
-        return self._plans.splits(str(end["plan"]), end["snapshot"], 0, int(end["of"]), lsn=lsn_of(end["lsn"]))
+        return self._plans.splits(plan, end.snapshot, 0, end.of, lsn=lsn_of(str(end.lsn)))
 
-    def _check(self, connection: Any, start: dict[str, Any], relation: Relation) -> None:
-        slots.usable(connection, str(self._source.slot), lsn_of(start["lsn"]))
-        if start["slot"] != self._source.slot:
+    def _check(self, connection: Any, at: LogPosition, lsn: str, relation: Relation) -> None:
+        slots.usable(connection, str(self._source.slot), lsn_of(lsn))
+        if at.slot != self._source.slot:
             raise DefinitionError(
-                f"the job reads replication slot {start['slot']!r}, and the source now says {self._source.slot!r}",
-                next=f"say slot={start['slot']!r}, or start the job anew with a new checkpoint",
+                f"the job reads replication slot {at.slot!r}, and the source now says {self._source.slot!r}",
+                next=f"say slot={at.slot!r}, or start the job anew with a new checkpoint",
             )
-        if relation.oid != start["oid"]:
+        if relation.oid != at.oid:
             raise SourceGoneError(
                 f"{self._source.shown} is another table than the one this job reads: it was dropped and made anew",
                 next="start the job anew, with a new checkpoint and another slot",
             )
 
-    def _reach(self, connection: Any, start: dict[str, Any]) -> dict[str, Any]:
-        at = lsn_of(start["lsn"])
+    def _reach(self, connection: Any, at: int) -> int | None:
+        """Return the place up to which there are changes to read; None if there is nothing new."""
         flushed = lsn_of(connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()[0])
         end = min(flushed, at + size(self._source.max_wal_per_checkpoint))
         if end <= max(at, self._empty_to):
-            return start
+            return None
         if end - at < _LOOK_AT_BYTES and not self._changes_between(connection, at, end):
             self._empty_to = end
-            return start
-        return {"slot": self._source.slot, "lsn": lsn_text(end), "oid": start["oid"]}
+            return None
+        return end
 
     def _changes_between(self, connection: Any, start: int, end: int) -> bool:
         function = slots.as_function(str(self._source.slot), str(self._source.publication), end)

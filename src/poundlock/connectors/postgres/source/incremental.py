@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import Split
 from poundlock.connectors.postgres.connection import identifier, literal
+from poundlock.connectors.postgres.source.positions import ColumnPosition
 from poundlock.connectors.postgres.source.relation import Relation, as_planned, conditions_between, look_up
 from poundlock.connectors.postgres.source.snapshot import copy_payload
 from poundlock.errors import DefinitionError, TerminalError
@@ -55,28 +56,29 @@ class IncrementalEnumerator:
         self._looked_ms: int | None = None
 
     def initial(self) -> dict[str, Any]:
-        return {"value": self._source.start, "cuts": [], "done": False}
+        return ColumnPosition(self._source.start, (), False).to_json()
 
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        source = self._source
+        source, at = self._source, self._position(start)
         now = source.clock.now_ms()
         if self.finished(start) or (self._looked_ms is not None and now - self._looked_ms < source.poll_ms):
             return start
         with source.login.errors(f"looking for new rows of {source.shown}"):
             reach = self._reach(now)
-            end = start if reach is None else self._end(start, reach.value)
+            end = at if reach is None else self._end(at, reach.value)
         # A backlog is read checkpoint after checkpoint; only when there is nothing new the table is left alone for a while.
-        self._looked_ms = now if end == start else None
-        return end
+        self._looked_ms = now if end == at else None
+        return start if end == at else end.to_json()
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
         with self._source.login.errors(f"planning the rows of {self._source.shown}"):
             _, relation = self._connect()
-        borders = [start["value"], *end["cuts"], end["value"]]
+        before, last = self._position(start), self._position(end)
+        borders = [before.value, *last.cuts, last.value]
         conditions = conditions_between(str(self._source.column), self._kind, borders)
         return [
             Split(
-                f"{end['value']}-{i:05d}",
+                f"{last.value}-{i:05d}",
                 copy_payload(relation.select(condition), relation.columns),
                 name=f"up to {borders[i + 1]}",
             )
@@ -84,7 +86,7 @@ class IncrementalEnumerator:
         ]
 
     def finished(self, position: dict[str, Any]) -> bool:
-        return self._source.until is not None and bool(position.get("done"))
+        return self._source.until is not None and self._position(position).done
 
     def committed(self, position: dict[str, Any]) -> None:
         """Do nothing: the table keeps its rows."""
@@ -94,6 +96,9 @@ class IncrementalEnumerator:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _position(self, value: dict[str, Any]) -> ColumnPosition:
+        return ColumnPosition.from_json(value, self._source.shown)
 
     def _connect(self) -> tuple[Any, Relation]:
         if self._connection is None or self._connection.closed or self._relation is None:
@@ -128,7 +133,7 @@ class IncrementalEnumerator:
             self._looks = self._looks[self._looks.index(reached) :]
         return reached
 
-    def _end(self, start: dict[str, Any], reach: str) -> dict[str, Any]:
+    def _end(self, at: ColumnPosition, reach: str) -> ColumnPosition:
         source, (connection, relation) = self._source, self._connect()
         name, kind = identifier(str(source.column)), self._kind
         high, last = f"{literal(reach)}::{kind}", False
@@ -136,7 +141,7 @@ class IncrementalEnumerator:
             until = f"{literal(source.until)}::{kind}"
             last = bool(connection.execute(f"SELECT {high} >= {until}").fetchone()[0])
             high = until if last else high
-        low = [f"{name} > {literal(start['value'])}::{kind}"] if start["value"] is not None else []
+        low = [f"{name} > {literal(at.value)}::{kind}"] if at.value is not None else []
         most, step = source.max_rows_per_checkpoint, source.rows_per_split
         rows, value, cuts = connection.execute(
             f"WITH a AS (SELECT {name} AS c FROM {relation.source}{relation.matching(*low, f'{name} <= {high}')}"
@@ -146,12 +151,12 @@ class IncrementalEnumerator:
         ).fetchone()
         if last and rows < most:
             end = source.until if value is None else value
-            return {"value": end, "cuts": _between(cuts, end), "done": True}
-        return start if value is None else {"value": value, "cuts": _between(cuts, value), "done": False}
+            return ColumnPosition(end, _between(cuts, end), True)
+        return at if value is None else ColumnPosition(value, _between(cuts, value), False)
 
 
-def _between(cuts: Sequence[str], end: str | None) -> list[str]:
-    return [value for value in dict.fromkeys(cuts) if value != end]
+def _between(cuts: Sequence[str], end: str | None) -> tuple[str, ...]:
+    return tuple(value for value in dict.fromkeys(cuts) if value != end)
 
 
 def column_kind(connection: Any, relation: Relation, column: str) -> str:

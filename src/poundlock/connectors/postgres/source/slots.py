@@ -13,6 +13,7 @@ from typing import Any
 
 from poundlock.connectors.postgres.connection import NO_LIMITS, PostgresLogin, identifier, literal
 from poundlock.connectors.postgres.source.cdc_messages import lsn_of, lsn_text
+from poundlock.connectors.postgres.source.positions import Publication
 from poundlock.connectors.postgres.source.relation import Relation
 from poundlock.errors import DefinitionError, SourceGoneError, TransientError
 
@@ -213,23 +214,23 @@ def check_published(
         )
 
 
-def published(connection: Any, publication: str, oid: int) -> dict[str, Any]:
-    """Return what tells whether a publication had a table ever since: its own number and version, and what names the table."""
+def published(connection: Any, publication: str, oid: int) -> Publication:
+    """Return how a publication is now, for a table."""
     query = _BY + (_BY_SCHEMA if connection.info.server_version >= 150000 else "")
     rows = connection.execute(query, [publication, oid, oid]).fetchall()
-    return {"version": rows[0][0] if rows else "", "by": sorted(by for _, by in rows)}
+    return Publication(rows[0][0] if rows else "", tuple(sorted(by for _, by in rows)))
 
 
-def refuse_gap(before: dict[str, Any], now: dict[str, Any], *, publication: str, what: str) -> None:
+def refuse_gap(before: Publication, now: Publication, *, publication: str, what: str) -> None:
     """Raise SourceGoneError where a publication may have left out changes between two looks."""
-    if before["version"] == now["version"] and set(before["by"]) & set(now["by"]):
+    if before.version == now.version and set(before.by) & set(now.by):
         return
     how = (
         f"{what} was taken out of publication {publication!r}"
-        if now["by"]
+        if now.by
         else f"publication {publication!r} is without {what}"
     )
-    if before["version"] != now["version"] and now["by"]:
+    if before.version != now.version and now.by:
         how = f"publication {publication!r} was altered or made anew"
     raise SourceGoneError(
         f"{how}, and changes that it left out meanwhile are given to nobody",

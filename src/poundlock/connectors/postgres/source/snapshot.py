@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import Split
+from poundlock.connectors.postgres.source.positions import SnapshotPosition
 from poundlock.connectors.postgres.source.relation import Relation, as_planned, cut, look_up
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import DefinitionError, SourceGoneError, TerminalError
@@ -80,36 +81,38 @@ class SnapshotEnumerator:
         self._plan: tuple[str, int] | None = None  # made in this life: its name, and how many ranges it has
 
     def initial(self) -> dict[str, Any]:
-        return {"plan": None, "next": 0}
+        return SnapshotPosition(None, 0).to_json()
 
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        if self.finished(start):
+        at = self._position(start)
+        if at.is_whole:
             return start
         with self._source.login.errors(f"reading {self._source.shown}"):
-            self._hold(start)
-            if start["plan"] is not None:
-                name, count = str(start["plan"]), int(start["of"])
+            self._hold(at)
+            if at.plan is not None:
+                name, count = at.plan, at.of
             else:
                 self._plan = self._plan or self._make_plan()
                 name, count = self._plan
-        first, most = int(start["next"]), self._source.ranges_per_checkpoint
-        last = count if most is None else min(count, first + most)
-        return {"plan": name, "snapshot": self._snapshot, "next": last, "of": count}
+        most = self._source.ranges_per_checkpoint
+        last = count if most is None else min(count, at.next + most)
+        return SnapshotPosition(name, last, count, self._snapshot).to_json()
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
-        if self._connection is None or end["snapshot"] != self._snapshot:
+        first, last = self._position(start), self._position(end)
+        if self._connection is None or last.snapshot != self._snapshot:
             raise SourceGoneError(
                 f"ranges of {self._source.shown} that were decided must be read once more, and the snapshot"
                 " they were read from is gone",
                 next="start the job anew into an empty target; for jobs that may need such rows again, read with "
                 'mode="incremental" or "cdc"',
             )
-        splits = self._plans.splits(str(end["plan"]), self._snapshot, int(start["next"]), int(end["next"]))
+        splits = self._plans.splits(str(last.plan), self._snapshot, first.next, last.next)
         self._check_columns(splits)
         return splits
 
     def finished(self, position: dict[str, Any]) -> bool:
-        return position["plan"] is not None and int(position["next"]) >= int(position["of"])
+        return self._position(position).is_whole
 
     def committed(self, position: dict[str, Any]) -> None:
         """Let the server clean up again, once everything is read."""
@@ -122,14 +125,17 @@ class SnapshotEnumerator:
             self._connection.close()
             self._connection = None
 
-    def _hold(self, start: dict[str, Any]) -> None:
+    def _position(self, value: dict[str, Any]) -> SnapshotPosition:
+        return SnapshotPosition.from_json(value, self._source.shown)
+
+    def _hold(self, at: SnapshotPosition) -> None:
         if self._connection is not None:
             # Held by this life; a connection that broke took the snapshot along, and the next start deals with it.
             self._connection.execute("SELECT 1")
             return
-        if start["plan"] is not None and self._source.lost_snapshot == "stop":
+        if at.plan is not None and self._source.lost_snapshot == "stop":
             raise SourceGoneError(
-                f"{start['next']} of {start['of']} ranges of {self._source.shown} were read from a snapshot"
+                f"{at.next} of {at.of} ranges of {self._source.shown} were read from a snapshot"
                 " that is gone, as the driver that held it is",
                 next='start the job anew into an empty target, or say lost_snapshot="newer" to read the rest as it is now',
             )

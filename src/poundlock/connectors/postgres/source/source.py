@@ -19,6 +19,7 @@ from poundlock.connectors.postgres.connection import PostgresLogin
 from poundlock.connectors.postgres.source.cdc import CdcEnumerator, declared_columns
 from poundlock.connectors.postgres.source.cdc_rows import change_schema
 from poundlock.connectors.postgres.source.incremental import IncrementalEnumerator, column_kind
+from poundlock.connectors.postgres.source.positions import ColumnPosition, LogPosition, SnapshotPosition
 from poundlock.connectors.postgres.source.reader import PostgresReader
 from poundlock.connectors.postgres.source.relation import Relation, look_up
 from poundlock.connectors.postgres.source.slots import check_ready
@@ -329,7 +330,9 @@ class PostgresSource:
         """Return a position for the log."""
         what = self.shown
         if self.mode == "snapshot":
-            return f"{what}: {position['next']} of {position.get('of', '?')} ranges read"
+            at = SnapshotPosition.from_json(position, what)
+            return f"{what}: {at.next} of {'?' if at.plan is None else at.of} ranges read"
         if self.mode == "incremental":
-            return f"{what}: {self.column} up to {position['value']}"
-        return f"{what}: changes up to {position['lsn']} of slot {position['slot']}"
+            return f"{what}: {self.column} up to {ColumnPosition.from_json(position, what).value}"
+        place = LogPosition.from_json(position, what)
+        return f"{what}: changes up to {place.lsn} of slot {place.slot}"
