@@ -10,7 +10,7 @@ from poundlock.errors import DefinitionError
 from poundlock.storage.json_record import typed
 
 
-class Position(msgspec.Struct, frozen=True):
+class PostgresPosition(msgspec.Struct, frozen=True):
     """Base of them."""
 
     @classmethod
@@ -30,7 +30,7 @@ class Position(msgspec.Struct, frozen=True):
         return made
 
 
-class SnapshotPosition(Position, frozen=True, omit_defaults=True):
+class SnapshotPosition(PostgresPosition, frozen=True, omit_defaults=True):
     """Behind the first ranges of a table."""
 
     plan: str | None  # how the table is cut; None = not looked at yet
@@ -44,7 +44,7 @@ class SnapshotPosition(Position, frozen=True, omit_defaults=True):
         return self.plan is not None and self.next >= self.of
 
 
-class ColumnPosition(Position, frozen=True):
+class ColumnPosition(PostgresPosition, frozen=True):
     """Behind a value of the column that grows."""
 
     value: str | None  # as text; None = before all rows
@@ -59,7 +59,7 @@ class Publication(msgspec.Struct, frozen=True):
     by: tuple[str, ...]
 
 
-class LogPosition(Position, frozen=True, omit_defaults=True):
+class LogPosition(PostgresPosition, frozen=True, omit_defaults=True):
     """A place in the server's log; the first one is behind the rows of before it, too."""
 
     slot: str
