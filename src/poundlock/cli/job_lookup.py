@@ -114,6 +114,20 @@ def _in_folder(storage: Storage) -> KnownJob:
     return KnownJob(entry, lambda: in_folder(storage))
 
 
+def ended_with(entry: JobEntry) -> str | None:
+    """Return the savepoint with which a job ended; None if it did not, or that is not known from here."""
+    from poundlock.driver.savepoints.handover import left_by
+    from poundlock.storage import open_storage
+
+    if not entry.ended:
+        return None
+    try:
+        note = left_by(open_storage(entry.checkpoint_dir))
+    except (OSError, PoundlockError):
+        return None
+    return note.savepoint if note is not None and note.job_id == entry.job_id else None
+
+
 def find_running(wanted: str, call: Call) -> KnownJob:
     """Return the job that is meant. Raises DefinitionError if it does not run."""
     job = find_job(wanted, call)
@@ -121,7 +135,7 @@ def find_running(wanted: str, call: Call) -> KnownJob:
     if entry.ended:
         raise DefinitionError(
             f"job {entry.job_id} ({entry.name}) is not running: {entry.state}",
-            next=f"start it with: poundlock run {entry.job_file}",
+            next=f"start it with: poundlock run {f'-s {saved} ' if (saved := ended_with(entry)) else ''}{entry.job_file}",
         )
     return job
 
@@ -220,7 +234,7 @@ def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on"
     except EndedMeanwhile:  # the job ends when the savepoint is taken; its last word says where that is
         ended = await_end(job, Output(True), _END_S)
         _, mark, path = str((ended.progress or {}).get("message", "") if ended else "").partition(SAVED)
-        if mark:
+        if mark and path.startswith(folder or ""):  # elsewhere it is one that somebody else asked for
             return path
         if ended is None:
             raise

@@ -73,18 +73,20 @@ def take(chunk: Chunk, keep: Mask) -> Chunk:
 
 
 def column_values(column: pa.Array) -> list[Any]:
-    """Return an Arrow column as Python values; maps become dicts."""
+    """Return an Arrow column as Python values; maps become dicts. Raises TerminalError where Python has none, such as for the year 10000."""
     kind = column.type
-    if pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind):
-        return list(column.to_numpy(zero_copy_only=False).tolist())
+    text = pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind)
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    if number and column.null_count == 0:
+    if text or (number and column.null_count == 0):
         return list(column.to_numpy(zero_copy_only=False).tolist())
     if pa.types.is_nested(kind):
         return list(column.to_pylist(maps_as_pydicts="lossy"))
-    if pa.types.is_timestamp(kind) and kind.unit != "ns" and kind.tz in (None, "UTC"):
-        return _times(column)
-    return list(column.to_pylist())
+    try:
+        quick = pa.types.is_timestamp(kind) and kind.unit != "ns" and kind.tz in (None, "UTC")
+        return _times(column) if quick else list(column.to_pylist())
+    except (OverflowError, ValueError) as error:
+        what = f"a row has a value of the type {kind} that Python has not: {error}"
+        raise TerminalError(what, next="leave such rows out first: where(\"ts < timestamp'9999-01-01'\")") from error
 
 
 def _times(column: pa.Array) -> list[Any]:
@@ -153,10 +155,7 @@ def _build(
         arrays.append(array)
         for row, why in failed.items():
             bad.setdefault(row, f"column {field.name!r}: {why}")
-    if schema is not None:
-        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    else:
-        batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+    batch = pa.RecordBatch.from_arrays(arrays, list(columns) if schema is None else None, schema)
     return _without(chunk, batch, bad, reject)
 
 

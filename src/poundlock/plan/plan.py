@@ -5,6 +5,7 @@ Pure: it needs no Spark. How the steps are cut into stages is in `poundlock.plan
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.connectors.base import SparkSource
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
+from poundlock.storage import is_uri
 from poundlock.stream.nodes import KeyedNode, Node, SourceNode, WindowNode, walk
 
 if TYPE_CHECKING:
@@ -89,21 +91,19 @@ def _check_places(participants: Mapping[str, Any], job: str) -> None:
     seen: dict[tuple[str, str], str] = {}
     for name, sink in participants.items():
         if isinstance(sink, FileSink):
-            place = (sink.path.rstrip("/"), sink.prefix)
-            if place in seen:
+            local = not is_uri(sink.path) or sink.path.startswith("file:")
+            place = os.path.realpath(sink.storage().root) if local else sink.path.rstrip("/"), sink.prefix
+            if (first := seen.setdefault(place, name)) != name:
                 raise DefinitionError(
-                    f"sinks {seen[place]!r} and {name!r} both write {sink.prefix}-… files to {sink.path}",
+                    f"sinks {first!r} and {name!r} both write {sink.prefix}-… files to {sink.path}",
                     next="give one of them another folder or another prefix=",
                     job=job,
                 )
-            seen[place] = name
 
 
 def _dead_letter_sink(job: Job, participants: Mapping[str, Any]) -> Any:
-    path = job.dead_letters
-    if path is None:
-        first = next((p.path for p in participants.values() if isinstance(p, FileSink)), None)
-        path = f"{first}/_dead_letters" if first else None
+    first = next((p.path for p in participants.values() if isinstance(p, FileSink)), None)
+    path = job.dead_letters if job.dead_letters is not None or first is None else f"{first}/_dead_letters"
     if path is None:
         raise DefinitionError(
             "there is no place for dead letters: the job has no file sink",

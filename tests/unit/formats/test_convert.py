@@ -124,5 +124,5 @@ def test_times_are_the_datetimes_that_arrow_gives(unit: str, zone: str | None) -
     assert column_values(column.slice(2, 2)) == column.to_pylist()[2:4]
     assert column_values(column.slice(0, 0)) == []
     beyond = pa.array([253_402_300_800 * step], pa.timestamp(unit, zone))
-    with pytest.raises((ValueError, OverflowError)):
+    with pytest.raises(TerminalError, match="that Python has not"):
         column_values(beyond)

@@ -16,8 +16,9 @@ from poundlock.checkpoint.participant import Reject, WriterContext
 from poundlock.connectors.postgres.sink.rows import raw_row
 from poundlock.connectors.postgres.sink.table import Table, TableColumn
 from poundlock.connectors.postgres.sink.writer import PostgresWriter
+from poundlock.errors import TerminalError
 from poundlock.formats.chunk import Batch, NoOrigin, Records
-from poundlock.formats.convert import not_utf8, row_values, to_batch
+from poundlock.formats.convert import not_utf8, row_values, to_batch, to_records
 from poundlock.formats.encode import JsonEncoder
 
 GOOD, BAD = b"w\xc3\xb6rter", b"\xff\xfe"
@@ -134,6 +135,17 @@ def test_a_time_that_python_does_not_have_is_written_as_json_and_changes_no_othe
         (None, None),
         ("0000-12-31T16:00:00.000000Z", "1970-01-02"),
     ]
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("ms"), pa.date32()])
+def test_a_time_that_python_does_not_have_is_told_before_a_function_sees_it(kind: pa.DataType) -> None:
+    """It was told as an error of the function, at a line of pyarrow, and the job started again in vain."""
+    number = {"date32[day]": 3_000_000}.get(str(kind), 253_402_300_800_000_000)
+    column = pa.array([0, number], pa.int64() if pa.types.is_timestamp(kind) else pa.int32()).cast(kind)
+    with pytest.raises(
+        TerminalError, match=r"a value of the type .* that Python has not: .*\nNext: leave such rows out"
+    ):
+        to_records(Batch(pa.record_batch({"t": column})))
 
 
 def test_what_a_function_has_from_numpy_is_written_as_json_as_in_other_formats() -> None:

@@ -155,6 +155,21 @@ def test_two_sinks_that_would_make_files_of_one_name_are_refused() -> None:
         make_plan(job)
 
 
+@pytest.mark.parametrize("spelled", ["out/../out/", "./out", "{tmp}/out", "file://{tmp}/out", "link"])
+def test_a_folder_is_the_same_however_it_is_written(
+    spelled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal content of the two had been taken for one file, and the rows of the second were lost."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("out")
+    job = Job("plan", on_error="skip")
+    rows = job.from_source(files(), name="in")
+    for name, path in (("one", "out"), ("two", spelled.format(tmp=tmp_path))):
+        rows.sink_to(FileSink(path, row="value"), name=name)
+    with pytest.raises(DefinitionError, match="sinks 'one' and 'two' both write part-… files to"):
+        make_plan(job)
+
+
 @pytest.mark.parametrize("mode", ["automatic", "streaming", "batch"])
 @pytest.mark.parametrize("source", [files, kafka])
 def test_only_the_end_of_what_ends_is_waited_for(mode: str, source: Callable[[], object]) -> None:

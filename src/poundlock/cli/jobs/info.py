@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from poundlock.cli.job_lookup import RunningJobArgument, find_job, jobs_in, progress_line, progress_of
+from poundlock.cli.job_lookup import RunningJobArgument, ended_with, find_job, jobs_in, progress_line, progress_of
 from poundlock.cli.options import Call, with_shared_options
 from poundlock.cli.output import watermark_text
-from poundlock.errors import PoundlockError
 from poundlock.values import utc_text
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def _titled(entry: JobEntry) -> str:
 def command(job: RunningJobArgument, *, call: Call) -> None:
     """Show one job: how it goes or how it ended."""
     known = find_job(job, call)
-    entry, progress, savepoint = known.entry, progress_of(known), _ended_with(known.entry)
+    entry, progress, savepoint = known.entry, progress_of(known), ended_with(known.entry)
     data = {**entry.to_json(), "gone": entry.gone, "progress": progress, "savepoint": savepoint}
     call.output.show(_lines(entry, progress, savepoint), data)
 
@@ -99,20 +98,6 @@ def _watermark(progress: Mapping[str, Any] | None) -> str | None:
     if watermark is None and held_by is None:
         return None
     return watermark_text(watermark) + (f", held back by {held_by}" if held_by else "")
-
-
-def _ended_with(entry: JobEntry) -> str | None:
-    """Return the savepoint with which a job ended; None if it did not, or that is not known from here."""
-    from poundlock.driver.savepoints.handover import left_by
-    from poundlock.storage import open_storage
-
-    if not entry.ended:
-        return None
-    try:
-        note = left_by(open_storage(entry.checkpoint_dir))
-    except (OSError, PoundlockError):
-        return None
-    return note.savepoint if note is not None and note.job_id == entry.job_id else None
 
 
 def http_address(host: str, port: int) -> str:

@@ -118,7 +118,7 @@ def pack(value: Any, levels: int = _DEEPEST) -> Any:
         DefinitionError: it is, or holds, something that state cannot keep, or it is nested too deep.
     """
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in _SCALARS and (kind is not int or value.bit_length() <= 14_000):  # Python makes no text of longer ones
         return value if kind is not int or -(1 << 63) <= value < (1 << 64) else _Ext(_INT, str(value).encode())
     if kind in _CONTAINERS:
         return _pack_all(value, kind, _one_less(levels))
@@ -126,12 +126,12 @@ def pack(value: Any, levels: int = _DEEPEST) -> Any:
         return _Ext(_DECIMAL, str(value).encode())
     if kind is timedelta:
         return _Ext(_TIMEDELTA, str(value // timedelta(microseconds=1)).encode())
-    for known, code in ((datetime, _DATETIME), (date, _DATE), (time, _TIME)):
-        if kind is known:
-            return _Ext(code, value.isoformat().encode())
+    if code := {datetime: _DATETIME, date: _DATE, time: _TIME}.get(kind):
+        return _Ext(code, value.isoformat().encode())
+    shown = f"{value.bit_length():,} bits" if kind is int else str(value)[:60]
     raise DefinitionError(
-        f"state cannot keep a {kind.__module__}.{kind.__qualname__}: {str(value)[:60]}".replace("builtins.", ""),
-        next="keep numbers, texts, bytes, None, Decimal, dates and times, or lists, tuples, sets and dicts of them",
+        f"state cannot keep a {kind.__module__}.{kind.__qualname__}: {shown}".replace("builtins.", ""),
+        next="keep numbers of up to 4,000 digits, texts, bytes, None, Decimal, dates and times, or lists, tuples, sets and dicts of them",
     )
 
 

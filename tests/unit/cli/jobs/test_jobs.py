@@ -416,3 +416,23 @@ def test_a_job_that_ends_before_its_savepoint_is_told(served: Served, capsys: py
 
     served.when(lambda: served.job.requests.take() is not None, end)
     assert "was taken: it ended before that (FINISHED)" in refused(capsys, 1, "savepoint", ID)
+
+
+@pytest.mark.parametrize("asked", ["saved", "other"])
+def test_the_savepoint_that_a_job_ends_with_is_not_one_of_another_folder(
+    served: Served, capsys: pytest.CaptureFixture[str], asked: str, tmp_path: Path
+) -> None:
+    last = f"Savepoint completed. Path: {tmp_path}/saved/savepoint-1"
+
+    def end() -> None:
+        (tmp_path / "c").mkdir()
+        (tmp_path / "c" / "savepoint.json").write_text(json.dumps({"v": 1, "savepoint": "it", "job_id": ID}))
+        served.entry.end("FINISHED", 0, failure=None, progress={"message": last})
+        served.server.close()
+
+    served.when(lambda: served.job.requests.take() is not None, end)
+    if asked == "saved":
+        assert last in said(capsys, 0, "savepoint", ID, asked)[0]
+    else:
+        assert "was taken: it ended before that (FINISHED)" in refused(capsys, 1, "savepoint", ID, asked)
+    assert refused(capsys, 2, "stop", ID).endswith("Next: start it with: poundlock run -s it job.py")

@@ -133,6 +133,17 @@ def test_a_file_of_another_origin_is_never_touched(tmp_path: Path, segments: int
     assert h.finished() == {"part-0-0": WHOLE[segments], "away": foreign}
 
 
+@pytest.mark.parametrize("segments", [1, 3])
+def test_a_folder_under_the_name_is_waited_for_and_told(tmp_path: Path, segments: int) -> None:
+    h, committable = decided(tmp_path, segments)
+    (tmp_path / "part-0-0").mkdir()
+    with pytest.raises(CommitUnknown, match=r"part-0-0 visible failed: .*a folder or a link has that name"):
+        h.sink.commit(committable)
+    (tmp_path / "part-0-0").rmdir()
+    h.sink.commit(committable)
+    assert h.finished() == {"part-0-0": WHOLE[segments]}
+
+
 def test_neither_file_nor_segments(tmp_path: Path) -> None:
     h, committable = decided(tmp_path, 3)
     (tmp_path / committable["segments"][1]["path"]).unlink()

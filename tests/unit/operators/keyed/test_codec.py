@@ -84,10 +84,23 @@ class Thing:
 
 
 @pytest.mark.parametrize(
-    "value", [object(), Thing(), Colour.RED, 1j, {"a": [Thing()]}, (1, Thing()), {Colour.RED: 1}, bytearray(b"x")]
+    "value",
+    [
+        object(),
+        Thing(),
+        Colour.RED,
+        1j,
+        {"a": [Thing()]},
+        (1, Thing()),
+        {Colour.RED: 1},
+        bytearray(b"x"),
+        [-(10**5000)],
+    ],
 )
 def test_other_types_are_refused_with_what_to_do(value: Any) -> None:
-    with pytest.raises(DefinitionError, match=r"state cannot keep a .*\nNext: keep numbers, texts"):
+    with pytest.raises(
+        DefinitionError, match=r"state cannot keep a .*\nNext: keep numbers of up to 4,000 digits, texts"
+    ):
         codec.pack(value)
     with pytest.raises(DefinitionError, match="state cannot keep"):
         codec.encode_each([1, value])

@@ -105,8 +105,10 @@ def _recognise(storage: Storage, committable: FileCommittable, merger: BulkMerge
     if storage.stat(final) is None:
         first = committable.segments[0].path
         if all(storage.stat(segment.path) is not None for segment in committable.segments):
-            # What failed was a name in between: another driver swept it, or a repeated request met its own work.
-            raise OSError(errno.EAGAIN, "what was being made of the hidden files was taken away", first)
+            # Else what failed was a name in between: another driver swept it, or a repeated request met its own work.
+            raise OSError(
+                errno.EAGAIN, "a folder or a link has that name, or what was being made was taken away", first
+            )
         raise TerminalError(
             f"{storage.root}/{final} was decided, but neither it nor all of its segments exist: {first} …",
             next=f"restore the hidden files of {storage.root}, or restart from an earlier savepoint",
