@@ -57,7 +57,6 @@ PRIVATE = re.compile(
     r"(?<!self)\._jvm\b|\._j(?:df|sc|sq|rdd|sparkSession)\b|\b_gateway\b|\bsessionState\(|\bqueryExecution\("
 )
 PRIVATE_TODAY = {
-    "spark/jdbc_gateway.py": 3,
     "spark/private.py": 4,
 }
 
@@ -297,10 +296,9 @@ def test_private_parts_of_spark_are_used_where_they_are_listed_and_nowhere_else(
     assert_only_shrinks({path: count for path, count in uses.items() if count}, PRIVATE_TODAY, "PRIVATE_TODAY")
 
 
-def test_there_are_few_of_them_in_one_module_beside_the_jvm_that_is_not_sparks() -> None:
-    uses = {path: count for path, count in PRIVATE_TODAY.items() if path != "spark/jdbc_gateway.py"}
-    assert len(uses) <= 1
-    assert sum(uses.values()) <= MOST_PRIVATE_USES
+def test_there_are_few_of_them_in_one_module() -> None:
+    assert len(PRIVATE_TODAY) <= 1
+    assert sum(PRIVATE_TODAY.values()) <= MOST_PRIVATE_USES
 
 
 @pytest.mark.parametrize(

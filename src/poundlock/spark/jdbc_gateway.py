@@ -34,7 +34,7 @@ def connect(url: str, properties: dict[str, str], driver: str | None, jars: Sequ
         JdbcError: the database does not let anybody in.
         DefinitionError: there is no driver for the URL.
     """
-    gateway = _gateway(os.getpid(), tuple(jars))
+    gateway = _own_jvm(os.getpid(), tuple(jars))
     with _translated():
         jvm = gateway.jvm
         if driver is not None:
@@ -138,7 +138,7 @@ def _translated() -> Iterator[None]:
             raise JdbcError(state, " ".join(text.split())) from None
         if not isinstance(error, (Py4JError, OSError)):
             raise
-        _gateway.cache_clear()
+        _own_jvm.cache_clear()
         raise JdbcError("08000", f"the JVM of the database's driver is gone: {error}") from error
 
 
@@ -154,7 +154,7 @@ def _java_exception(error: BaseException | None) -> Any | None:
 
 
 @cache
-def _gateway(process: int, jars: tuple[str, ...]) -> Any:
+def _own_jvm(process: int, jars: tuple[str, ...]) -> Any:
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
     folder = pyspark_jars()

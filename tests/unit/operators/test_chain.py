@@ -116,6 +116,10 @@ def test_map_batches_accepts_batches_tables_and_generators() -> None:
             MapBatches("m", lambda b: b.rename_columns(["q"]), N),
             "m returned the undeclared column 'q'",
         ),
+        (
+            MapBatches("m", lambda b: pa.RecordBatch.from_arrays([b["n"], b["n"]], names=["n", "n"]), N),
+            "m returned two columns 'n'",
+        ),
     ],
 )
 def test_a_function_that_breaks_its_declaration_is_named(operator: Operator, says: str) -> None:

@@ -20,7 +20,7 @@ from poundlock.connectors.postgres.source.incremental import Seen, settled
 from poundlock.connectors.postgres.source.positions import (
     ColumnPosition,
     LogPosition,
-    Position,
+    PostgresPosition,
     Publication,
     SnapshotPosition,
 )
@@ -218,7 +218,7 @@ def test_an_error_of_the_server_is_of_one_kind_for_who_reads_and_who_writes(name
         assert result.next
 
 
-POSITIONS: list[tuple[Position, dict[str, Any]]] = [
+POSITIONS: list[tuple[PostgresPosition, dict[str, Any]]] = [
     (SnapshotPosition(None, 0), {"plan": None, "next": 0}),
     (SnapshotPosition("p", 2, 8, "s"), {"plan": "p", "next": 2, "of": 8, "snapshot": "s"}),
     (ColumnPosition(None, (), False), {"value": None, "cuts": [], "done": False}),
@@ -236,14 +236,18 @@ POSITIONS: list[tuple[Position, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("position", "plain"), POSITIONS)
-def test_a_position_is_a_value_inside_and_json_where_people_read_it(position: Position, plain: dict[str, Any]) -> None:
+def test_a_position_is_a_value_inside_and_json_where_people_read_it(
+    position: PostgresPosition, plain: dict[str, Any]
+) -> None:
     assert position.to_json() == plain
     assert type(position).from_json(plain, position.read or "t") == position
 
 
 @pytest.mark.parametrize(("position", "plain"), POSITIONS)
 @pytest.mark.parametrize("kind", [SnapshotPosition, ColumnPosition, LogPosition])
-def test_a_position_of_another_mode_is_refused(position: Position, plain: dict[str, Any], kind: type[Position]) -> None:
+def test_a_position_of_another_mode_is_refused(
+    position: PostgresPosition, plain: dict[str, Any], kind: type[PostgresPosition]
+) -> None:
     if isinstance(position, kind):
         return
     with pytest.raises(

@@ -10,7 +10,7 @@ from poundlock.errors import DefinitionError
 from poundlock.storage.json_record import typed
 
 
-class Position(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class PostgresPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Base of them."""
 
     read: str = ""  # the table, and the column that grows, as the source named them; "" = not known
@@ -37,7 +37,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return dict(msgspec.json.decode(msgspec.json.encode(self)))
 
 
-class SnapshotPosition(Position, frozen=True):
+class SnapshotPosition(PostgresPosition, frozen=True):
     """Behind the first ranges of a table."""
 
     plan: str | None  # how the table is cut; None = not looked at yet
@@ -51,7 +51,7 @@ class SnapshotPosition(Position, frozen=True):
         return self.plan is not None and self.next >= self.of
 
 
-class ColumnPosition(Position, frozen=True):
+class ColumnPosition(PostgresPosition, frozen=True):
     """Behind a value of the column that grows."""
 
     value: str | None  # as text; None = before all rows
@@ -67,7 +67,7 @@ class Publication(msgspec.Struct, frozen=True):
     by: tuple[str, ...]
 
 
-class LogPosition(Position, frozen=True):
+class LogPosition(PostgresPosition, frozen=True):
     """A place in the server's log; the first one is behind the rows of before it, too."""
 
     slot: str
