@@ -446,8 +446,9 @@ def test_incremental_ends_at_until(pg: Any, tmp_path: Path) -> None:
 
 
 def test_writers_while_rows_are_read_lose_nothing(pg: Any, tmp_path: Path) -> None:
+    """With time to settle: a number is taken from the sequence a moment before the transaction has one of its own."""
     pg.execute("CREATE TABLE t (id bigserial PRIMARY KEY, w int)")
-    source = PostgresSource(pg.dsn, table="t", mode="incremental", column="id", settle="0 s", poll_every="0 s")
+    source = PostgresSource(pg.dsn, table="t", mode="incremental", column="id", settle="1 s", poll_every="0 s")
     life = Life(source, tmp_path)
 
     def write(writer: int) -> None:
