@@ -41,6 +41,15 @@ def check_choices(given: object, choices: Mapping[str, Sequence[str]]) -> None:
             raise DefinitionError(f"{name}={value!r} is not known", next=f"use one of {', '.join(known)}")
 
 
+def check_object(given: object, what: str, kinds: tuple[type, ...], next: str) -> None:
+    """Raise DefinitionError unless it is an object of one of these kinds, and not a class; `what` that is, for people."""
+    if isinstance(given, type):
+        name = given.__name__
+        raise DefinitionError(f"{name} is a class, and a {what} is an object of one", next=f"write {name}(…)")
+    if not isinstance(given, kinds):
+        raise DefinitionError(f"{given!r:.200} is no {what}", next=next)
+
+
 def function_name(function: object) -> str:
     """Return what to call a user's function, or object with a method, for people."""
     return str(getattr(function, "__name__", type(function).__name__))

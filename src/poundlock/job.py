@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from poundlock.arguments import check_object
 from poundlock.checkpoint.capabilities import participant_of
+from poundlock.connectors.base import SparkSource, SplitSource
 from poundlock.errors import DefinitionError
 from poundlock.stream.nodes import KeyedNode, SinkNode, SourceNode, WindowNode, walk
 from poundlock.stream.stream import DataStream
@@ -117,6 +119,8 @@ class Job:
             watermark_strategy: where event time comes from; the same as `assign_timestamps_and_watermarks` on the stream.
             name: of the source.
         """
+        kinds = (SplitSource, SparkSource)
+        check_object(source, "source", kinds, "give a FileSource, KafkaSource, PostgresSource or your own")
         node = SourceNode(self.operator_id("source", name), [], source)
         self.sources.append(node)
         stream = DataStream(self, node)

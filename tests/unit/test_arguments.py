@@ -9,13 +9,19 @@ from typing import Any
 import pytest
 
 from poundlock import (
+    CountTrigger,
     DatagenSource,
     DefinitionError,
+    EventTimeBucketAssigner,
     FileSink,
     FileSource,
+    GlobalWindows,
+    Job,
     KafkaSink,
     KafkaSource,
+    KeyedProcessFunction,
     PostgresSource,
+    PrintSink,
     RollingPolicy,
     SocketSource,
     WatermarkStrategy,
@@ -125,3 +131,39 @@ def test_an_argument_without_effect_is_refused(name: str) -> None:
 )
 def test_an_argument_with_an_effect_or_equal_to_its_default_is_taken(make: Callable[[], Any]) -> None:
     make()
+
+
+SOURCE, SINK = FileSource("in"), FileSink("out", row="value")
+EVENT_TIME = Job("events").from_source(SOURCE, BOUNDED).key_by("value")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda job: job.from_source("in"), "'in' is no source"),
+        (lambda job: job.from_source(SINK), "is no source"),
+        (lambda job: job.from_source(FileSource), "FileSource is a class, and a source is an object of one"),
+        (lambda job: job.from_source(SOURCE).sink_to("out"), "'out' is no sink"),
+        (lambda job: job.from_source(SOURCE).sink_to(SOURCE), "is no sink"),
+        (lambda job: job.from_source(SOURCE).sink_to(FileSink), "FileSink is a class, and a sink is an object of one"),
+        (lambda job: job.from_source(SOURCE).sink_to(PrintSink), "PrintSink is a class, and a sink is an object"),
+        (lambda job: FileSink("out", row="value", bucket=EventTimeBucketAssigner), "is no assigner"),
+        (lambda job: job.from_source(SOURCE, WatermarkStrategy), "a watermark strategy is an object of one"),
+        (lambda job: EVENT_TIME.window(GlobalWindows), "GlobalWindows is a class, and a window assigner is"),
+        (
+            lambda job: EVENT_TIME.window(GlobalWindows()).trigger(CountTrigger),
+            "CountTrigger is a class, and a trigger",
+        ),
+        (lambda job: EVENT_TIME.window(GlobalWindows()).evictor(3), "3 is no evictor"),
+        (
+            lambda job: EVENT_TIME.process(KeyedProcessFunction, schema="n int"),
+            "is a class, and a KeyedProcessFunction",
+        ),
+    ],
+)
+def test_what_is_of_another_kind_and_a_class_in_place_of_its_object_are_told_in_two_lines(
+    make: Callable[[Job], Any], said: str
+) -> None:
+    with pytest.raises(DefinitionError, match=said) as caught:
+        make(Job("events"))
+    assert str(caught.value).count("\n") == 1

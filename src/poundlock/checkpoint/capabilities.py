@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from poundlock.arguments import check_object
 from poundlock.checkpoint.participant import JSON, CommitOutcome, Finding, Participant, Prepared
 
 if TYPE_CHECKING:
@@ -164,7 +165,8 @@ class MakesParticipant(Protocol):
 
 
 def participant_of(sink: Any) -> Any:
-    """Return what takes part in checkpoints for a sink: mostly itself."""
+    """Return what takes part in checkpoints for a sink: mostly itself. Raises DefinitionError where it is no sink."""
+    check_object(sink, "sink", (Participant, MakesParticipant), "give a FileSink, KafkaSink, PostgresSink or your own")
     return sink.as_participant() if isinstance(sink, MakesParticipant) else sink
 
 

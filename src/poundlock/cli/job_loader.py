@@ -111,12 +111,12 @@ def _execute(file: Path) -> ModuleType:
 
 def _meant(message: str) -> str:
     """Return the name of poundlock's that is nearest to one in an error of Python's which does not say it itself."""
-    name = re.fullmatch(r"cannot import name '(\w+)' from '(poundlock[.\w]*)'.*", message)
+    name = re.fullmatch(r"(?:cannot import )?name '(\w+)' (?:from '(poundlock[.\w]*)'.*|is not defined)", message)
     keyword = re.fullmatch(r"([.\w]+?)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'", message)
     mend = "mend that line"
     with suppress(ImportError, AttributeError, TypeError, ValueError):
         if name:
-            return did_you_mean(name[1], dir(import_module(name[2])), mend)
+            return did_you_mean(name[1], dir(import_module(name[2] or "poundlock")), mend)
         if keyword:
             return did_you_mean(keyword[2], inspect.signature(attrgetter(keyword[1])(poundlock)).parameters, mend)
     return mend

@@ -146,6 +146,7 @@ def resolve_column(schema: pa.Schema, name: str, operator: str) -> str:
 
 _NAMES = {"mean": "avg", "array_agg": "collect_list", "first_value": "first", "last_value": "last"}
 _ENDS = ("first", "last")
+_KNOWN = ", ".join(KINDS).replace("count_distinct", "count(DISTINCT …)")
 _MAX_DIGITS = 38
 
 
@@ -175,8 +176,8 @@ def parse_aggregates(texts: Sequence[str], operator: str) -> ParsedAggregates:
         if call is None:
             raise DefinitionError(
                 f"{operator}: {text!r} cannot be computed by a window",
-                next=f"use {', '.join(KINDS)} of one argument each and put results together in a select(…) behind, "
-                "or write an AggregateFunction",
+                next=f"give each aggregate as a text of its own: {_KNOWN} of one argument; put results together in a select(…) "
+                "behind, or write an AggregateFunction",
             )
         column = None
         if call.argument is not None:

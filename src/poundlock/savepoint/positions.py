@@ -58,15 +58,10 @@ class SourceProgress:
 
 def is_kafka(position: Any) -> bool:
     """Return whether a position is an offset for each partition of topics."""
-    return (
-        isinstance(position, dict)
-        and bool(position)
-        and all(
-            isinstance(offsets, dict)
-            and all(str(p).isdecimal() and type(offset) is int for p, offset in offsets.items())
-            for offsets in position.values()
-        )
-    )
+    if not isinstance(position, dict) or not all(isinstance(offsets, dict) for offsets in position.values()):
+        return False
+    pairs = [pair for offsets in position.values() for pair in offsets.items()]
+    return bool(position) and all(str(p).isdecimal() and type(offset) is int for p, offset in pairs)
 
 
 def reading(savepoint: Storage, source: str, position: Any) -> SourceProgress:
@@ -74,14 +69,11 @@ def reading(savepoint: Storage, source: str, position: Any) -> SourceProgress:
     if is_kafka(position):
         from poundlock.connectors.kafka.offsets import from_json
 
-        offsets = sorted(from_json(position).items())
-        return SourceProgress(
-            kind="kafka", position=position, counted={f"{t}:{p}": o for (t, p), o in offsets}, unit="records"
-        )
+        counted = {f"{topic}:{p}": offset for (topic, p), offset in sorted(from_json(position).items())}
+        return SourceProgress(kind="kafka", position=position, counted=counted, unit="records")
     if isinstance(position, dict) and {"row"} <= position.keys() <= {"row", "from_ms"}:
-        return SourceProgress(
-            kind="generated", position=position, counted={"row": int(position["row"])}, unit="records"
-        )
+        counted = {"row": int(position["row"])}
+        return SourceProgress(kind="generated", position=position, counted=counted, unit="records")
     if isinstance(position, dict) and position.keys() == {"log", "file", "offset"}:
         return _files(savepoint, source, position)
     return SourceProgress(kind="other", position=position)
@@ -241,16 +233,15 @@ class WholePosition:
             raise self._wrong(position, f"has {', '.join(strange)}, and it has not")
         for name, value in wanted.items():
             was = position[name]
-            if was is not None and type(value) is not type(was):
+            alike = was is None or type(value) is type(was)
+            if not alike or (type(value) is int and type(was) is int and value < 0 <= was):
                 raise self._wrong(position, f"has {_text(value)} for {name}")
-            if type(value) is int and type(was) is int and value < 0 <= was:
-                raise self._wrong(position, f"has {value} for {name}")
         end = {**position, **wanted}
         if "lsn" in position:  # changes of PostgreSQL
             if end["slot"] != position["slot"] or not _LSN.fullmatch(str(end["lsn"])):
                 raise self._wrong(position, "is no place in the log that its slot keeps")
-        elif position.keys() == {"value", "cuts", "done"}:  # rows of PostgreSQL behind a value
-            end = {"value": end["value"], "cuts": [], "done": wanted.get("done", False)}
+        elif {"value", "cuts", "done"} <= position.keys():  # rows of PostgreSQL behind a value
+            end = {**end, "cuts": [], "done": wanted.get("done", False)}
         elif "plan" in position and (end["plan"] != position["plan"] or end["next"] > position.get("of", 0)):
             raise self._wrong(position, "is no range of the table as it was cut")
         return end

@@ -93,11 +93,7 @@ def foreach_batch(
 
 
 def _participant(name: str, sink: Any) -> Participant:
-    participant = participant_of(sink)
-    if not isinstance(participant, Participant):
-        raise DefinitionError(
-            f"{name}: {sink!r} is no sink", next="give a FileSink, KafkaSink, PostgresSink or your own"
-        )
+    participant: Participant = participant_of(sink)
     if isinstance(participant, NeedsJvm) and participant.jvm:
         raise DefinitionError(
             f"{name}: {type(sink).__name__} needs a JVM of its own, which a query of yours does not have",

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
+from poundlock.arguments import check_object
 from poundlock.errors import DefinitionError
 from poundlock.stream.definitions import (
     checked_keys,
@@ -120,20 +121,15 @@ class Connectable(Processed[F]):
 def _check_kind(function: Any, wanted: type[Function]) -> None:
     if isinstance(function, wanted):
         return
-    if isinstance(function, type) and issubclass(function, Function):
-        raise DefinitionError(
-            f"process was given the class {function.__name__}, not an object of it", next=f"write {function.__name__}()"
-        )
     kind = next((kind for kind in _PLACES if isinstance(function, kind)), None)
     if kind is None:
+        name = wanted.__name__
+        check_object(function, name, (wanted,), f"derive a class from {name} and give an object of it")
+    else:
         raise DefinitionError(
-            f"{function!r} is no {wanted.__name__}",
-            next=f"derive a class from {wanted.__name__} and give an object of it",
+            f"{type(function).__name__} is a {kind.__name__}, and a {wanted.__name__} is needed here",
+            next=f"derive it from {wanted.__name__}, or call {_PLACES[kind]}",
         )
-    raise DefinitionError(
-        f"{type(function).__name__} is a {kind.__name__}, and a {wanted.__name__} is needed here",
-        next=f"derive it from {wanted.__name__}, or call {_PLACES[kind]}",
-    )
 
 
 @dataclass(frozen=True, eq=False)

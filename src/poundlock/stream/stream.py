@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+from poundlock.arguments import check_object
 from poundlock.errors import DefinitionError
 from poundlock.stream.connected import BroadcastStream, Connectable, ProcessInputs
 from poundlock.stream.definitions import checked_keys, checked_schema, checked_sides, checked_stream
@@ -214,11 +215,8 @@ class DataStream(Connectable[ProcessFunction]):
             given = strategy.with_timestamp_assigner(timestamp)
         else:
             given = timestamp if strategy is None else strategy
-        if not isinstance(given, WatermarkStrategy):
-            raise DefinitionError(
-                f"{given!r} is no watermark strategy",
-                next='write WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp_seconds(ts)")',
-            )
+        next = 'write WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp_seconds(ts)")'
+        check_object(given, "watermark strategy", (WatermarkStrategy,), next)
         given.check()
         return self.then(WatermarkNode(self.operator_id("watermark", name), [self.node], given))
 

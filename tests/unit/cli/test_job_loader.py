@@ -74,6 +74,8 @@ def test_functions_of_the_file_travel_whole(tmp_path: Path) -> None:
         ("import poundlock.testin\n", ":1: No module named", "did you mean poundlock.testing?"),
         ("from poundlock import Job\nJob('a b')\n", ":2: 'a b' is not a job name", "use letters"),
         ("from poundlock import KafkaSorce\n", ":1: ImportError: cannot import", "did you mean KafkaSource?"),
+        ("from poundlock import *\nFileSorce('in')\n", ":2: NameError", "did you mean FileSource?"),
+        ("evnts.map(1)\n", ":1: NameError", "mend that line"),
         ("from poundlock.testing import zzqqxx\n", ":1: ImportError: cannot import", "mend that line"),
         (
             "import poundlock\npoundlock.Job('a', chekpoint_interval='1 s')\n",

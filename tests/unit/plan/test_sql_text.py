@@ -84,14 +84,17 @@ def test_an_aggregate(text: str, aggregate: SqlAggregate, argument: str | None) 
 @pytest.mark.parametrize(
     "text",
     [
-        "sum(n) + 1", "n", "upper(n)", "sum(DISTINCT n)", "count(a, b)", "count(DISTINCT a, b)", "sum()", "sum(*)", "count_distinct(a)",
+        "sum(n) + 1", "count(*) as n, sum(a) as total", "n", "upper(n)", "sum(DISTINCT n)", "count(a, b)", "count(DISTINCT a, b)", "sum()", "sum(*)", "count_distinct(a)",
         "sum(n) FILTER (WHERE n > 1)", "collect_list(a) WITHIN GROUP (ORDER BY b)", "collect_list(a) RESPECT NULLS", "first(a, b)",
         "sum(n) OVER (PARTITION BY a)", "approx_count_distinct(a)", "sum(n", "", "first(a, true) ignore nulls",
     ],
 )  # fmt: skip
 def test_what_is_no_known_aggregate_is_refused(text: str) -> None:
-    with pytest.raises(DefinitionError, match="cannot be computed by a window"):
+    with pytest.raises(DefinitionError, match="cannot be computed by a window") as caught:
         parse_aggregates([text], "w")
+    assert "each aggregate as a text of its own" in str(caught.value)
+    assert "count(DISTINCT …)" in str(caught.value)
+    assert "count_distinct" not in str(caught.value).replace(repr(text), "")
 
 
 def test_equal_arguments_are_computed_once() -> None:

@@ -190,7 +190,11 @@ def other_job() -> DataStream:
 @pytest.mark.parametrize(
     ("write", "says", "advises"),
     [
-        (lambda a, b: a.key_by("k").process(K, schema=SCHEMA), "the class K, not an object of it", "write K()"),
+        (
+            lambda a, b: a.key_by("k").process(K, schema=SCHEMA),
+            "K is a class, and a KeyedProcessFunction is an object of one",
+            "write K(…)",
+        ),
         (
             lambda a, b: a.process(K(), schema=SCHEMA),
             "K is a KeyedProcessFunction, and a ProcessFunction",

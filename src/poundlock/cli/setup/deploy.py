@@ -91,7 +91,7 @@ def image(
     output: OutputOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Print a Dockerfile for the driver and the executors of jobs in Kubernetes."""
+    """Print a Dockerfile for driver and executors in Kubernetes."""
     import sys
 
     from poundlock.deploy.executor_pods import image_recipe
@@ -132,7 +132,7 @@ def kubernetes(
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
 ) -> None:
-    """Print Kubernetes objects for a job: a stateful set of one pod, and what it needs."""
+    """Print Kubernetes objects for a job: a stateful set of one pod."""
     from poundlock.deploy.kubernetes import KubernetesCluster, install_commands, render
     from poundlock.deploy.yaml import documents
 

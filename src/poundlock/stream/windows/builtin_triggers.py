@@ -11,6 +11,7 @@ from datetime import timedelta
 from operator import add
 from typing import Any, ClassVar
 
+from poundlock.arguments import check_object
 from poundlock.errors import DefinitionError
 from poundlock.stream.functions.state import ReducingStateDescriptor, ValueStateDescriptor
 from poundlock.stream.windows.triggers import MergingTrigger, OnMergeContext, Trigger, TriggerContext, TriggerResult
@@ -103,7 +104,7 @@ class PurgingTrigger(Trigger):
     inner: Trigger
 
     def __post_init__(self) -> None:
-        _inner(self.inner)
+        check_object(self.inner, "trigger", (Trigger,), "write such as PurgingTrigger(CountTrigger(100))")
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
         return _purged(self.inner.on_element(value, timestamp, window, ctx))
@@ -125,11 +126,6 @@ class PurgingTrigger(Trigger):
 
     def describe(self) -> str:
         return f"{self.inner.describe()}, purging"
-
-
-def _inner(trigger: Any) -> None:
-    if not isinstance(trigger, Trigger):
-        raise DefinitionError(f"{trigger!r} is no trigger", next="write such as PurgingTrigger(CountTrigger(100))")
 
 
 def _purged(result: TriggerResult) -> TriggerResult:
@@ -190,7 +186,7 @@ class ProcessingTimeoutTrigger(Trigger):
     clear_on_timeout: bool = True
 
     def __post_init__(self) -> None:
-        _inner(self.inner)
+        check_object(self.inner, "trigger", (Trigger,), "write such as PurgingTrigger(CountTrigger(100))")
         object.__setattr__(self, "timeout", positive("timeout", self.timeout))
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:

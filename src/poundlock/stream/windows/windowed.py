@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
+from poundlock.arguments import check_object
 from poundlock.errors import DefinitionError
 from poundlock.stream.definitions import checked_schema, checked_sides, event_time_column, tag_name
 from poundlock.stream.functions.base import AggregateFunction
@@ -37,10 +38,7 @@ def windowed_time(assigner: Any, streams: Sequence[DataStream], what: str) -> li
     Raises:
         DefinitionError: it is no window assigner, or its windows are of event time and a stream has none.
     """
-    if not isinstance(assigner, WindowAssigner):
-        raise DefinitionError(
-            f"{assigner!r} is no window assigner", next='use one such as TumblingEventTimeWindows("1 min")'
-        )
+    check_object(assigner, "window assigner", (WindowAssigner,), 'use one such as TumblingEventTimeWindows("1 min")')
     return [event_time_column(stream.node, what, needed=assigner.is_event_time()) for stream in streams]
 
 
@@ -59,8 +57,7 @@ class WindowsOfStreams:
         Raises:
             DefinitionError: it is no trigger, or the windows merge and the trigger cannot.
         """
-        if not isinstance(trigger, Trigger):
-            raise DefinitionError(f"{trigger!r} is no trigger", next="use one such as CountTrigger(100)")
+        check_object(trigger, "trigger", (Trigger,), "use one such as CountTrigger(100)")
         if isinstance(self.assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise DefinitionError(
                 f"{type(trigger).__name__} does not know what to do when {self.assigner.describe()} merge",
@@ -74,8 +71,7 @@ class WindowsOfStreams:
         Raises:
             DefinitionError: it is no evictor.
         """
-        if not isinstance(evictor, Evictor):
-            raise DefinitionError(f"{evictor!r} is no evictor", next="use one such as CountEvictor(100)")
+        check_object(evictor, "evictor", (Evictor,), "use one such as CountEvictor(100)")
         return replace(self, _evictor=evictor)
 
     def allowed_lateness(self, lateness: str | timedelta) -> Self:

@@ -54,7 +54,7 @@ def test_it_is_a_split_source_and_a_value() -> None:
         ({"table": "t", "slot": "s"}, "slot means nothing"),
         ({"table": "t", "mode": "incremental"}, "needs a column"),
         ({"table": "t", "mode": "incremental", "column": "id", "key": "id"}, "key means nothing"),
-        ({"table": "t", "ranges_per_checkpoint": 0}, "not a positive number"),
+        ({"table": "t", "ranges_per_checkpoint": 0}, "1 or more"),
         ({"table": "t", "lost_snapshot": "newer"}, "several checkpoints"),
         ({"table": "t", "split_size": 0}, "limit"),
         ({"table": "t", "mode": "cdc"}, "slot and a publication"),
@@ -223,6 +223,10 @@ POSITIONS: list[tuple[PostgresPosition, dict[str, Any]]] = [
     (SnapshotPosition("p", 2, 8, "s"), {"plan": "p", "next": 2, "of": 8, "snapshot": "s"}),
     (ColumnPosition(None, (), False), {"value": None, "cuts": [], "done": False}),
     (ColumnPosition("90", ("10", "50"), True), {"value": "90", "cuts": ["10", "50"], "done": True}),
+    (
+        ColumnPosition("90", (), True, read="public_t by id"),
+        {"value": "90", "cuts": [], "done": True, "read": "public_t by id"},
+    ),
     (LogPosition("slot", None), {"slot": "slot", "lsn": None}),
     (
         LogPosition("slot", "0/16B3748", 16390, Publication("7.1", ("all",))),
@@ -236,7 +240,7 @@ def test_a_position_is_a_value_inside_and_json_where_people_read_it(
     position: PostgresPosition, plain: dict[str, Any]
 ) -> None:
     assert position.to_json() == plain
-    assert type(position).from_json(plain, "t") == position
+    assert type(position).from_json(plain, position.read or "t") == position
 
 
 @pytest.mark.parametrize(("position", "plain"), POSITIONS)
@@ -258,6 +262,33 @@ def test_a_whole_table_is_read_when_no_range_is_left() -> None:
     assert not SnapshotPosition("p", 7, 8).is_whole
     assert SnapshotPosition("p", 8, 8).is_whole
     assert SnapshotPosition("p", 0, 0).is_whole
+
+
+BY_ID: dict[str, Any] = {"mode": "incremental", "column": "id", "until": 90}
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ({"table": "t"}, {"table": "other"}),
+        ({"table": "t", **BY_ID}, {"table": "other", **BY_ID}),
+        ({"table": "t", **BY_ID}, {"table": "t", **BY_ID, "column": "at"}),
+        ({"query": "SELECT 1", **BY_ID}, {"query": "SELECT 1", **BY_ID, "column": "at"}),
+    ],
+)
+def test_a_position_of_another_table_or_column_is_refused_before_it_asks_the_server(
+    was: dict[str, Any], now: dict[str, Any], tmp_path: Path
+) -> None:
+    sources = [PostgresSource("postgresql://u@127.0.0.1:1/d", **each) for each in (was, now)]
+    of = sources[0].reads
+    end = ColumnPosition("90", (), True, read=of) if "mode" in was else SnapshotPosition("p", 8, 8, "s", read=of)
+    before, after = (source.enumerator(LocalStorage(tmp_path)) for source in sources)
+    assert before.finished(end.to_json())
+    unknown = {name: value for name, value in end.to_json().items() if name != "read"}
+    assert after.finished(unknown), "an older version did not write it down"
+    for refused in (after.latest, after.finished, sources[1].describe):
+        with pytest.raises(DefinitionError, match=f"the job has read {of} so far, and the source now says"):
+            refused(end.to_json())
 
 
 def test_a_source_whose_mode_was_changed_says_so_before_it_asks_the_server(tmp_path: Path) -> None:

@@ -380,7 +380,7 @@ def _check_format(sink: FileSink) -> None:
     if sink.kind_of_rows == "avro":
         required("fastavro", "Avro", "avro")
     bucket = sink.bucket
-    if not isinstance(bucket, BucketAssigner) and not callable(bucket):
+    if isinstance(bucket, type) or not (isinstance(bucket, BucketAssigner) or callable(bucket)):
         raise DefinitionError(f"bucket={bucket!r} is no assigner", next="use one of the …BucketAssigner, or a function")
     if isinstance(bucket, EventTimeBucketAssigner) and sink.row is None and bucket.json(raw=False):
         raise DefinitionError('source="json" needs raw rows', next='give the sink row="value", or source="column"')

@@ -108,7 +108,7 @@ class CdcEnumerator:
         self._exported = self._connection = None
 
     def _position(self, value: dict[str, Any]) -> LogPosition:
-        return LogPosition.from_json(value, self._source.shown)
+        return LogPosition.from_json(value, self._source.reads)
 
     def _connect(self) -> tuple[Any, Relation]:
         if self._connection is None or self._connection.closed or self._relation is None:
@@ -159,12 +159,12 @@ class CdcEnumerator:
         return self._plans.splits(plan, end.snapshot, 0, end.of, lsn=lsn_of(str(end.lsn)))
 
     def _check(self, connection: Any, at: LogPosition, lsn: str, relation: Relation) -> None:
-        slots.usable(connection, str(self._source.slot), lsn_of(lsn))
         if at.slot != self._source.slot:
             raise DefinitionError(
                 f"the job reads replication slot {at.slot!r}, and the source now says {self._source.slot!r}",
                 next=f"say slot={at.slot!r}, or start the job anew with a new checkpoint",
             )
+        slots.usable(connection, at.slot, lsn_of(lsn))
         if relation.oid != at.oid:
             raise SourceGoneError(
                 f"{self._source.shown} is another table than the one this job reads: it was dropped and made anew",

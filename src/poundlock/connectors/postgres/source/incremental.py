@@ -86,7 +86,8 @@ class IncrementalEnumerator:
         ]
 
     def finished(self, position: dict[str, Any]) -> bool:
-        return self._source.until is not None and self._position(position).done
+        at, until = self._position(position), self._source.until
+        return until is not None and at.done and at.until in (None, until)
 
     def committed(self, position: dict[str, Any]) -> None:
         """Do nothing: the table keeps its rows."""
@@ -98,7 +99,7 @@ class IncrementalEnumerator:
             self._connection = None
 
     def _position(self, value: dict[str, Any]) -> ColumnPosition:
-        return ColumnPosition.from_json(value, self._source.shown)
+        return ColumnPosition.from_json(value, self._source.reads)
 
     def _connect(self) -> tuple[Any, Relation]:
         if self._connection is None or self._connection.closed or self._relation is None:
@@ -111,9 +112,8 @@ class IncrementalEnumerator:
     def _reach(self, now_ms: int) -> Seen | None:
         """Look at the table, and return how far it may be read."""
         connection, relation = self._connect()
-        name = identifier(str(self._source.column))
         value, following, oldest = connection.execute(
-            f"SELECT max({name})::text, pg_snapshot_xmax(pg_current_snapshot())::text,"
+            f"SELECT max({identifier(str(self._source.column))})::text, pg_snapshot_xmax(pg_current_snapshot())::text,"
             f" pg_snapshot_xmin(pg_current_snapshot())::text FROM {relation.source}"
         ).fetchone()
         if value is None:
@@ -149,14 +149,12 @@ class IncrementalEnumerator:
             " ARRAY(SELECT c::text FROM (SELECT c, row_number() OVER (ORDER BY c) AS n FROM a) b"
             f" WHERE mod(n, {step}) = 0 ORDER BY n)"
         ).fetchone()
-        if last and rows < most:
-            end = source.until if value is None else value
-            return ColumnPosition(end, _between(cuts, end), True)
-        return at if value is None else ColumnPosition(value, _between(cuts, value), False)
-
-
-def _between(cuts: Sequence[str], end: str | None) -> tuple[str, ...]:
-    return tuple(value for value in dict.fromkeys(cuts) if value != end)
+        done = last and rows < most
+        if value is None and not done:
+            return at
+        end = value or at.value or source.until
+        between = tuple(each for each in dict.fromkeys(cuts) if each != end)
+        return ColumnPosition(end, between, done, source.until if done else None, read=source.reads)
 
 
 def column_kind(connection: Any, relation: Relation, column: str) -> str:

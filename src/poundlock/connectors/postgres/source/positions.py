@@ -10,27 +10,34 @@ from poundlock.errors import DefinitionError
 from poundlock.storage.json_record import typed
 
 
-class PostgresPosition(msgspec.Struct, frozen=True):
+class PostgresPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Base of them."""
+
+    read: str = ""  # the table, and the column that grows, as the source named them; "" = not known
 
     @classmethod
     def from_json(cls, value: dict[str, Any], what: str) -> Self:
-        """Return what a JSON object says. Raises DefinitionError: it is of another mode. `what` is read, for people."""
+        """Return what a JSON object says. Raises DefinitionError: it is of another mode, or not of `what` is read now."""
         try:
-            return typed(value, cls)
+            at = typed(value, cls)
         except ValueError as error:
             raise DefinitionError(
                 f"{value!r:.200} is no position of {what} in the mode that the source is in now: {error}",
                 next="give it the mode that it had, or start the job anew with a new checkpoint_dir",
             ) from None
+        if at.read not in ("", what):
+            raise DefinitionError(
+                f"the job has read {at.read} so far, and the source now says {what}",
+                next="write table=… and column=… as they were, or start the job anew with a new checkpoint_dir",
+            )
+        return at
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        made: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
-        return made
+        return dict(msgspec.json.decode(msgspec.json.encode(self)))
 
 
-class SnapshotPosition(PostgresPosition, frozen=True, omit_defaults=True):
+class SnapshotPosition(PostgresPosition, frozen=True):
     """Behind the first ranges of a table."""
 
     plan: str | None  # how the table is cut; None = not looked at yet
@@ -50,6 +57,7 @@ class ColumnPosition(PostgresPosition, frozen=True):
     value: str | None  # as text; None = before all rows
     cuts: tuple[str, ...]  # values since the position before, where the work is cut
     done: bool  # whether `until` is reached
+    until: str | None = None  # what it was then; None = not known
 
 
 class Publication(msgspec.Struct, frozen=True):
@@ -59,7 +67,7 @@ class Publication(msgspec.Struct, frozen=True):
     by: tuple[str, ...]
 
 
-class LogPosition(PostgresPosition, frozen=True, omit_defaults=True):
+class LogPosition(PostgresPosition, frozen=True):
     """A place in the server's log; the first one is behind the rows of before it, too."""
 
     slot: str

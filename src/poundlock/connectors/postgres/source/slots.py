@@ -225,12 +225,10 @@ def refuse_gap(before: Publication, now: Publication, *, publication: str, what:
     """Raise SourceGoneError where a publication may have left out changes between two looks."""
     if before.version == now.version and set(before.by) & set(now.by):
         return
-    how = (
-        f"{what} was taken out of publication {publication!r}"
-        if now.by
-        else f"publication {publication!r} is without {what}"
-    )
-    if before.version != now.version and now.by:
+    how = f"{what} was taken out of publication {publication!r}"
+    if not now.by:
+        how = f"publication {publication!r} is without {what}"
+    elif before.version != now.version:
         how = f"publication {publication!r} was altered or made anew"
     raise SourceGoneError(
         f"{how}, and changes that it left out meanwhile are given to nobody",

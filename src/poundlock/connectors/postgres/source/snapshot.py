@@ -96,7 +96,7 @@ class SnapshotEnumerator:
                 name, count = self._plan
         most = self._source.ranges_per_checkpoint
         last = count if most is None else min(count, at.next + most)
-        return SnapshotPosition(name, last, count, self._snapshot).to_json()
+        return SnapshotPosition(name, last, count, self._snapshot, read=self._source.reads).to_json()
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
         first, last = self._position(start), self._position(end)
@@ -126,7 +126,7 @@ class SnapshotEnumerator:
             self._connection = None
 
     def _position(self, value: dict[str, Any]) -> SnapshotPosition:
-        return SnapshotPosition.from_json(value, self._source.shown)
+        return SnapshotPosition.from_json(value, self._source.reads)
 
     def _hold(self, at: SnapshotPosition) -> None:
         if self._connection is not None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from poundlock.arguments import check_choices, refuse_without_effect
 from poundlock.connectors.base import Enumerator, ReaderContext, ReplayPromise
 from poundlock.connectors.postgres.connection import PostgresLogin
+from poundlock.connectors.postgres.errors import load_psycopg
 from poundlock.connectors.postgres.source.cdc import CdcEnumerator, declared_columns
 from poundlock.connectors.postgres.source.cdc_rows import change_schema
 from poundlock.connectors.postgres.source.incremental import IncrementalEnumerator, column_kind
@@ -27,7 +28,7 @@ from poundlock.connectors.postgres.source.snapshot import SnapshotEnumerator, ke
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage
-from poundlock.values import Clock, SystemClock, duration, size, span_ms
+from poundlock.values import Clock, SystemClock, duration, positive_number, size, span_ms
 
 Mode = Literal["snapshot", "incremental", "cdc"]
 _SLOT = re.compile(r"[a-z0-9_]{1,63}")
@@ -166,9 +167,8 @@ class PostgresSource:
             )
         check_choices(self, _CHOICES)
         for name in ("ranges_per_checkpoint", "rows_per_split", "max_rows_per_checkpoint"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise DefinitionError(f"{name}={value!r} is not a positive number", next=f"write {name}=1000")
+            if (value := getattr(self, name)) is not None:
+                positive_number(name, value)
         if 0 in (self.split_size, self.max_wal_per_checkpoint):
             raise DefinitionError("a limit of PostgresSource is zero", next='give sizes such as "64 MB"')
         given = {name for names in _OWN.values() for name in names if getattr(self, name) not in (None, False, "stop")}
@@ -212,6 +212,11 @@ class PostgresSource:
     def shown(self) -> str:
         """What people know it by."""
         return self.table if self.table is not None else "a query"
+
+    @property
+    def reads(self) -> str:
+        """What its positions are of."""
+        return self.shown if self.column is None else f"{self.shown} by {self.column}"
 
     @property
     def place(self) -> str:
@@ -258,14 +263,13 @@ class PostgresSource:
         """
         if not self._schema:
             with self.login.reading(f"looking up {self.shown}") as connection:
-                self._schema.append(self._columns(connection, look_up(connection, self)))
+                relation = look_up(connection, self)
+                schema = pa.schema([(column.name, column.arrow) for column in relation.columns])
+                if self.mode == "cdc":
+                    _, columns = declared_columns(connection, relation, chosen=self.columns is not None)
+                    schema = change_schema([Column(*fields) for fields in columns])
+                self._schema.append(schema)
         return self._schema[0]
-
-    def _columns(self, connection: Any, relation: Relation) -> pa.Schema:
-        if self.mode == "cdc":
-            _, columns = declared_columns(connection, relation, chosen=self.columns is not None)
-            return change_schema([Column(*fields) for fields in columns])
-        return pa.schema([(column.name, column.arrow) for column in relation.columns])
 
     def refuse_preview(self) -> None:
         """Raise DefinitionError for changes: their replication slot is made, and moved on, by reading."""
@@ -312,9 +316,11 @@ class PostgresSource:
 
     def _check_growing(self, connection: Any, relation: Relation) -> None:
         kind = column_kind(connection, relation, str(self.column))
-        for name in ("start", "until"):
-            if getattr(self, name) is not None:
-                connection.execute(f"SELECT CAST(%s AS {kind})", [getattr(self, name)])
+        for name, value in (("start", self.start), ("until", self.until)):
+            try:
+                connection.execute(f"SELECT CAST(%s AS {kind})", [value])
+            except load_psycopg().DataError:
+                raise DefinitionError(f"{name}={value!r} is no {kind}", next=f"give a value of {self.column}") from None
 
     def enumerator(self, workspace: Storage) -> Enumerator:
         """Return the driver's half."""
@@ -328,11 +334,10 @@ class PostgresSource:
 
     def describe(self, position: dict[str, Any]) -> str:
         """Return a position for the log."""
-        what = self.shown
         if self.mode == "snapshot":
-            at = SnapshotPosition.from_json(position, what)
-            return f"{what}: {at.next} of {'?' if at.plan is None else at.of} ranges read"
+            at = SnapshotPosition.from_json(position, self.reads)
+            return f"{self.shown}: {at.next} of {'?' if at.plan is None else at.of} ranges read"
         if self.mode == "incremental":
-            return f"{what}: {self.column} up to {ColumnPosition.from_json(position, what).value}"
-        place = LogPosition.from_json(position, what)
-        return f"{what}: changes up to {place.lsn} of slot {place.slot}"
+            return f"{self.shown}: {self.column} up to {ColumnPosition.from_json(position, self.reads).value}"
+        place = LogPosition.from_json(position, self.reads)
+        return f"{self.shown}: changes up to {place.lsn} of slot {place.slot}"
