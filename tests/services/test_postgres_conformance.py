@@ -73,7 +73,7 @@ def growing(server: EmbeddedPostgres, folder: Path, **settings: Any) -> Postgres
         mode="incremental",
         column="id",
         until=15,
-        settle="0 s",
+        settle="1 ms",
         rows_per_split=3,
         max_rows_per_checkpoint=6,
         **settings,

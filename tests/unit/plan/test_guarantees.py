@@ -128,6 +128,11 @@ POSTGRES = "postgresql://user@localhost/database"
         ),
         (PostgresSource(POSTGRES, table="t", mode="incremental", column="id"), "none", "append_only=True"),
         (
+            PostgresSource(POSTGRES, table="t", mode="incremental", column="id", append_only=True, settle="0 s"),
+            "none",
+            "took its value a moment before",
+        ),
+        (
             PostgresSource(POSTGRES, table="t", mode="incremental", column="id", append_only=True),
             "exactly-once",
             "append_only=True",

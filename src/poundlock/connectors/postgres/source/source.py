@@ -236,14 +236,14 @@ class PostgresSource:
                 "exact", "a position is a place in the server's log, which the slot keeps until it is decided"
             )
         if self.mode == "incremental":
-            if self.append_only:
+            if self.append_only and self.settle_ms:
                 return ReplayPromise(
                     "exact", "append_only=True says that rows are only added, so a range of values stays as it is"
                 )
-            return ReplayPromise(
-                "if-unchanged",
-                "a row that is changed between two readings may be missed or come twice; append_only=True says there are none",
-            )
+            why = "a row that is changed between two readings may be missed or come twice; append_only=True says there are none"
+            if self.append_only:
+                why = 'with settle="0 s" a row may be missed whose writer took its value a moment before'
+            return ReplayPromise("if-unchanged", why)
         if self.lost_snapshot == "newer":
             return ReplayPromise(
                 "if-unchanged",
