@@ -5,16 +5,16 @@ Pure: it needs no Spark. How the steps are cut into stages is in `poundlock.plan
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.connectors.base import SparkSource
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
-from poundlock.storage import is_uri
+from poundlock.storage import below
 from poundlock.stream.nodes import KeyedNode, Node, SourceNode, WindowNode, walk
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def make_plan(job: Job) -> Plan:
         )
     if job.on_error == "dead_letter":
         participants[DEAD_LETTER] = _dead_letter_sink(job, participants)
-    _check_places(participants, job.name)
+    _check_places(job, participants)
     _check_mode(job, sources)
     return Plan(job, order, sources, participants)
 
@@ -86,19 +86,20 @@ def _check_mode(job: Job, sources: Mapping[str, Any]) -> None:
         )
 
 
-def _check_places(participants: Mapping[str, Any], job: str) -> None:
-    """Refuse two file sinks whose files would have the same names."""
-    seen: dict[tuple[str, str], str] = {}
-    for name, sink in participants.items():
-        if isinstance(sink, FileSink):
-            local = not is_uri(sink.path) or sink.path.startswith("file:")
-            place = os.path.realpath(sink.storage().root) if local else sink.path.rstrip("/"), sink.prefix
-            if (first := seen.setdefault(place, name)) != name:
-                raise DefinitionError(
-                    f"sinks {first!r} and {name!r} both write {sink.prefix}-… files to {sink.path}",
-                    next="give one of them another folder or another prefix=",
-                    job=job,
-                )
+def _check_places(job: Job, participants: Mapping[str, Any]) -> None:
+    """Refuse two file sinks whose files could be taken for each other's."""
+    sinks = {name: sink for name, sink in participants.items() if isinstance(sink, FileSink)}
+    for (first, a), (name, b) in combinations(sinks.items(), 2):
+        if a.prefix != b.prefix:
+            continue
+        one, other = below(a.storage(), b.storage()), below(b.storage(), a.storage())
+        if one == "" or ((one or other) and a.ending == b.ending):
+            where = f"{a.path} and {b.path}, one in the other" if one or other else b.path
+            raise DefinitionError(
+                f"sinks {first!r} and {name!r} both write {a.prefix}-… files to {where}",
+                next="give one of them another folder or another prefix=",
+                job=job.name,
+            )
 
 
 def _dead_letter_sink(job: Job, participants: Mapping[str, Any]) -> Any:

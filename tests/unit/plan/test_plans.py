@@ -170,6 +170,22 @@ def test_a_folder_is_the_same_however_it_is_written(
         make_plan(job)
 
 
+def test_a_sink_in_anothers_folder_has_another_prefix_or_ending() -> None:
+    """One could have a bucket of the other's name, and the outer one would retract the inner one's files with its own."""
+
+    def plan(**inner: object) -> None:
+        job = Job("plan", on_error="skip")
+        rows = job.from_source(kafka(), name="in")
+        rows.sink_to(sink("sub", **({"format": "json"} | inner)), name="one")
+        rows.sink_to(FileSink("/out", format="json", bucket=lambda record: "sub"), name="two")
+        make_plan(job)
+
+    with pytest.raises(DefinitionError, match="both write part-… files to /out/sub and /out, one in the other\nNext: "):
+        plan()
+    plan(prefix="other")
+    plan(format="parquet")
+
+
 @pytest.mark.parametrize("mode", ["automatic", "streaming", "batch"])
 @pytest.mark.parametrize("source", [files, kafka])
 def test_only_the_end_of_what_ends_is_waited_for(mode: str, source: Callable[[], object]) -> None:
