@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.connectors.base import SparkSource
+from poundlock.connectors.files.buckets.assigners import BasePathBucketAssigner
+from poundlock.connectors.files.sink.names import final_name
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
-from poundlock.storage import below
-from poundlock.stream.nodes import KeyedNode, Node, SourceNode, WindowNode, walk
+from poundlock.storage import below, open_storage
+from poundlock.stream.nodes import KeyedNode, Node, SinkNode, SourceNode, WindowNode, walk
 
 if TYPE_CHECKING:
     from poundlock.job import Job
 
-__all__ = ["DEAD_LETTER", "Plan", "make_plan"]
+__all__ = ["DEAD_LETTER", "Plan", "make_plan", "refuse_read", "refuse_swept"]
+
+_OF_A_CHECKPOINT = ("job.json", "ledger/0.json", "sources/x/log/0.json", "state/x/0.arrow")  # such as these
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def _check_mode(job: Job, sources: Mapping[str, Any]) -> None:
 
 
 def _check_places(job: Job, participants: Mapping[str, Any]) -> None:
-    """Refuse two file sinks whose files could be taken for each other's."""
+    """Refuse two file sinks whose files could be taken for each other's, and one whose files a source before it would read."""
     sinks = {name: sink for name, sink in participants.items() if isinstance(sink, FileSink)}
     for (first, a), (name, b) in combinations(sinks.items(), 2):
         if a.prefix != b.prefix:
@@ -99,6 +103,38 @@ def _check_places(job: Job, participants: Mapping[str, Any]) -> None:
                 f"sinks {first!r} and {name!r} both write {a.prefix}-… files to {where}",
                 next="give one of them another folder or another prefix=",
                 job=job.name,
+            )
+    for name, sink in sinks.items():
+        made = final_name(sink.prefix, 0, 0, sink.ending)
+        files = made if isinstance(sink.assigner, BasePathBucketAssigner) else f"*/{made}"
+        before = [node for node in job.sinks if name in (node.id, DEAD_LETTER)]
+        refuse_read(before, sink.path, f"the files of sink {name!r}", job.name, [files])
+
+
+def refuse_read(
+    ends: Sequence[SinkNode], folder: str, what: str, job: str, names: Sequence[str] = _OF_A_CHECKPOINT
+) -> None:
+    """Refuse a folder in which files of these names come to be, where a source before these sinks would read them."""
+    from poundlock.connectors.files.source.source import FileSource
+
+    for node in walk(ends):
+        source = node.source if isinstance(node, SourceNode) else None
+        if isinstance(source, FileSource) and source.takes(open_storage(folder), names):
+            raise DefinitionError(
+                f"source {node.id!r}, which reads {source.path}, would read {what} in {folder}",
+                next='give one of them another folder; files and folders whose names begin with "_" or "." are not read',
+                job=job,
+            )
+
+
+def refuse_swept(sinks: Mapping[str, Any], folder: str, what: str, job: str) -> None:
+    """Refuse a folder for unfinished files' copies in that of a file sink, which removes those that no decision of it names."""
+    for name, sink in sinks.items():
+        if isinstance(sink, FileSink) and below(open_storage(folder), sink.storage()) is not None:
+            raise DefinitionError(
+                f"{what} in {folder} would be in the folder of sink {name!r}, {sink.path}, which removes unfinished files there",
+                next="give one of them another folder",
+                job=job,
             )
 
 

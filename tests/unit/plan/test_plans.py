@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from poundlock import (
     Side,
     SparkSource,
 )
+from poundlock.config import load_settings
+from poundlock.driver.driver import checkpoint_dir, run
 from poundlock.plan.explain import explain_json
 from poundlock.plan.plan import make_plan
 
@@ -184,6 +187,91 @@ def test_a_sink_in_anothers_folder_has_another_prefix_or_ending() -> None:
         plan()
     plan(prefix="other")
     plan(format="parquet")
+
+
+def pipeline(source: FileSource, out: FileSink, **more: object) -> Job:
+    job = Job("plan", **more)
+    job.from_source(source, name="in").sink_to(out, name="out")
+    return job
+
+
+def to(path: str, **more: object) -> FileSink:
+    return FileSink(path, format="json", **more)
+
+
+BY_KEY = ExpressionBucketAssigner("concat('k=', k)")
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "taken"),
+    [
+        ({"path": "in"}, to("in/out"), True),
+        ({"path": "in"}, to("{tmp}/in"), True),
+        ({"path": "file://{tmp}/in"}, to("./link/out"), True),
+        ({"path": "link"}, to("in/a/b"), True),
+        ({"path": "in/*.jsonl"}, to("in"), True),
+        ({"path": "in/*/*.jsonl"}, to("in/out"), True),
+        ({"path": "in/**/*.jsonl"}, to("in/out", bucket=BY_KEY), True),
+        ({"path": "in/k=*/*.jsonl"}, to("in", bucket=BY_KEY), True),
+        ({"path": "in", "recursive": False}, to("in"), True),
+        ({"path": "s3://b/in"}, to("s3a://b/in/out/"), True),
+        ({"path": "in"}, to("in2"), False),
+        ({"path": "in/sub"}, to("in"), False),
+        ({"path": "in"}, to("in/_out"), False),
+        ({"path": "in"}, to("in/.a/out"), False),
+        ({"path": "in", "recursive": False}, to("in/out"), False),
+        ({"path": "in", "recursive": False}, to("in", bucket=BY_KEY), False),
+        ({"path": "in", "glob": "*.csv"}, to("in/out"), False),
+        ({"path": "in/*.jsonl"}, to("in/out"), False),
+        ({"path": "in/*/x-*.jsonl"}, to("in/out"), False),
+        ({"path": "s3://b/in"}, to("s3://b/in-2"), False),
+    ],
+)
+def test_no_source_reads_what_its_job_writes(
+    read: dict[str, object], written: FileSink, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job had read its own output, without end where it was to watch the folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "link").symlink_to("in")
+    read["path"] = str(read["path"]).format(tmp=tmp_path)
+    job = pipeline(FileSource(watch=True, **read), replace(written, path=written.path.format(tmp=tmp_path)))  # type: ignore[arg-type]
+    if not taken:
+        make_plan(job)
+        return
+    with pytest.raises(
+        DefinitionError, match=r"source 'in', which reads .*, would read the files of sink 'out' in .*\nNext: "
+    ):
+        make_plan(job)
+
+
+def test_dead_letters_are_not_read_again_but_another_sources_files_may_be() -> None:
+    with pytest.raises(DefinitionError, match="would read the files of sink 'dead-letter' in /in/bad\n"):
+        make_plan(pipeline(files(), sink("a"), dead_letters="/in/bad"))
+    make_plan(pipeline(files(), sink("a"), dead_letters="/in/_bad"))
+    job = Job("plan", on_error="skip")
+    job.from_source(kafka(), name="kafka").sink_to(FileSink("/in/kafka", row="value"), name="first")
+    job.from_source(files(), name="in").sink_to(sink("a", row="value"), name="second")
+    make_plan(job)
+
+
+@pytest.mark.parametrize("given", ["job", "settings", "state"])
+def test_no_source_reads_its_jobs_checkpoint(given: str, tmp_path: Path) -> None:
+    inside, outside = f"{tmp_path}/in/ck", f"{tmp_path}/out/ck"
+    settings = load_settings(
+        [f"state_dir={tmp_path}/{'in' if given == 'state' else 'state'}"]
+        + ([f"checkpoint_dir={inside}"] if given == "settings" else [])
+    )
+    job = pipeline(FileSource(f"{tmp_path}/in", watch=True), sink("a"))
+    job.checkpoint_dir = {"job": inside, "settings": outside}.get(given)
+    with pytest.raises(
+        DefinitionError, match=r"would read the job's own checkpoint in .*/in/c.*\nNext: give one of them"
+    ):
+        run(job, settings=settings)
+    assert not (tmp_path / "in").exists()
+    for path, glob in ((f"{tmp_path}/in/_ck", "*"), (inside, "*.csv"), (f"{tmp_path}/in-ck", "*")):
+        job = pipeline(FileSource(f"{tmp_path}/in", watch=True, glob=glob), sink("a"), checkpoint_dir=path)
+        assert checkpoint_dir(job, load_settings([f"state_dir={tmp_path}/state"])) == path
 
 
 @pytest.mark.parametrize("mode", ["automatic", "streaming", "batch"])

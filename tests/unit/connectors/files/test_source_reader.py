@@ -314,7 +314,7 @@ def test_what_cannot_work_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.parquet").write_bytes(b"no")
     for words, make in {
-        "format 'xml'": lambda: FileSource("x", format="xml"),  # type: ignore[arg-type]
+        "format='xml'": lambda: FileSource("x", format="xml"),  # type: ignore[arg-type]
         "needs a schema": lambda: FileSource("x", format="json"),
         "unknown type": lambda: FileSource("x", format="parquet", schema="a innt"),
         "compression": lambda: FileSource("x", compression="rar"),  # type: ignore[arg-type]
