@@ -36,7 +36,7 @@ from poundlock.driver.savepoints.retained_checkpoints import newest_whole
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.job import Job
 from poundlock.plan.guarantees import check_required
-from poundlock.plan.plan import Plan, make_plan, refuse_read
+from poundlock.plan.plan import Plan, make_plan, refuse_read, refuse_swept
 from poundlock.savepoint.metadata import refuse_first_edition
 from poundlock.savepoint.operator_ids import refuse_changed
 from poundlock.savepoint.restore import settle_claim
@@ -66,6 +66,8 @@ def checkpoint_dir(job: Job, settings: Settings) -> str:
     folder = settings.checkpoint_dir or job.checkpoint_dir or str(settings.state_dir / "checkpoints" / job.name)
     open_checkpoint(folder)
     refuse_read(job.sinks, folder, "the job's own checkpoint", job.name)
+    if job.checkpoints_retained > 1:
+        refuse_swept({node.id: node.sink for node in job.sinks}, folder, "copies of the checkpoint", job.name)
     return folder
 
 

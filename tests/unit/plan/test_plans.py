@@ -274,6 +274,17 @@ def test_no_source_reads_its_jobs_checkpoint(given: str, tmp_path: Path) -> None
         assert checkpoint_dir(job, load_settings([f"state_dir={tmp_path}/state"])) == path
 
 
+def test_copies_of_checkpoints_are_not_kept_where_a_sink_removes_unfinished_files(tmp_path: Path) -> None:
+    """The sink's next start removed what was unfinished from the copies, which then were damaged."""
+    settings = load_settings([f"state_dir={tmp_path}/state"])
+    job = pipeline(files(), FileSink(f"{tmp_path}/out", row="value"), checkpoint_dir=f"{tmp_path}/out/_checkpoint")
+    assert checkpoint_dir(job, settings) == f"{tmp_path}/out/_checkpoint"
+    job.checkpoints_retained = 2
+    said = "copies of the checkpoint in .*/out/_checkpoint would be in the folder of sink 'out', .*/out, which removes"
+    with pytest.raises(DefinitionError, match=said):
+        checkpoint_dir(job, settings)
+
+
 @pytest.mark.parametrize("mode", ["automatic", "streaming", "batch"])
 @pytest.mark.parametrize("source", [files, kafka])
 def test_only_the_end_of_what_ends_is_waited_for(mode: str, source: Callable[[], object]) -> None:
