@@ -183,18 +183,16 @@ def cut(
     *,
     clock: Clock,
     retained: str | None = None,
+    ready: Callable[[], None] = lambda: None,
 ) -> Cut:
     """Copy what a savepoint is made of into a new folder of a directory; call it at a checkpoint's border.
 
-    `retained` is the name of a copy that stays with the checkpoint, None for a savepoint.
+    `retained` is the name of a copy that stays with the checkpoint, None for a savepoint. `ready` is called when the directory will
+    do: a drain cannot be taken back.
 
     Raises:
         DefinitionError: the directory cannot be used.
     """
-    if coordinator.is_produced_again(coordinator.newest.checkpoint):
-        raise DefinitionError(
-            "part of the newest checkpoint is being produced again", next="take the savepoint when the job has gone on"
-        )
     root = open_checkpoint(directory, "savepoint").root
     name = retained or new_name(identity.job_id)
     made = open_storage(f"{root}/{name}")
@@ -206,6 +204,11 @@ def cut(
             )
         refuse_swept(plan.sinks, directory, "the savepoint", plan.job.name)
         refuse_read(plan.job.sinks, made.root, "the savepoint", plan.job.name)
+    ready()
+    if coordinator.is_produced_again(coordinator.newest.checkpoint):
+        raise DefinitionError(
+            "part of the newest checkpoint is being produced again", next="take the savepoint when the job has gone on"
+        )
     sinks = {n: bound(sink, job_id=identity.job_id, sink=n) for n, sink in plan.sinks.items()}
     c = coordinator
     metadata = metadata_of(

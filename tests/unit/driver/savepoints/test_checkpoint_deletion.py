@@ -505,11 +505,14 @@ def test_a_savepoint_is_not_made_where_a_source_reads_or_a_sink_writes(
     read.from_source(FileSource(f"{tmp_path}/in", watch=True), name="files").sink_to(life.plan.sinks["out"], name="out")
     before = sorted(tmp_path.rglob("*"))
     asked = (make_plan(read), life.storage, life.coordinator, life.identity, f"{tmp_path}/{directory}")
+    drained: list[bool] = []
     if not said:
-        cut(*asked, clock=CLOCK).discard()
+        cut(*asked, clock=CLOCK, ready=lambda: drained.append(True)).discard()
+        assert drained
         return
     with pytest.raises(DefinitionError, match=said):
-        cut(*asked, clock=CLOCK)
+        cut(*asked, clock=CLOCK, ready=lambda: drained.append(True))
+    assert not drained
     assert sorted(tmp_path.rglob("*")) == before
 
 
