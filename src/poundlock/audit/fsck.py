@@ -169,15 +169,11 @@ def _commit_all(
     try:
         for decision in ledger:
             # By the protocol only the newest has work left; older ones do where somebody restored files.
-            if decision.number == newest.number or _is_pending(decision, sinks):
+            if decision.number == newest.number or any(f.problem == "pending" for _, f in _inspect(decision, sinks)):
                 commit_all(decision, sinks, retry=Retry(), sleep=sleep, log=log)
     except TerminalError as error:
         return error.what
     return None
-
-
-def _is_pending(decision: Decision, sinks: Mapping[str, Participant]) -> bool:
-    return any(finding.problem == "pending" for _, finding in _inspect(decision, sinks))
 
 
 def _look(

@@ -146,14 +146,10 @@ def compare(sink: str, committed: Measure, now: Measure) -> Sequence[ReplayDiffe
     before, after = committed.written, now.written
     if before is not None and after is not None:
         pairs.append(("bytes", before.bytes, after.bytes))
-        pairs.append((_digest(before, after), before.digest, after.digest))
+        # Where rows were cut otherwise that may be all that differs.
+        cut = "" if before.pieces == after.pieces else f" of {before.pieces} pieces and of {after.pieces}"
+        pairs.append((f"digest{cut}", before.digest, after.digest))
     if committed.places or now.places:
         places = sorted({*committed.places, *now.places})
         pairs += [(f"rows in {p or 'the folder'}", committed.places.get(p, 0), now.places.get(p, 0)) for p in places]
     return [ReplayDifference(sink, name, a, b) for name, a, b in pairs if a is not None and b is not None and a != b]
-
-
-def _digest(before: Written, after: Written) -> str:
-    """Return the name of the digest; where rows were cut otherwise that may be all that differs."""
-    same = before.pieces == after.pieces
-    return "digest" if same else f"digest of {before.pieces} pieces and of {after.pieces}"

@@ -214,7 +214,8 @@ def _claim(storage: Storage, now_ms: int, sinks: Mapping[str, JSON], operators: 
     while True:
         number += 1
         life = Life(epoch=number, host=host, pid=pid, started_ms=now_ms, sinks=sinks, operators=operators)
-        path, data = _path(number), _dump(life)
+        value = {name: each for name, each in asdict(life).items() if each or name != "operators"}
+        path, data = _path(number), json.dumps({"v": 1, **value}, ensure_ascii=False).encode() + b"\n"
         if not storage.create_exclusive(path, data):
             continue
         # Where a name that is taken can be taken again, every decision would have two winners.
@@ -265,11 +266,6 @@ def _newest(storage: Storage) -> int:
 
 def _path(number: int) -> str:
     return f"{FOLDER}/{number:08d}.json"
-
-
-def _dump(life: Life) -> bytes:
-    value = {name: each for name, each in asdict(life).items() if each or name != "operators"}
-    return json.dumps({"v": 1, **value}, ensure_ascii=False).encode() + b"\n"
 
 
 def _load(storage: Storage, number: int) -> Life | None:

@@ -116,14 +116,6 @@ class Assembly:
                 self._planner.close()
                 self._planner = None
 
-    def _saver(self, storage: Storage, identity: Identity, coordinator: Coordinator) -> Callable[..., Cut]:
-        def save(directory: str, retained: str | None = None) -> Cut:
-            if self._planner is not None:
-                self._planner.pause()  # what is written beside the checkpoints stands still while it is copied
-            return cut(self.plan, storage, coordinator, identity, directory, clock=self.clock, retained=retained)
-
-        return save
-
     def loop(
         self,
         storage: Storage,
@@ -136,17 +128,21 @@ class Assembly:
         session = self._session(storage)
         sources = self._with_streams(session, sources)
         context = session.context
-        save = self._saver(storage, identity, coordinator)
+
+        def save(directory: str, retained: str | None = None, first: Callable[[], None] = lambda: None) -> Cut:
+            def ready() -> None:
+                first()
+                if self._planner is not None:
+                    self._planner.pause()  # what is written beside the checkpoints stands still while it is copied
+
+            at = self.clock
+            return cut(self.plan, storage, coordinator, identity, directory, clock=at, retained=retained, ready=ready)
+
         parallelism = self.job.parallelism or context.defaultParallelism
         chain = stage_chain(
-            self.plan,
-            job_id=identity.job_id,
-            sources=sources,
-            sinks=self.sinks(identity),
-            parallelism=parallelism,
-            state_dir=storage.root,
-            analysis=SessionAnalysis(session),
-        )
+            self.plan, job_id=identity.job_id, sources=sources, sinks=self.sinks(identity), parallelism=parallelism,
+            state_dir=storage.root, analysis=SessionAnalysis(session),
+        )  # fmt: skip
         self._planner = Planner(
             sources,
             lambda name: open_storage(f"{storage.root}/sources/{name}"),
@@ -172,7 +168,7 @@ class Assembly:
             checkpoints=checkpoints,
             requests=self.requests,
             clock=self.clock,
-            save=lambda directory: save(directory or f"{self.settings.state_dir}/savepoints"),
+            save=lambda directory, first: save(directory or f"{self.settings.state_dir}/savepoints", first=first),
             retained=Retained(
                 storage, job_id=identity.job_id, keep=self.job.checkpoints_retained, cut=save, say=self.say
             ),

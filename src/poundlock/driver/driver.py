@@ -36,7 +36,7 @@ from poundlock.driver.savepoints.retained_checkpoints import newest_whole
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.job import Job
 from poundlock.plan.guarantees import check_required
-from poundlock.plan.plan import Plan, make_plan
+from poundlock.plan.plan import Plan, make_plan, refuse_read, refuse_swept
 from poundlock.savepoint.metadata import refuse_first_edition
 from poundlock.savepoint.operator_ids import refuse_changed
 from poundlock.savepoint.restore import settle_claim
@@ -61,10 +61,13 @@ def checkpoint_dir(job: Job, settings: Settings) -> str:
     """Return the folder of a job's checkpoint: from the settings, the job, or below the state directory.
 
     Raises:
-        DefinitionError: it is no folder, or on a store that a checkpoint cannot be on.
+        DefinitionError: it is no folder, on a store that a checkpoint cannot be on, or where a source of the job would read it.
     """
     folder = settings.checkpoint_dir or job.checkpoint_dir or str(settings.state_dir / "checkpoints" / job.name)
     open_checkpoint(folder)
+    refuse_read(job.sinks, folder, "the job's own checkpoint", job.name)
+    if job.checkpoints_retained > 1:
+        refuse_swept({node.id: node.sink for node in job.sinks}, folder, "copies of the checkpoint", job.name)
     return folder
 
 
@@ -99,18 +102,10 @@ def run(
     requests = requests or Requests()
     timeout = job.checkpoint_timeout
     driver = Driver(
-        job=job,
-        plan=plan,
-        settings=settings,
-        tracker=Tracker(on_progress),
-        requests=requests,
+        job=job, plan=plan, settings=settings, tracker=Tracker(on_progress), requests=requests, session=session,
         attempts=Attempts(None if timeout is None else duration(timeout), job.tolerable_failed_checkpoints),
-        session=session,
-        read_only=read_only,
-        stop=stop or StopRequest(),
-        on_claim=on_claim or (lambda identity: None),
-        beginning=beginning,
-    )
+        read_only=read_only, stop=stop or StopRequest(), on_claim=on_claim or (lambda identity: None), beginning=beginning,
+    )  # fmt: skip
     try:
         if session is None:
             _check_master(job, settings)

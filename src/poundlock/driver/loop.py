@@ -34,8 +34,9 @@ class JobLoop:
     checkpoints: JobCheckpoints
     requests: Requests
     clock: Clock
-    # copies what a savepoint is made of into a directory; called between two checkpoints
-    save: Callable[[str | None], Cut]
+    # copies what a savepoint is made of into a directory, after something that is done once the directory will do; called
+    # between two checkpoints
+    save: Callable[[str | None, Callable[[], None]], Cut]
     retained: Retained
     watch: Watch | None = None  # looks after the cluster that the tasks run on; None = they run here
     _turn: Future[None] | None = field(default=None, init=False)
@@ -150,14 +151,15 @@ class JobLoop:
                 self.checkpoints.scheduler.request(trigger)
 
     def _cut(self, trigger: Trigger) -> Cut:
-        if trigger.drain:
-            try:
-                if self.checkpoints.state is not None and self.checkpoints.coordinator.newest.checkpoint >= 0:
-                    self.checkpoints.drain()
-                self.checkpoints.roll(Occasion.END)
-            except Exception as error:
-                raise NotDrained(error) from error
-        return self.save(trigger.directory)
+        return self.save(trigger.directory, self._drain if trigger.drain else lambda: None)
+
+    def _drain(self) -> None:
+        try:
+            if self.checkpoints.state is not None and self.checkpoints.coordinator.newest.checkpoint >= 0:
+                self.checkpoints.drain()
+            self.checkpoints.roll(Occasion.END)
+        except Exception as error:
+            raise NotDrained(error) from error
 
     def _hold(self, held: bool) -> None:
         self._held = held

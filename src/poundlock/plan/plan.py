@@ -5,22 +5,26 @@ Pure: it needs no Spark. How the steps are cut into stages is in `poundlock.plan
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.connectors.base import SparkSource
+from poundlock.connectors.files.buckets.assigners import BasePathBucketAssigner
+from poundlock.connectors.files.sink.names import final_name
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
-from poundlock.storage import is_uri
-from poundlock.stream.nodes import KeyedNode, Node, SourceNode, WindowNode, walk
+from poundlock.storage import below, open_storage
+from poundlock.stream.nodes import KeyedNode, Node, SinkNode, SourceNode, WindowNode, walk
 
 if TYPE_CHECKING:
     from poundlock.job import Job
 
-__all__ = ["DEAD_LETTER", "Plan", "make_plan"]
+__all__ = ["DEAD_LETTER", "Plan", "make_plan", "refuse_read", "refuse_swept"]
+
+_OF_A_CHECKPOINT = ("job.json", "ledger/0.json", "sources/x/log/0.json", "state/x/0.arrow")  # such as these
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def make_plan(job: Job) -> Plan:
         )
     if job.on_error == "dead_letter":
         participants[DEAD_LETTER] = _dead_letter_sink(job, participants)
-    _check_places(participants, job.name)
+    _check_places(job, participants)
     _check_mode(job, sources)
     return Plan(job, order, sources, participants)
 
@@ -86,19 +90,52 @@ def _check_mode(job: Job, sources: Mapping[str, Any]) -> None:
         )
 
 
-def _check_places(participants: Mapping[str, Any], job: str) -> None:
-    """Refuse two file sinks whose files would have the same names."""
-    seen: dict[tuple[str, str], str] = {}
-    for name, sink in participants.items():
-        if isinstance(sink, FileSink):
-            local = not is_uri(sink.path) or sink.path.startswith("file:")
-            place = os.path.realpath(sink.storage().root) if local else sink.path.rstrip("/"), sink.prefix
-            if (first := seen.setdefault(place, name)) != name:
-                raise DefinitionError(
-                    f"sinks {first!r} and {name!r} both write {sink.prefix}-… files to {sink.path}",
-                    next="give one of them another folder or another prefix=",
-                    job=job,
-                )
+def _check_places(job: Job, participants: Mapping[str, Any]) -> None:
+    """Refuse two file sinks whose files could be taken for each other's, and one whose files a source before it would read."""
+    sinks = {name: sink for name, sink in participants.items() if isinstance(sink, FileSink)}
+    for (first, a), (name, b) in combinations(sinks.items(), 2):
+        if a.prefix != b.prefix:
+            continue
+        one, other = below(a.storage(), b.storage()), below(b.storage(), a.storage())
+        if one == "" or ((one or other) and a.ending == b.ending):
+            where = f"{a.path} and {b.path}, one in the other" if one or other else b.path
+            raise DefinitionError(
+                f"sinks {first!r} and {name!r} both write {a.prefix}-… files to {where}",
+                next="give one of them another folder or another prefix=",
+                job=job.name,
+            )
+    for name, sink in sinks.items():
+        made = final_name(sink.prefix, 0, 0, sink.ending)
+        files = made if isinstance(sink.assigner, BasePathBucketAssigner) else f"*/{made}"
+        before = [node for node in job.sinks if name in (node.id, DEAD_LETTER)]
+        refuse_read(before, sink.path, f"the files of sink {name!r}", job.name, [files])
+
+
+def refuse_read(
+    ends: Sequence[SinkNode], folder: str, what: str, job: str, names: Sequence[str] = _OF_A_CHECKPOINT
+) -> None:
+    """Refuse a folder in which files of these names come to be, where a source before these sinks would read them."""
+    from poundlock.connectors.files.source.source import FileSource
+
+    for node in walk(ends):
+        source = node.source if isinstance(node, SourceNode) else None
+        if isinstance(source, FileSource) and source.takes(open_storage(folder), names):
+            raise DefinitionError(
+                f"source {node.id!r}, which reads {source.path}, would read {what} in {folder}",
+                next='give one of them another folder; files and folders whose names begin with "_" or "." are not read',
+                job=job,
+            )
+
+
+def refuse_swept(sinks: Mapping[str, Any], folder: str, what: str, job: str) -> None:
+    """Refuse a folder for unfinished files' copies in that of a file sink, which removes those that no decision of it names."""
+    for name, sink in sinks.items():
+        if isinstance(sink, FileSink) and below(open_storage(folder), sink.storage()) is not None:
+            raise DefinitionError(
+                f"{what} in {folder} would be in the folder of sink {name!r}, {sink.path}, which removes unfinished files there",
+                next="give one of them another folder",
+                job=job,
+            )
 
 
 def _dead_letter_sink(job: Job, participants: Mapping[str, Any]) -> Any:

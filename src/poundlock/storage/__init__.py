@@ -13,7 +13,7 @@ from poundlock.errors import DefinitionError
 from poundlock.storage.base import Entry, Storage
 from poundlock.storage.local import LocalStorage
 
-__all__ = ["Entry", "LocalStorage", "Storage", "is_uri", "open_checkpoint", "open_storage"]
+__all__ = ["Entry", "LocalStorage", "Storage", "below", "is_uri", "open_checkpoint", "open_storage"]
 
 _FOR_FILES = ("poundlock.storage.objects", "open_objects")
 # Per scheme the module and its function that takes the URI as it was written. Loaded when the first such path is opened.
@@ -65,6 +65,15 @@ def open_checkpoint(path: str, what: str = "checkpoint") -> Storage:
             next=f"keep the {what} on a local disk, HDFS or S3, such as s3://bucket/folder; sinks may stay where they are",
         )
     return storage
+
+
+def below(folder: Storage, outer: Storage) -> str | None:
+    """Return the path of a folder below another, "" where the two are one, None where it is elsewhere; local ones by where links lead."""
+    inner, around = (
+        os.path.join(os.path.realpath(each.root) if isinstance(each, LocalStorage) else each.root, "")
+        for each in (folder, outer)
+    )
+    return inner[len(around) :].rstrip("/") if inner.startswith(around) else None
 
 
 def is_uri(path: str) -> bool:

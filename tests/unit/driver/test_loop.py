@@ -64,6 +64,8 @@ class GatedSink(TransactionSink):
         if occasion is Occasion.ROLL:
             self.roll_is_due = False
             self.log.append("roll")
+        elif occasion is Occasion.END:
+            self.log.append("drained")
         return super().stage(state, prepared, occasion, now_ms)
 
 
@@ -167,7 +169,9 @@ class World:
         except Exception as error:
             self.came.append(error)
 
-    def _save(self, directory: str | None) -> Cut:
+    def _save(self, directory: str | None, first: Callable[[], None]) -> Cut:
+        if directory != "refused":
+            first()
         self.log.append("savepoint")
         raise PoundlockError("this disk is full")
 
@@ -299,6 +303,15 @@ def test_a_roll_and_a_savepoint_wait_until_nothing_is_under_way(world: World) ->
     assert world.before("completed", "roll")
     assert world.before("roll", "run 1")
     assert asked.status == "FAILED"
+
+
+@pytest.mark.parametrize("directory", ["taken", "refused"])
+def test_nothing_is_drained_for_a_savepoint_whose_folder_will_not_do(world: World, directory: str) -> None:
+    world.start_with_a_commit_waiting()
+    asked = world.requests.trigger("savepoint", directory=directory, then="stop", drain=True)
+    assert world.end() is Occasion.END
+    assert asked.status == "FAILED"
+    assert ("drained" in world.log) is (directory == "taken")
 
 
 def test_who_asked_for_a_checkpoint_is_answered_when_it_is_committed(world: World) -> None:

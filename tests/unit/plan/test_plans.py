@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from poundlock import (
     Side,
     SparkSource,
 )
+from poundlock.config import load_settings
+from poundlock.driver.driver import checkpoint_dir, run
 from poundlock.plan.explain import explain_json
 from poundlock.plan.plan import make_plan
 
@@ -168,6 +171,118 @@ def test_a_folder_is_the_same_however_it_is_written(
         rows.sink_to(FileSink(path, row="value"), name=name)
     with pytest.raises(DefinitionError, match="sinks 'one' and 'two' both write part-… files to"):
         make_plan(job)
+
+
+def test_a_sink_in_anothers_folder_has_another_prefix_or_ending() -> None:
+    """One could have a bucket of the other's name, and the outer one would retract the inner one's files with its own."""
+
+    def plan(**inner: object) -> None:
+        job = Job("plan", on_error="skip")
+        rows = job.from_source(kafka(), name="in")
+        rows.sink_to(sink("sub", **({"format": "json"} | inner)), name="one")
+        rows.sink_to(FileSink("/out", format="json", bucket=lambda record: "sub"), name="two")
+        make_plan(job)
+
+    with pytest.raises(DefinitionError, match="both write part-… files to /out/sub and /out, one in the other\nNext: "):
+        plan()
+    plan(prefix="other")
+    plan(format="parquet")
+
+
+def pipeline(source: FileSource, out: FileSink, **more: object) -> Job:
+    job = Job("plan", **more)
+    job.from_source(source, name="in").sink_to(out, name="out")
+    return job
+
+
+def to(path: str, **more: object) -> FileSink:
+    return FileSink(path, format="json", **more)
+
+
+BY_KEY = ExpressionBucketAssigner("concat('k=', k)")
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "taken"),
+    [
+        ({"path": "in"}, to("in/out"), True),
+        ({"path": "in"}, to("{tmp}/in"), True),
+        ({"path": "file://{tmp}/in"}, to("./link/out"), True),
+        ({"path": "link"}, to("in/a/b"), True),
+        ({"path": "in/*.jsonl"}, to("in"), True),
+        ({"path": "in/*/*.jsonl"}, to("in/out"), True),
+        ({"path": "in/**/*.jsonl"}, to("in/out", bucket=BY_KEY), True),
+        ({"path": "in/k=*/*.jsonl"}, to("in", bucket=BY_KEY), True),
+        ({"path": "in", "recursive": False}, to("in"), True),
+        ({"path": "s3://b/in"}, to("s3a://b/in/out/"), True),
+        ({"path": "in"}, to("in2"), False),
+        ({"path": "in/sub"}, to("in"), False),
+        ({"path": "in"}, to("in/_out"), False),
+        ({"path": "in"}, to("in/.a/out"), False),
+        ({"path": "in", "recursive": False}, to("in/out"), False),
+        ({"path": "in", "recursive": False}, to("in", bucket=BY_KEY), False),
+        ({"path": "in", "glob": "*.csv"}, to("in/out"), False),
+        ({"path": "in/*.jsonl"}, to("in/out"), False),
+        ({"path": "in/*/x-*.jsonl"}, to("in/out"), False),
+        ({"path": "s3://b/in"}, to("s3://b/in-2"), False),
+    ],
+)
+def test_no_source_reads_what_its_job_writes(
+    read: dict[str, object], written: FileSink, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job had read its own output, without end where it was to watch the folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "link").symlink_to("in")
+    read["path"] = str(read["path"]).format(tmp=tmp_path)
+    job = pipeline(FileSource(watch=True, **read), replace(written, path=written.path.format(tmp=tmp_path)))  # type: ignore[arg-type]
+    if not taken:
+        make_plan(job)
+        return
+    with pytest.raises(
+        DefinitionError, match=r"source 'in', which reads .*, would read the files of sink 'out' in .*\nNext: "
+    ):
+        make_plan(job)
+
+
+def test_dead_letters_are_not_read_again_but_another_sources_files_may_be() -> None:
+    with pytest.raises(DefinitionError, match="would read the files of sink 'dead-letter' in /in/bad\n"):
+        make_plan(pipeline(files(), sink("a"), dead_letters="/in/bad"))
+    make_plan(pipeline(files(), sink("a"), dead_letters="/in/_bad"))
+    job = Job("plan", on_error="skip")
+    job.from_source(kafka(), name="kafka").sink_to(FileSink("/in/kafka", row="value"), name="first")
+    job.from_source(files(), name="in").sink_to(sink("a", row="value"), name="second")
+    make_plan(job)
+
+
+@pytest.mark.parametrize("given", ["job", "settings", "state"])
+def test_no_source_reads_its_jobs_checkpoint(given: str, tmp_path: Path) -> None:
+    inside, outside = f"{tmp_path}/in/ck", f"{tmp_path}/out/ck"
+    settings = load_settings(
+        [f"state_dir={tmp_path}/{'in' if given == 'state' else 'state'}"]
+        + ([f"checkpoint_dir={inside}"] if given == "settings" else [])
+    )
+    job = pipeline(FileSource(f"{tmp_path}/in", watch=True), sink("a"))
+    job.checkpoint_dir = {"job": inside, "settings": outside}.get(given)
+    with pytest.raises(
+        DefinitionError, match=r"would read the job's own checkpoint in .*/in/c.*\nNext: give one of them"
+    ):
+        run(job, settings=settings)
+    assert not (tmp_path / "in").exists()
+    for path, glob in ((f"{tmp_path}/in/_ck", "*"), (inside, "*.csv"), (f"{tmp_path}/in-ck", "*")):
+        job = pipeline(FileSource(f"{tmp_path}/in", watch=True, glob=glob), sink("a"), checkpoint_dir=path)
+        assert checkpoint_dir(job, load_settings([f"state_dir={tmp_path}/state"])) == path
+
+
+def test_copies_of_checkpoints_are_not_kept_where_a_sink_removes_unfinished_files(tmp_path: Path) -> None:
+    """The sink's next start removed what was unfinished from the copies, which then were damaged."""
+    settings = load_settings([f"state_dir={tmp_path}/state"])
+    job = pipeline(files(), FileSink(f"{tmp_path}/out", row="value"), checkpoint_dir=f"{tmp_path}/out/_checkpoint")
+    assert checkpoint_dir(job, settings) == f"{tmp_path}/out/_checkpoint"
+    job.checkpoints_retained = 2
+    said = "copies of the checkpoint in .*/out/_checkpoint would be in the folder of sink 'out', .*/out, which removes"
+    with pytest.raises(DefinitionError, match=said):
+        checkpoint_dir(job, settings)
 
 
 @pytest.mark.parametrize("mode", ["automatic", "streaming", "batch"])

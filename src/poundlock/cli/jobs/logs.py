@@ -53,8 +53,9 @@ def command(
     except BrokenPipeError:
         raise
     except (OSError, PoundlockError) as error:
+        place = entry.log if entry.here else entry.checkpoint_dir
         raise DefinitionError(
-            f"the log of job {entry.name} cannot be read: {_place(entry)}: {getattr(error, 'strerror', None) or error}",
+            f"the log of job {entry.name} cannot be read: {place}: {getattr(error, 'strerror', None) or error}",
             next=f"see where its process ran: poundlock info {entry.job_id[:8]}"
             if entry.application is None
             else f"type: yarn logs -applicationId {entry.application}",
@@ -67,10 +68,6 @@ def _log_of(entry: JobEntry) -> LogFile | CopiedLog:
     from poundlock.storage import open_storage
 
     return LogFile(Path(entry.log)) if entry.here else CopiedLog(open_storage(entry.checkpoint_dir))
-
-
-def _place(entry: JobEntry) -> str:
-    return entry.log if entry.here else entry.checkpoint_dir
 
 
 def _followed(known: KnownJob, log: LogFile | CopiedLog, begun: bytes) -> Iterator[bytes]:

@@ -89,6 +89,8 @@ def _of_replication(code: str, text: str, what: str) -> PoundlockError | None:
         return TransientError(
             f"{what}; the connection that held the snapshot is gone", next="start again: another snapshot is taken"
         )
+    if code == "53400" and "slot" in text:
+        return TransientError(what, next="drop a slot that nobody reads, or raise max_replication_slots of the server")
     if code == "42704" and "slot" in text:
         return SourceGoneError(
             what, next="the changes since the last checkpoint are lost: begin the job again with a new slot"
@@ -114,10 +116,12 @@ def _of_code(code: str, text: str, what: str, use: Use, error: Any) -> Poundlock
         return DefinitionError(what, next=grant if reads else needed)
     if code.startswith("28"):
         return DefinitionError(what, next="check user, password and database: psql with the same dsn has to connect")
+    if code == "42P01" and not reads:
+        return DefinitionError(what, next="start the job again: it makes its table of markers, or says what to type")
     if code.startswith(("42", "3F", "3D")):
         compare = "compare the table with the rows of the sink: poundlock explain shows them"
         return DefinitionError(what, next="mend table=…, columns=…, query=… or where=…" if reads else compare)
-    if code == "53400" or (code == "55000" and "prepared transactions" in text):
+    if code.startswith(("53", "55")) and "prepared transactions" in text:  # too many of them has the code of no memory
         return TransientError(
             what, next="raise max_prepared_transactions of the server, or lower the job's parallelism; it is repeated"
         )

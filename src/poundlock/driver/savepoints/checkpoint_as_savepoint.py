@@ -6,7 +6,6 @@ as long as it takes to restore it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
@@ -26,12 +25,12 @@ from poundlock.driver.savepoints.handover import refuse_left
 from poundlock.driver.savepoints.restore import Beginning
 from poundlock.driver.savepoints.retained_checkpoints import copies, copy_name
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
-from poundlock.plan.plan import Plan
+from poundlock.plan.plan import Plan, refuse_read, refuse_swept
 from poundlock.savepoint.metadata import METADATA, Metadata, Operator, metadata_of, new_name, refuse_first_edition
 from poundlock.savepoint.operator_ids import operators, operators_before
 from poundlock.savepoint.take import Cut, finish, take
 from poundlock.state.decided_state import DecidedState, manifests_of, state_behind
-from poundlock.storage import LocalStorage, Storage, open_checkpoint, open_storage
+from poundlock.storage import Storage, below, open_checkpoint, open_storage
 from poundlock.storage.copying import remove_root, remove_tree
 from poundlock.values import Clock
 
@@ -59,9 +58,7 @@ def savepoint_of(
     if given.stat(METADATA) is not None or (identity := read_identity(given)) is None:
         yield beginning, say
         return
-    if given == checkpoint or (
-        isinstance(given, LocalStorage) and os.path.realpath(given.root) == os.path.realpath(checkpoint.root)
-    ):
+    if below(given, checkpoint) == "":
         raise DefinitionError(
             f"{given.root} is this job's own checkpoint", next="run it without -s: it goes on from there by itself"
         )
@@ -177,16 +174,6 @@ def _operators(
     return {i: o for i, o in before.items() if o.kind != "stateful" or i in keeping}
 
 
-def _within(storage: Storage, directory: str) -> bool:
-    given, own = open_checkpoint(directory, "savepoint"), storage.root
-    if type(given) is not type(storage):
-        return False
-    inner = given.root
-    if isinstance(storage, LocalStorage):
-        inner, own = os.path.realpath(inner), os.path.realpath(own)
-    return os.path.join(inner, "").startswith(os.path.join(own, ""))
-
-
 def cut(
     plan: Plan,
     checkpoint: Storage,
@@ -196,24 +183,32 @@ def cut(
     *,
     clock: Clock,
     retained: str | None = None,
+    ready: Callable[[], None] = lambda: None,
 ) -> Cut:
     """Copy what a savepoint is made of into a new folder of a directory; call it at a checkpoint's border.
 
-    `retained` is the name of a copy that stays with the checkpoint, None for a savepoint.
+    `retained` is the name of a copy that stays with the checkpoint, None for a savepoint. `ready` is called when the directory will
+    do: a drain cannot be taken back.
 
     Raises:
         DefinitionError: the directory cannot be used.
     """
+    root = open_checkpoint(directory, "savepoint").root
+    name = retained or new_name(identity.job_id)
+    made = open_storage(f"{root}/{name}")
+    if retained is None:
+        if below(made, checkpoint) is not None:
+            raise DefinitionError(
+                f"{directory} is in the job's own checkpoint folder {checkpoint.root}, where a restore or a cancel removes things",
+                next="give a folder outside it",
+            )
+        refuse_swept(plan.sinks, directory, "the savepoint", plan.job.name)
+        refuse_read(plan.job.sinks, made.root, "the savepoint", plan.job.name)
+    ready()
     if coordinator.is_produced_again(coordinator.newest.checkpoint):
         raise DefinitionError(
             "part of the newest checkpoint is being produced again", next="take the savepoint when the job has gone on"
         )
-    if retained is None and _within(checkpoint, directory):
-        raise DefinitionError(
-            f"{directory} is in the job's own checkpoint folder {checkpoint.root}, where a restore or a cancel removes things",
-            next="give a folder outside it",
-        )
-    name = retained or new_name(identity.job_id)
     sinks = {n: bound(sink, job_id=identity.job_id, sink=n) for n, sink in plan.sinks.items()}
     c = coordinator
     metadata = metadata_of(
@@ -226,5 +221,4 @@ def cut(
         sinks={n: sink.describe_json() for n, sink in sinks.items() if isinstance(sink, Inspectable)},
         clock=clock,
     )
-    made = open_storage(f"{directory}/{name}")
     return take(checkpoint, made, metadata=metadata, sinks=sinks, linked=retained is not None)

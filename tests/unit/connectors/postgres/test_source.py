@@ -218,6 +218,23 @@ def test_an_error_of_the_server_is_of_one_kind_for_who_reads_and_who_writes(name
         assert result.next
 
 
+@pytest.mark.parametrize(
+    ("name", "said", "next"),
+    [
+        ("OutOfMemory", "maximum number of prepared transactions reached", "max_prepared_transactions"),
+        ("ObjectNotInPrerequisiteState", "prepared transactions are disabled", "max_prepared_transactions"),
+        ("ConfigurationLimitExceeded", "all replication slots are in use", "max_replication_slots"),
+        ("OutOfMemory", "out of memory", "see that the server runs"),
+        ("UndefinedTable", 'relation "poundlock_commits" does not exist', "start the job again: it makes its table of"),
+        ("UndefinedColumn", 'column "a" of relation "t" does not exist', "compare the table with the rows"),
+    ],
+)
+def test_who_writes_is_told_what_helps(name: str, said: str, next: str) -> None:
+    from psycopg import errors
+
+    assert next in explain(getattr(errors, name)(said), "db.example:5432/shop", "writing to table t").next
+
+
 POSITIONS: list[tuple[PostgresPosition, dict[str, Any]]] = [
     (SnapshotPosition(None, 0), {"plan": None, "next": 0}),
     (SnapshotPosition("p", 2, 8, "s"), {"plan": "p", "next": 2, "of": 8, "snapshot": "s"}),

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from poundlock import DatagenSource, DefinitionError, FileSink, Job, RollingPolicy, failpoints
+from poundlock import DatagenSource, DefinitionError, FileSink, FileSource, Job, RollingPolicy, failpoints
 from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
@@ -475,6 +475,45 @@ def test_a_savepoint_is_not_made_where_the_job_removes_things(folder: Path, out:
     with pytest.raises(DefinitionError, match="in the job's own checkpoint folder"):
         cut(life.plan, life.storage, life.coordinator, life.identity, f"{folder}/{below}", clock=CLOCK)
     assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("directory", "said"),
+    [
+        (
+            "out/saved",
+            "the savepoint in .*/out/saved would be in the folder of sink 'out', .*/out, which removes .*\nNext: give one of",
+        ),
+        ("out/_saved", "would be in the folder of sink 'out', "),
+        ("link", "would be in the folder of sink 'out', "),
+        (
+            "in/saved",
+            "source 'files', which reads .*/in, would read the savepoint in .*/in/saved/savepoint-.*\nNext: give ",
+        ),
+        ("in/_saved", ""),
+    ],
+)
+def test_a_savepoint_is_not_made_where_a_source_reads_or_a_sink_writes(
+    folder: Path, tmp_path: Path, directory: str, said: str
+) -> None:
+    """A watching source read the savepoint's files as rows, and a sink's next start removed what was unfinished in it."""
+    out = tmp_path / "out"
+    life = Life(folder, out)
+    life.run(0, 1)
+    (tmp_path / "link").symlink_to(out)
+    read = Job("job", on_error="fail")
+    read.from_source(FileSource(f"{tmp_path}/in", watch=True), name="files").sink_to(life.plan.sinks["out"], name="out")
+    before = sorted(tmp_path.rglob("*"))
+    asked = (make_plan(read), life.storage, life.coordinator, life.identity, f"{tmp_path}/{directory}")
+    drained: list[bool] = []
+    if not said:
+        cut(*asked, clock=CLOCK, ready=lambda: drained.append(True)).discard()
+        assert drained
+        return
+    with pytest.raises(DefinitionError, match=said):
+        cut(*asked, clock=CLOCK, ready=lambda: drained.append(True))
+    assert not drained
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_nothing_is_left_of_a_savepoint_that_could_not_be_cut(

@@ -11,8 +11,9 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from io import BufferedReader, RawIOBase
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, cast
 
 from poundlock.checkpoint.participant import JSON, CommitOutcome, Committed, Orphan, Prepared, unchecked
 from poundlock.connectors.files.file_values import FileCommittable, FileSinkState, PreparedFile
@@ -147,20 +148,14 @@ def _marker(segments: Sequence[str]) -> str:
 
 
 def _same(storage: Storage, segments: Sequence[str], final: str) -> bool:
-    with storage.open(final) as whole:
+    # Reads as much as it is asked for, where there is so much.
+    with BufferedReader(cast(RawIOBase, storage.open(final)), _BLOCK) as whole:
         for path in segments:
             with storage.open(path) as part:
                 while block := part.read(_BLOCK):
-                    if _read(whole, len(block)) != block:
+                    if whole.read(len(block)) != block:
                         return False
         return not whole.read(1)
-
-
-def _read(handle: BinaryIO, count: int) -> bytes:
-    data = b""
-    while len(data) < count and (more := handle.read(count - len(data))):
-        data += more
-    return data
 
 
 def abort(storage: Storage, prepared: Prepared) -> None:

@@ -63,7 +63,7 @@ def verify_upload(storage: Storage, piece: PreparedFile, upload: SentParts, sink
     if parts is None:
         raise TransientError(f"the upload of {storage.root}/{path} is gone", next=_NEXT, participant=sink)
     size = sum(bytes for _, _, bytes in parts)
-    if [_plain(tag) for _, tag, _ in parts] != [_plain(tag) for tag in upload.tags] or size != piece.bytes:
+    if [tag.strip('"') for _, tag, _ in parts] != [tag.strip('"') for tag in upload.tags] or size != piece.bytes:
         raise TransientError(
             f"the upload of {storage.root}/{path} has {size} bytes in {len(parts)} parts instead of "
             f"{piece.bytes} in {len(upload.tags)}",
@@ -110,12 +110,11 @@ def left_uploads(storage: Storage, tag: str, known: set[str], joined: Sequence[s
     """
     if not isinstance(storage, Uploads):
         return []
-    left = []
-    for upload in storage.uploads():
-        ours = uploaded_by(upload.path, tag) or upload.path in joined
-        if ours and f"upload {upload.id}" not in known:
-            place = f"{storage.root}/{upload.path}"
-            left.append((upload, Orphan(place, 0, upload.begun_ms)))
+    left = [
+        (upload, Orphan(f"{storage.root}/{upload.path}", 0, upload.begun_ms))
+        for upload in storage.uploads()
+        if (uploaded_by(upload.path, tag) or upload.path in joined) and f"upload {upload.id}" not in known
+    ]
     return sorted(left, key=lambda pair: (pair[0].path, pair[0].id))
 
 
@@ -136,7 +135,3 @@ def inspect_upload(storage: Storage, committable: FileCommittable) -> Sequence[F
     if size != expected:
         return [Finding("size", place, expected, size)]
     return [] if mark == upload.mark else [Finding("foreign", place, expected, size)]
-
-
-def _plain(tag: str) -> str:
-    return tag.strip('"')

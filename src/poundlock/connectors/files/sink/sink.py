@@ -340,16 +340,9 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
         return BulkMerger(self.codec)
 
     def _rules(self) -> Rules:
-        folder = self.storage()
+        to = self.storage()
         return parts.commit_plan.Rules(
-            folder.root,
-            self.rolling,
-            self.whole,
-            self.prefix,
-            self.ending,
-            self.compaction,
-            self.tag,
-            folder.moves_by_copy,
+            to.root, self.rolling, self.whole, self.prefix, self.ending, self.compaction, self.tag, to.moves_by_copy
         )
 
 

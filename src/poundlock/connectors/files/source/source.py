@@ -6,14 +6,14 @@ Every file is taken once, by its path, and read as it was when it was taken; eve
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
-from poundlock.arguments import refuse_without_effect
+from poundlock.arguments import check_choices, refuse_without_effect
 from poundlock.connectors.base import ReaderContext, ReplayPromise
 from poundlock.connectors.files.source.discovery import DiscoveryLog, Selection, split_glob
 from poundlock.connectors.files.source.enumerator import FileEnumerator, Limits, Position
@@ -22,7 +22,7 @@ from poundlock.connectors.files.source.reader import FileReader, codec_of
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.formats.decode import decoder
-from poundlock.storage import Entry, LocalStorage, Storage, is_uri, open_storage
+from poundlock.storage import Entry, LocalStorage, Storage, below, is_uri, open_storage
 from poundlock.storage.storage_errors import refuse_unreachable
 from poundlock.values import Clock, SystemClock, duration, size
 
@@ -115,12 +115,8 @@ class FileSource:
             )
         if split_glob(path)[1] is not None:
             looks = {"glob": (glob, "*"), "recursive": (recursive, True)}
-            refuse_without_effect(
-                "FileSource",
-                looks,
-                because="the path says which files",
-                next='write it into the path, such as "/data/**/*.json"',
-            )
+            instead = 'write it into the path, such as "/data/**/*.json"'
+            refuse_without_effect("FileSource", looks, because="the path says which files", next=instead)
         csv = {"delimiter": delimiter, "quote": quote, "null": null, "timestamp_unit": timestamp_unit}
         options = {"csv": csv, "json": {"timestamp_unit": timestamp_unit}}.get(format, {})
         limits = (size(split_size), size(max_bytes_per_checkpoint), max_files_per_checkpoint)
@@ -132,14 +128,7 @@ class FileSource:
         self._check()
 
     def _check(self) -> None:
-        if self.format not in ("text", "json", "csv", "parquet", "avro"):
-            raise DefinitionError(
-                f"format {self.format!r} is not known", next='use "text", "json", "csv", "parquet" or "avro"'
-            )
-        if self.compression not in ("auto", "none", "gzip", "zstd", "bz2"):
-            raise DefinitionError(
-                f"compression {self.compression!r} is not known", next='use "auto", "none", "gzip", "zstd" or "bz2"'
-            )
+        check_choices(self, {"format": get_args(Format), "compression": get_args(Compression)})
         if (self.header or self.multiline) and self.format != "csv":
             raise DefinitionError("header and multiline are for CSV files", next='give format="csv" too')
         if self.multiline and not dict(self.options)["quote"]:
@@ -199,6 +188,16 @@ class FileSource:
         """What tasks read."""
         return [self._place()[0].root]
 
+    def takes(self, folder: Storage, names: Iterable[str]) -> bool:
+        """Return whether it would read a file that came to be in a folder under one of these names; "*/" in one is any bucket."""
+        root, selection = self._folder()
+        if (path := below(folder, root)) is None:
+            return False
+        above = [part for part in path.split("/") if part]
+        bucket = selection.pattern.split("/")[len(above) : -1] or ["any"]  # what a wildcard is itself, it matches
+        paths = ("/".join([*above, name.replace("*", "/".join(bucket))]) for name in names)
+        return any(True for _ in selection.select(Entry(each, 0, 0) for each in paths))
+
     def preflight(self) -> None:
         """Raise DefinitionError if there is nothing that could be read."""
         refuse_unreachable(open_storage(split_glob(self.path)[0]), what="the folder")
@@ -248,16 +247,21 @@ class FileSource:
 
     def _place(self) -> tuple[Storage, Selection]:
         """Return the folder to look at and which files in it are meant."""
-        folder, pattern = split_glob(self.path)
-        if pattern is not None:
-            return open_storage(folder), Selection(pattern, False)
+        folder, selection = self._folder()
+        if selection is not self.selection:
+            return folder, selection
         head, _, name = self.path.rstrip("/").rpartition("/")
         whole = is_uri(self.path) and head.endswith(":/")  # "s3://bucket": there is nothing above it
         if name and not self.path.endswith("/") and not whole:
             parent = open_storage(head or ("/" if self.path.startswith("/") else "."))
             if parent.stat(name) is not None:
                 return parent, Selection(name, False, literal=True)
-        return open_storage(self.path), self.selection
+        return folder, selection
+
+    def _folder(self) -> tuple[Storage, Selection]:
+        """Return the same as if it were no single file, without a look at it."""
+        folder, pattern = split_glob(self.path)
+        return open_storage(folder), self.selection if pattern is None else Selection(pattern, False)
 
     def _look(self) -> tuple[str, Iterator[Entry]]:
         storage, selection = self._place()

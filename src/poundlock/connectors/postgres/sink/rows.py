@@ -9,6 +9,7 @@ import binascii
 import io
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -109,12 +110,8 @@ def _hex(array: pa.Array) -> pa.Array:
 
 def _nested(array: pa.Array, column: TableColumn) -> pa.Array:
     values = array.to_pylist(maps_as_pydicts="lossy")
-    make = _array_text if column.category == "A" else _json_text
+    make = _array_text if column.category == "A" else partial(json.dumps, default=_plain, ensure_ascii=False)
     return pa.array([None if value is None else make(value) for value in values], pa.large_string())
-
-
-def _json_text(value: Any) -> str:
-    return json.dumps(value, default=_plain, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:
