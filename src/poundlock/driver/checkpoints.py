@@ -231,7 +231,7 @@ class JobCheckpoints:
         self._attempt.ran = True
         self.planner.check_identity(plan.reads)
         advanced = self.time.measured(plan.times, reports)
-        decided, seen = self.time.decided(plan.times, advanced), self.time.seen(plan.times, reports)
+        decided, seen = self.time.decided(plan.times, advanced), self.time.seen(advanced, reports)
         results = task_results(self.chain, plan.reads, reports, watermarks=decided, event_time=seen)
         return JobRan(plan.reads, given, results, advanced)
 
@@ -265,8 +265,7 @@ class JobCheckpoints:
 
     def _show_time(self) -> None:
         if self.time.active:
-            slowest = self.time.slowest
-            self.tracker.event_time(self.time.watermark, None if slowest is None else slowest.held_by)
+            self.tracker.event_time(self.time.slowest.after, self.time.slowest.held_by)
 
 
 def task_results(
