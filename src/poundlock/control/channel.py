@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 from poundlock import errors
 from poundlock.control.control_files import ANSWERS, REQUESTS, TROUBLE, newest_entry
 from poundlock.control.process_id import send_signal
-from poundlock.control.registry import JobEntry
+from poundlock.control.registry import JobEntry, now_ms
 from poundlock.driver.progress import StopRequest
 from poundlock.driver.requests import Requests, Then, Trigger
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
@@ -30,11 +30,32 @@ Kind = Literal["stop", "cancel", "checkpoint", "savepoint"]
 _AGAIN_S = 5.0
 _SILENT_S = 15.0  # so long, and the cluster is asked whether the driver is still there
 _PATIENCE_S = 60.0
+TELL_S = 8.0  # so long, and whoever waits for an answer is told that there is none yet
 _POLL_S = 0.3
 
 
 class NoAnswer(TransientError):
     """Nobody took what was asked for."""
+
+
+Say = Callable[[NoAnswer], None]
+"""Shows somebody who waits that no answer has come yet."""
+
+
+def ignored(error: NoAnswer) -> None:
+    """Show nothing."""
+
+
+def unanswered(entry: JobEntry, what: str) -> NoAnswer:
+    """Return what a driver does that does not answer, such as "does not answer", and where to look for why."""
+    if entry.application is not None:
+        look = f"see whether it runs: yarn application -status {entry.application}"
+        return NoAnswer(f"the driver of job {entry.name} {what}", next=look)
+    look = f"ps -o stat,args -p {entry.process} (T: stopped, it goes on by kill -CONT {entry.process})"
+    return NoAnswer(
+        f"process {entry.process} on {entry.host}, the driver of job {entry.name}, {what}",
+        next=f"see what it does there: {look}; and its log: poundlock logs {entry.job_id[:8]}",
+    )
 
 
 class EndedMeanwhile(TransientError):
@@ -116,15 +137,27 @@ class FolderChannel(ControlChannel):
 
     Args:
         lost: says why the driver is gone for good, None as long as it may be there; asked when it is silent.
+        say: is called once where it is silent, and it is waited on.
     """
 
     storage: Storage
     name: str
     lost: Callable[[], str | None] = lambda: None
+    say: Say = ignored
 
     def status(self) -> Mapping[str, Any]:
         entry = newest_entry(self.storage)
-        return {} if entry is None else entry.progress
+        if entry is None:
+            return {}
+        silent = (now_ms() - (entry.written_ms or 0)) / 1000
+        if entry.here and not entry.ended and silent > self._told_after:
+            self.say(unanswered(entry, f"has written nothing for {silent:.0f} s"))
+        return entry.progress
+
+    @property
+    def _told_after(self) -> float:
+        """How long a driver may be silent before that is said, s; into a store it writes less often."""
+        return TELL_S if isinstance(self.storage, LocalStorage) else _PATIENCE_S / 2
 
     def ask(
         self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
@@ -135,6 +168,7 @@ class FolderChannel(ControlChannel):
         seen = first = newest_entry(self.storage)
         self.storage.create_exclusive(f"{REQUESTS}/{name}", json.dumps(body).encode())
         silent = time.monotonic()
+        say: Say = self.say
         while True:
             entry = newest_entry(self.storage)
             if entry is not None and entry != seen:
@@ -158,6 +192,14 @@ class FolderChannel(ControlChannel):
                 raise PoundlockError(
                     f"job {self.name} {why}", next=f"see how it goes, then ask again: poundlock info {self.name}"
                 )
+            if entry is not None and time.monotonic() - silent > self._told_after:
+                say(
+                    unanswered(
+                        entry,
+                        f"has not answered by {self.storage.root} yet; it is waited for, up to {_PATIENCE_S:.0f} s",
+                    )
+                )
+                say = ignored
             if time.monotonic() - silent > _PATIENCE_S:
                 self._revoke(name)
                 raise self._silence(entry, trouble)
@@ -176,11 +218,12 @@ class FolderChannel(ControlChannel):
             self.storage.delete(f"{REQUESTS}/{name}")
 
     def _silence(self, entry: JobEntry | None, trouble: Exception | None) -> TransientError:
-        what = (
-            f"the driver of job {self.name} has written nothing into {self.storage.root} for {_PATIENCE_S:.0f} s"
-            if trouble is None
-            else f"the answer of job {self.name} in {self.storage.root} cannot be read: {trouble}"
-        )
+        nothing = f"has written nothing into {self.storage.root} for {_PATIENCE_S:.0f} s"
+        if entry is not None and trouble is None:
+            return unanswered(entry, nothing)
+        what = f"the driver of job {self.name} {nothing}"
+        if trouble is not None:
+            what = f"the answer of job {self.name} in {self.storage.root} cannot be read: {trouble}"
         how = f"yarn application -status {entry.application}" if entry and entry.application else "poundlock list -a"
         return TransientError(what, next=f"see whether it runs: {how}")
 
@@ -209,10 +252,8 @@ class FirstAnswer(ControlChannel):
     def _first(self, what: Callable[[ControlChannel], T]) -> T:
         *others, last = self.ways
         for way in others:
-            try:
+            with suppress(NoAnswer):
                 return what(way)
-            except NoAnswer:
-                continue
         return what(last)
 
 
