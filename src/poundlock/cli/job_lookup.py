@@ -124,28 +124,16 @@ def _in_folder(storage: Storage) -> JobEntry:
     return entry
 
 
-def ended_with(entry: JobEntry) -> str | None:
-    """Return the savepoint with which a job ended; None if it did not, or that is not known from here."""
-    from poundlock.driver.savepoints.handover import left_by
-    from poundlock.storage import open_storage
-
-    if not entry.ended:
-        return None
-    try:
-        note = left_by(open_storage(entry.checkpoint_dir))
-    except (OSError, PoundlockError):
-        return None
-    return note.savepoint if note is not None and note.job_id == entry.job_id else None
-
-
 def find_running(wanted: str, call: Call) -> KnownJob:
     """Return the job that is meant. Raises DefinitionError if it does not run."""
+    from poundlock.control.driver_status import start_command
+
     job = find_job(wanted, call)
     entry = job.entry
     if entry.ended:
         raise DefinitionError(
             f"job {entry.job_id} ({entry.name}) is not running: {entry.state}",
-            next=f"start it with: poundlock run {f'-s {saved} ' if (saved := ended_with(entry)) else ''}{entry.job_file}",
+            next=f"start it with: {start_command(entry)}",
         )
     return job
 
@@ -212,9 +200,9 @@ def await_end(job: KnownJob, output: Output, patience_s: float | None = None) ->
             return None
         if at - noted > _TELL_S:
             noted = at
-            told = bool(unanswered)
+            before = len(unanswered)
             line = progress_line(progress_of(job, unanswered.append))
-            if unanswered and not told:
+            if unanswered and not before:
                 output.note(f"{unanswered[0].what}; its end is waited for\nNext: {unanswered[0].next}")
             if line is not None and line != shown:
                 output.note(line)
@@ -242,6 +230,7 @@ def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on"
     Raises PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
     """
     from poundlock.control.channel import EndedMeanwhile, check_shared
+    from poundlock.control.driver_status import start_command
 
     entry = job.entry
     folder = None if directory is None else savepoint_folder(directory)
@@ -257,7 +246,7 @@ def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on"
             raise
         raise PoundlockError(
             f"no savepoint of job {entry.job_id} was taken: it ended before that ({ended.state})",
-            next=f"start it again, then ask again: poundlock run {entry.job_file}",
+            next=f"start it again, then ask again: {start_command(ended)}",
         ) from None
     if then != "go on":
         await_end(job, Output(True))

@@ -150,12 +150,12 @@ class FolderChannel(ControlChannel):
         if entry is None:
             return {}
         silent = (now_ms() - (entry.written_ms or 0)) / 1000
-        if entry.here and not entry.ended and silent > self._told_after:
+        if entry.here and not entry.ended and silent > self._quiet_s:
             self.say(unanswered(entry, f"has written nothing for {silent:.0f} s"))
         return entry.progress
 
     @property
-    def _told_after(self) -> float:
+    def _quiet_s(self) -> float:
         """How long a driver may be silent before that is said, s; into a store it writes less often."""
         return TELL_S if isinstance(self.storage, LocalStorage) else _PATIENCE_S / 2
 
@@ -192,7 +192,7 @@ class FolderChannel(ControlChannel):
                 raise PoundlockError(
                     f"job {self.name} {why}", next=f"see how it goes, then ask again: poundlock info {self.name}"
                 )
-            if entry is not None and time.monotonic() - silent > self._told_after:
+            if entry is not None and time.monotonic() - silent > self._quiet_s:
                 say(
                     unanswered(
                         entry,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from poundlock.cli.job_lookup import RunningJobArgument, ended_with, find_job, jobs_in, progress_line, progress_of
+from poundlock.cli.job_lookup import RunningJobArgument, find_job, jobs_in, progress_line, progress_of
 from poundlock.cli.options import Call, with_shared_options
 from poundlock.cli.output import watermark_text
 from poundlock.errors import PoundlockError
@@ -63,6 +63,8 @@ def _titled(entry: JobEntry) -> str:
 def command(job: RunningJobArgument, *, call: Call) -> None:
     """Show one job: how it goes or how it ended."""
     known = find_job(job, call)
+    from poundlock.control.driver_status import ended_with
+
     silent: list[PoundlockError] = []
     entry, progress, savepoint = known.entry, progress_of(known, silent.append), ended_with(known.entry)
     why = silent[0] if silent else None

@@ -434,7 +434,9 @@ def test_the_savepoint_that_a_job_ends_with_is_not_one_of_another_folder(
     if asked == "saved":
         assert last in said(capsys, 0, "savepoint", ID, asked)[0]
     else:
-        assert "was taken: it ended before that (FINISHED)" in refused(capsys, 1, "savepoint", ID, asked)
+        text = refused(capsys, 1, "savepoint", ID, asked)
+        assert "was taken: it ended before that (FINISHED)" in text
+        assert text.endswith("Next: start it again, then ask again: poundlock run -s it job.py")
     assert refused(capsys, 2, "stop", ID).endswith("Next: start it with: poundlock run -s it job.py")
 
 
@@ -496,3 +498,15 @@ def test_the_end_of_a_driver_that_does_not_answer_is_waited_for_in_words(
     assert await_end(known, Output()) == ended
     told = capsys.readouterr().err
     assert told.count("its end is waited for\nNext: see what it does there: ps") == 1
+
+
+def test_what_was_cancelled_with_a_savepoint_while_it_was_stopped_is_started_from_it(
+    served: Served, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def end() -> None:
+        (tmp_path / "c").mkdir()
+        (tmp_path / "c" / "savepoint.json").write_text(json.dumps({"v": 1, "savepoint": "it", "job_id": ID}))
+        served.end("CANCELED")
+
+    served.when(lambda: served.job.stop.stopping, end)
+    assert refused(capsys, 1, "stop", ID).endswith("Next: start it again: poundlock run -s it job.py")
