@@ -27,6 +27,7 @@ from poundlock.storage import LocalStorage, Storage, open_storage
 
 T = TypeVar("T")
 Kind = Literal["stop", "cancel", "checkpoint", "savepoint"]
+Answer = str | int | None  # the path of a savepoint, the number of a checkpoint
 _AGAIN_S = 5.0
 _SILENT_S = 15.0  # so long, and the cluster is asked whether the driver is still there
 _PATIENCE_S = 60.0
@@ -40,10 +41,6 @@ class NoAnswer(TransientError):
 
 Say = Callable[[NoAnswer], None]
 """Shows somebody who waits that no answer has come yet."""
-
-
-def ignored(error: NoAnswer) -> None:
-    """Show nothing."""
 
 
 def unanswered(entry: JobEntry, what: str) -> NoAnswer:
@@ -66,9 +63,7 @@ class ControlChannel(ABC):
     """A way to a running job. Each method raises NoAnswer where nobody took it, and PoundlockError where it failed."""
 
     @abstractmethod
-    def ask(
-        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
-    ) -> str | int | None:
+    def ask(self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False) -> Answer:
         """Ask for something; return the number of a checkpoint or the path of a savepoint when it is taken.
 
         A stop or cancel may still be under way. See `Trigger` for what is said of a savepoint.
@@ -95,9 +90,7 @@ class SignalChannel(ControlChannel):
 
     entry: JobEntry
 
-    def ask(
-        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
-    ) -> str | int | None:
+    def ask(self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False) -> Answer:
         if kind not in ("stop", "cancel"):
             raise self._silent()
         self._send(signal.SIGTERM)
@@ -143,7 +136,7 @@ class FolderChannel(ControlChannel):
     storage: Storage
     name: str
     lost: Callable[[], str | None] = lambda: None
-    say: Say = ignored
+    say: Say = lambda error: None
 
     def status(self) -> Mapping[str, Any]:
         entry = newest_entry(self.storage)
@@ -159,16 +152,13 @@ class FolderChannel(ControlChannel):
         """How long a driver may be silent before that is said, s; into a store it writes less often."""
         return TELL_S if isinstance(self.storage, LocalStorage) else _PATIENCE_S / 2
 
-    def ask(
-        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
-    ) -> str | int | None:
+    def ask(self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False) -> Answer:
         name = f"{secrets.token_hex(16)}.json"
         body = {"kind": kind, "directory": directory, "then": then, "drain": drain}
         # Before it is asked: a driver that begins in between forgets what the one before it was asked.
         seen = first = newest_entry(self.storage)
         self.storage.create_exclusive(f"{REQUESTS}/{name}", json.dumps(body).encode())
-        silent = time.monotonic()
-        say: Say = self.say
+        silent, quiet = time.monotonic(), self._quiet_s
         while True:
             entry = newest_entry(self.storage)
             if entry is not None and entry != seen:
@@ -192,17 +182,13 @@ class FolderChannel(ControlChannel):
                 raise PoundlockError(
                     f"job {self.name} {why}", next=f"see how it goes, then ask again: poundlock info {self.name}"
                 )
-            if entry is not None and time.monotonic() - silent > self._quiet_s:
-                say(
-                    unanswered(
-                        entry,
-                        f"has not answered by {self.storage.root} yet; it is waited for, up to {_PATIENCE_S:.0f} s",
-                    )
-                )
-                say = ignored
             if time.monotonic() - silent > _PATIENCE_S:
                 self._revoke(name)
                 raise self._silence(entry, trouble)
+            if entry is not None and time.monotonic() - silent > quiet:
+                waits = f"has not answered by {self.storage.root} yet; it is waited for, up to {_PATIENCE_S:.0f} s"
+                self.say(unanswered(entry, waits))
+                quiet = _PATIENCE_S
             time.sleep(_POLL_S)
 
     def _answer(self, name: str) -> Mapping[str, Any] | None:
@@ -241,9 +227,7 @@ class FirstAnswer(ControlChannel):
 
     ways: Sequence[ControlChannel]
 
-    def ask(
-        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
-    ) -> str | int | None:
+    def ask(self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False) -> Answer:
         return self._first(lambda way: way.ask(kind, directory=directory, then=then, drain=drain))
 
     def status(self) -> Mapping[str, Any]:

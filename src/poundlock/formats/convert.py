@@ -75,19 +75,23 @@ def take(chunk: Chunk, keep: Mask) -> Chunk:
 
 def column_values(column: pa.Array) -> list[Any]:
     """Return an Arrow column as Python values; maps become dicts. Raises TerminalError where Python has none, such as for the year 10000."""
+    try:
+        return _values(column)
+    except UnicodeDecodeError:
+        raise
+    except (OverflowError, ValueError) as error:
+        what = f"a row has a value of the type {column.type} that Python has not: {error}"
+        raise TerminalError(what, next="leave such rows out first: where(\"ts < timestamp'9999-01-01'\")") from error
+
+
+def _values(column: pa.Array) -> list[Any]:
     kind = column.type
     text = pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind)
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     if text or (number and column.null_count == 0):
         return list(column.to_numpy(zero_copy_only=False).tolist())
-    try:
-        quick = pa.types.is_timestamp(kind) and kind.unit != "ns" and kind.tz in (None, "UTC")
-        return _times(column) if quick else list(column.to_pylist(maps_as_pydicts="lossy"))
-    except UnicodeDecodeError:
-        raise
-    except (OverflowError, ValueError) as error:
-        what = f"a row has a value of the type {kind} that Python has not: {error}"
-        raise TerminalError(what, next="leave such rows out first: where(\"ts < timestamp'9999-01-01'\")") from error
+    quick = pa.types.is_timestamp(kind) and kind.unit != "ns" and kind.tz in (None, "UTC")
+    return _times(column) if quick else list(column.to_pylist(maps_as_pydicts="lossy"))
 
 
 def _times(column: pa.Array) -> list[Any]:
@@ -116,8 +120,8 @@ def for_python(chunk: Chunk, reject: Callable[[Reject], None] | None, names: Con
     bad: dict[int, str] = {}
     for name, column in zip(chunk.batch.schema.names, chunk.batch.columns, strict=True):
         if (names is None or name in names) and _may_be_beyond(column):
-            for row, why in _beyond(column, 0).items():
-                bad.setdefault(row, f"column {name!r}: {why}")
+            what = f"column {name!r}: a value of the type {column.type} that Python has not"
+            bad = {row: f"{what}: {why}" for row, why in _beyond(column).items()} | bad
     return _without(chunk, chunk.batch, bad, reject)
 
 
@@ -126,12 +130,9 @@ def _may_be_beyond(column: pa.Array) -> bool:
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _may_be_beyond(column.dictionary)
-    if pa.types.is_map(kind):
-        return _may_be_beyond(column.keys) or _may_be_beyond(column.items)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _may_be_beyond(column.flatten())
-    if pa.types.is_struct(kind):
-        return any(map(_may_be_beyond, column.flatten()))
+    if pa.types.is_nested(kind):
+        within = column.flatten()
+        return any(map(_may_be_beyond, within if isinstance(within, list) else [within]))
     unit = kind.unit if pa.types.is_timestamp(kind) else {pa.date32(): "day", pa.date64(): "ms"}.get(kind)
     if unit not in US or len(column) == column.null_count:
         return False
@@ -140,16 +141,9 @@ def _may_be_beyond(column: pa.Array) -> bool:
     return bool(least < FIRST_US + zone or greatest > LAST_US - zone)
 
 
-def _beyond(column: pa.Array, first: int) -> dict[int, str]:
-    """Return which rows of a column have a value that Python has not, and what; `first` is the number of its first row."""
-    try:
-        column_values(column)
-    except TerminalError as error:
-        if len(column) == 1:
-            return {first: error.what.removeprefix("a row has ")}
-        middle = len(column) // 2
-        return _beyond(column[:middle], first) | _beyond(column[middle:], first + middle)
-    return {}
+def _beyond(column: pa.Array) -> dict[int, str]:
+    """Return which rows of a column have a value that Python has not, and why."""
+    return build_column(len(column), pa.null(), lambda part: pa.nulls(len(_values(column[part]))))[1]
 
 
 def to_records(chunk: Chunk) -> Records:

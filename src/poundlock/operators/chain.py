@@ -143,11 +143,8 @@ class Chain:
         def failed(chunk: Chunk, row: int, error: Exception) -> None:
             dispose(failed_row(step.id, chunk, row, error))
 
-        def unreadable(record: Reject) -> None:
-            dispose(unreadable_row(step.id, record))
-
-        prepared = replace(operator, failed=failed if operator.rejects else None, unreadable=unreadable)
-        return Step(step.id, prepared, step.inputs)
+        prepared = replace(operator, unreadable=lambda record: dispose(unreadable_row(step.id, record)))
+        return Step(step.id, replace(prepared, failed=failed) if operator.rejects else prepared, step.inputs)
 
     def open(self) -> None:
         """Open every function that is not open yet; `push` does it."""

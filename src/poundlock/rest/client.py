@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from poundlock.control.channel import TELL_S, ControlChannel, EndedMeanwhile, Kind, NoAnswer, Say, ignored, unanswered
+from poundlock.control.channel import TELL_S, Answer, ControlChannel, EndedMeanwhile, Kind, NoAnswer, Say, unanswered
 from poundlock.control.registry import JobEntry
 from poundlock.driver.requests import Then
 from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
@@ -33,11 +33,11 @@ class HttpChannel(ControlChannel):
     entry: JobEntry
     address: tuple[str, int]
     token: str = field(repr=False)
-    say: Say = ignored
+    say: Say = lambda error: None
     """Is called where an answer does not come, and goes on being waited for, or is looked for in the checkpoint folder."""
 
     @classmethod
-    def of(cls, entry: JobEntry, say: Say = ignored) -> HttpChannel | None:
+    def of(cls, entry: JobEntry, say: Say = lambda error: None) -> HttpChannel | None:
         """Return the way to a job; None if it has no server, or one that another machine keeps to itself.
 
         Raises NoAnswer: the token file cannot be read: the job has ended, or it is another user's.
@@ -54,9 +54,7 @@ class HttpChannel(ControlChannel):
         host, port = entry.rest
         return cls(entry=entry, address=(_ANY.get(host, host), port), token=token, say=say)
 
-    def ask(
-        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
-    ) -> str | int | None:
+    def ask(self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False) -> Answer:
         body: dict[str, Any]
         if kind == "cancel":
             self._ask("PATCH", "?mode=cancel")
@@ -101,7 +99,6 @@ class HttpChannel(ControlChannel):
         connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S if waits else _STATUS_S)
         late = unanswered(self.entry, f"does not answer on {host}:{port}; it is waited for, up to {_TIMEOUT_S:.0f} s")
         timer = threading.Timer(TELL_S, self.say, [late])
-        timer.daemon = True
         timer.start()
         headers = {"Authorization": f"Bearer {self.token}"}
         data = None
