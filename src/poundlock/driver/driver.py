@@ -58,11 +58,7 @@ _TOLERATED_S = 1.0
 
 
 def checkpoint_dir(job: Job, settings: Settings) -> str:
-    """Return the folder of a job's checkpoint: from the settings, the job, or below the state directory.
-
-    Raises:
-        DefinitionError: it is no folder, or on a store that a checkpoint cannot be on.
-    """
+    """Return the folder of a job's checkpoint: from the settings, the job, or below the state directory. Raises DefinitionError: it is no folder, or on a store that a checkpoint cannot be on."""
     folder = settings.checkpoint_dir or job.checkpoint_dir or str(settings.state_dir / "checkpoints" / job.name)
     open_checkpoint(folder)
     return folder
