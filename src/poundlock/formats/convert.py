@@ -131,7 +131,7 @@ def _may_be_beyond(column: pa.Array) -> bool:
     if pa.types.is_dictionary(kind):
         return _may_be_beyond(column.dictionary)
     if pa.types.is_nested(kind):
-        within = column.flatten()
+        within = [column.keys, column.items] if pa.types.is_map(kind) else column.flatten()
         return any(map(_may_be_beyond, within if isinstance(within, list) else [within]))
     unit = kind.unit if pa.types.is_timestamp(kind) else {pa.date32(): "day", pa.date64(): "ms"}.get(kind)
     if unit not in US or len(column) == column.null_count:

@@ -248,7 +248,7 @@ def test_an_object_that_nobody_would_close_is_refused() -> None:
         stream.filter(bool, on_error="skip")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("column", ["at", "day", "within"])
+@pytest.mark.parametrize("column", ["at", "coded", "day", "key", "list", "map", "within", "zoned"])
 @pytest.mark.parametrize("kind", ["map", "filter", "flat_map"])
 def test_a_row_whose_time_python_has_not_is_a_bad_record_and_the_others_go_on(kind: str, column: str) -> None:
     """It ended the job, whatever the job said of bad records."""
@@ -256,6 +256,11 @@ def test_a_row_whose_time_python_has_not_is_a_bad_record_and_the_others_go_on(ki
     columns = {
         "at": beyond,
         "day": pa.array([0, 3_000_000, None, 2_932_896], pa.date32()),
+        "zoned": beyond.cast(pa.int64()).cast(pa.timestamp("us", "Asia/Tokyo")),
+        "coded": beyond.dictionary_encode(),
+        "list": pa.ListArray.from_arrays(pa.array(range(5), pa.int32()), beyond),
+        "map": pa.MapArray.from_arrays(pa.array(range(5), pa.int32()), pa.array(list("abcd")), beyond),
+        "key": pa.MapArray.from_arrays(pa.array(range(5), pa.int32()), beyond.fill_null(0), pa.array(list("abcd"))),
         "within": pa.StructArray.from_arrays([pa.array([[1]] * 4), beyond], names=["numbers", "at"]),
     }
     operators = {
