@@ -72,11 +72,7 @@ class Coordinator(History):
         return recovery
 
     def decided(self, checkpoint: int) -> Mapping[str, SourceRange] | None:
-        """Return what a checkpoint was decided to read, None if it is not decided.
-
-        Raises:
-            TerminalError: the ledger never decided it, although it decided a later one.
-        """
+        """Return what a checkpoint was decided to read, None if it is not decided. Raises TerminalError: the ledger never decided it, although it decided a later one."""
         with self.lock:
             return self.find(checkpoint).sources if self.is_decided(checkpoint) else None
 
@@ -263,11 +259,7 @@ class Coordinator(History):
             return None if last is None else replace(last, committed=visible)
 
     def sweep(self) -> None:
-        """Remove what tasks of failed attempts left behind, between two checkpoints and with no task running.
-
-        Raises:
-            FencedError: a newer driver has taken over.
-        """
+        """Remove what tasks of failed attempts left behind, between two checkpoints and with no task running. Raises FencedError: a newer driver has taken over."""
         with self.lock, explained("removing leftovers", job=self.identity.name):
             self._sweep()
 

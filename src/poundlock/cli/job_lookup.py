@@ -45,26 +45,31 @@ _END_S = 60.0
 
 @dataclass(frozen=True)
 class KnownJob:
-    """A job that runs or has run; `again` looks again, and returns None where there is no entry any more."""
+    """A job that runs or has run; `again` looks again, and returns None where there is no entry any more.
+
+    `say` shows that its driver does not answer, while an answer is waited for.
+    """
 
     entry: JobEntry
     again: Callable[[], JobEntry | None]
+    say: Callable[[PoundlockError], None] = lambda error: None
 
-    def channel(self) -> ControlChannel:
+    def channel(self, say: Callable[[PoundlockError], None] | None = None) -> ControlChannel:
         """Return the way to it: by REST, by a signal to a process of this machine, or by its checkpoint folder."""
+        say = say or self.say
         from poundlock.control.channel import FirstAnswer, NoAnswer, SignalChannel
         from poundlock.rest.client import HttpChannel
 
         if self.entry.application is not None:
-            return folder_channel(self.entry)
+            return folder_channel(self.entry, say)
         if self.entry.between:
             return SignalChannel(self.entry)
         try:
-            http = HttpChannel.of(self.entry)
+            http = HttpChannel.of(self.entry, say)
         except NoAnswer:
             http = None
         first: list[ControlChannel] = [] if http is None else [http]
-        return FirstAnswer([*first, SignalChannel(self.entry), folder_channel(self.entry)])
+        return FirstAnswer([*first, SignalChannel(self.entry), folder_channel(self.entry, say)])
 
 
 def names_folder(wanted: str) -> bool:
@@ -74,13 +79,18 @@ def names_folder(wanted: str) -> bool:
 
 def find_job(wanted: str, call: Call) -> KnownJob:
     """Return the job that is meant, running or not, by its id, its name or its checkpoint folder. Raises DefinitionError."""
+    from poundlock.control.driver_status import in_folder
     from poundlock.control.registry import Registry
+
+    def say(error: PoundlockError) -> None:
+        call.output.note(str(error))
 
     registry = Registry(call.settings().state_dir)
     if names_folder(wanted):
-        return _in_folder(find_checkpoint(wanted, call).storage)
+        storage = find_checkpoint(wanted, call).storage
+        return KnownJob(_in_folder(storage), lambda: in_folder(storage), say)
     entry = registry.resolve(wanted)
-    return KnownJob(entry, lambda: registry.reread(entry))
+    return KnownJob(entry, lambda: registry.reread(entry), say)
 
 
 def jobs_in(folder: str) -> list[JobEntry]:
@@ -101,8 +111,8 @@ def jobs_in(folder: str) -> list[JobEntry]:
     return entries
 
 
-def _in_folder(storage: Storage) -> KnownJob:
-    """Return the job of a checkpoint folder, by what its driver wrote there."""
+def _in_folder(storage: Storage) -> JobEntry:
+    """Return the entry of the job of a checkpoint folder, by what its driver wrote there."""
     from poundlock.control.driver_status import in_folder
 
     entry = in_folder(storage)
@@ -111,36 +121,24 @@ def _in_folder(storage: Storage) -> KnownJob:
             f"no driver has written how it goes into {storage.root}",
             next="see the jobs of this machine: poundlock list -a",
         )
-    return KnownJob(entry, lambda: in_folder(storage))
-
-
-def ended_with(entry: JobEntry) -> str | None:
-    """Return the savepoint with which a job ended; None if it did not, or that is not known from here."""
-    from poundlock.driver.savepoints.handover import left_by
-    from poundlock.storage import open_storage
-
-    if not entry.ended:
-        return None
-    try:
-        note = left_by(open_storage(entry.checkpoint_dir))
-    except (OSError, PoundlockError):
-        return None
-    return note.savepoint if note is not None and note.job_id == entry.job_id else None
+    return entry
 
 
 def find_running(wanted: str, call: Call) -> KnownJob:
     """Return the job that is meant. Raises DefinitionError if it does not run."""
+    from poundlock.control.driver_status import start_command
+
     job = find_job(wanted, call)
     entry = job.entry
     if entry.ended:
         raise DefinitionError(
             f"job {entry.job_id} ({entry.name}) is not running: {entry.state}",
-            next=f"start it with: poundlock run {f'-s {saved} ' if (saved := ended_with(entry)) else ''}{entry.job_file}",
+            next=f"start it with: {start_command(entry)}",
         )
     return job
 
 
-def folder_channel(entry: JobEntry) -> FolderChannel:
+def folder_channel(entry: JobEntry, say: Callable[[PoundlockError], None] = lambda error: None) -> FolderChannel:
     """Return the way to a job through its checkpoint folder."""
     from poundlock.control import yarn
     from poundlock.control.channel import FolderChannel
@@ -151,15 +149,18 @@ def folder_channel(entry: JobEntry) -> FolderChannel:
         known = None if entry.application is None else yarn.ask(entry.application)
         return lost(known).what if known is not None and known.over else None
 
-    return FolderChannel(open_storage(entry.checkpoint_dir), entry.name, gone)
+    return FolderChannel(open_storage(entry.checkpoint_dir), entry.name, gone, say)
 
 
-def progress_of(job: KnownJob) -> Mapping[str, Any] | None:
-    """Return a job's newest progress: of the running job, or its last; None where it is not known."""
+def progress_of(job: KnownJob, silent: Callable[[PoundlockError], None]) -> Mapping[str, Any] | None:
+    """Return a job's newest progress: of the running job, or its last; None where it is not known.
+
+    `silent` is called where its driver does not answer, and the progress is what it wrote last.
+    """
     if job.entry.ended:
         return job.entry.progress or None
     try:
-        return job.channel().status() or None
+        return job.channel(silent).status() or None
     except PoundlockError:
         return None
 
@@ -182,6 +183,7 @@ def await_end(job: KnownJob, output: Output, patience_s: float | None = None) ->
     """
     begun = noted = silent = time.monotonic()
     shown, newest = None, job.entry
+    unanswered: list[PoundlockError] = []
     while True:
         now = job.again() or job.entry
         if now.ended:
@@ -198,7 +200,10 @@ def await_end(job: KnownJob, output: Output, patience_s: float | None = None) ->
             return None
         if at - noted > _TELL_S:
             noted = at
-            line = progress_line(progress_of(job))
+            before = len(unanswered)
+            line = progress_line(progress_of(job, unanswered.append))
+            if unanswered and not before:
+                output.note(f"{unanswered[0].what}; its end is waited for\nNext: {unanswered[0].next}")
             if line is not None and line != shown:
                 output.note(line)
                 shown = line
@@ -225,6 +230,7 @@ def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on"
     Raises PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
     """
     from poundlock.control.channel import EndedMeanwhile, check_shared
+    from poundlock.control.driver_status import start_command
 
     entry = job.entry
     folder = None if directory is None else savepoint_folder(directory)
@@ -240,7 +246,7 @@ def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on"
             raise
         raise PoundlockError(
             f"no savepoint of job {entry.job_id} was taken: it ended before that ({ended.state})",
-            next=f"start it again, then ask again: poundlock run {entry.job_file}",
+            next=f"start it again, then ask again: {start_command(ended)}",
         ) from None
     if then != "go on":
         await_end(job, Output(True))

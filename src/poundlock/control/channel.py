@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 from poundlock import errors
 from poundlock.control.control_files import ANSWERS, REQUESTS, TROUBLE, newest_entry
 from poundlock.control.process_id import send_signal
-from poundlock.control.registry import JobEntry
+from poundlock.control.registry import JobEntry, now_ms
 from poundlock.driver.progress import StopRequest
 from poundlock.driver.requests import Requests, Then, Trigger
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
@@ -27,14 +27,32 @@ from poundlock.storage import LocalStorage, Storage, open_storage
 
 T = TypeVar("T")
 Kind = Literal["stop", "cancel", "checkpoint", "savepoint"]
+Answer = str | int | None  # the path of a savepoint, the number of a checkpoint
 _AGAIN_S = 5.0
 _SILENT_S = 15.0  # so long, and the cluster is asked whether the driver is still there
 _PATIENCE_S = 60.0
+TELL_S = 8.0  # so long, and whoever waits for an answer is told that there is none yet
 _POLL_S = 0.3
 
 
 class NoAnswer(TransientError):
     """Nobody took what was asked for."""
+
+
+Say = Callable[[NoAnswer], None]
+"""Shows somebody who waits that no answer has come yet."""
+
+
+def unanswered(entry: JobEntry, what: str) -> NoAnswer:
+    """Return what a driver does that does not answer, such as "does not answer", and where to look for why."""
+    if entry.application is not None:
+        look = f"see whether it runs: yarn application -status {entry.application}"
+        return NoAnswer(f"the driver of job {entry.name} {what}", next=look)
+    look = f"ps -o stat,args -p {entry.process} (T: stopped, it goes on by kill -CONT {entry.process})"
+    return NoAnswer(
+        f"process {entry.process} on {entry.host}, the driver of job {entry.name}, {what}",
+        next=f"see what it does there: {look}; and its log: poundlock logs {entry.job_id[:8]}",
+    )
 
 
 class EndedMeanwhile(TransientError):
@@ -45,9 +63,7 @@ class ControlChannel(ABC):
     """A way to a running job. Each method raises NoAnswer where nobody took it, and PoundlockError where it failed."""
 
     @abstractmethod
-    def ask(
-        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
-    ) -> str | int | None:
+    def ask(self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False) -> Answer:
         """Ask for something; return the number of a checkpoint or the path of a savepoint when it is taken.
 
         A stop or cancel may still be under way. See `Trigger` for what is said of a savepoint.
@@ -74,9 +90,7 @@ class SignalChannel(ControlChannel):
 
     entry: JobEntry
 
-    def ask(
-        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
-    ) -> str | int | None:
+    def ask(self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False) -> Answer:
         if kind not in ("stop", "cancel"):
             raise self._silent()
         self._send(signal.SIGTERM)
@@ -116,25 +130,35 @@ class FolderChannel(ControlChannel):
 
     Args:
         lost: says why the driver is gone for good, None as long as it may be there; asked when it is silent.
+        say: is called once where it is silent, and it is waited on.
     """
 
     storage: Storage
     name: str
     lost: Callable[[], str | None] = lambda: None
+    say: Say = lambda error: None
 
     def status(self) -> Mapping[str, Any]:
         entry = newest_entry(self.storage)
-        return {} if entry is None else entry.progress
+        if entry is None:
+            return {}
+        silent = (now_ms() - (entry.written_ms or 0)) / 1000
+        if entry.here and not entry.ended and silent > self._quiet_s:
+            self.say(unanswered(entry, f"has written nothing for {silent:.0f} s"))
+        return entry.progress
 
-    def ask(
-        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
-    ) -> str | int | None:
+    @property
+    def _quiet_s(self) -> float:
+        """How long a driver may be silent before that is said, s; into a store it writes less often."""
+        return TELL_S if isinstance(self.storage, LocalStorage) else _PATIENCE_S / 2
+
+    def ask(self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False) -> Answer:
         name = f"{secrets.token_hex(16)}.json"
         body = {"kind": kind, "directory": directory, "then": then, "drain": drain}
         # Before it is asked: a driver that begins in between forgets what the one before it was asked.
         seen = first = newest_entry(self.storage)
         self.storage.create_exclusive(f"{REQUESTS}/{name}", json.dumps(body).encode())
-        silent = time.monotonic()
+        silent, quiet = time.monotonic(), self._quiet_s
         while True:
             entry = newest_entry(self.storage)
             if entry is not None and entry != seen:
@@ -161,6 +185,10 @@ class FolderChannel(ControlChannel):
             if time.monotonic() - silent > _PATIENCE_S:
                 self._revoke(name)
                 raise self._silence(entry, trouble)
+            if entry is not None and time.monotonic() - silent > quiet:
+                waits = f"has not answered by {self.storage.root} yet; it is waited for, up to {_PATIENCE_S:.0f} s"
+                self.say(unanswered(entry, waits))
+                quiet = _PATIENCE_S
             time.sleep(_POLL_S)
 
     def _answer(self, name: str) -> Mapping[str, Any] | None:
@@ -176,11 +204,12 @@ class FolderChannel(ControlChannel):
             self.storage.delete(f"{REQUESTS}/{name}")
 
     def _silence(self, entry: JobEntry | None, trouble: Exception | None) -> TransientError:
-        what = (
-            f"the driver of job {self.name} has written nothing into {self.storage.root} for {_PATIENCE_S:.0f} s"
-            if trouble is None
-            else f"the answer of job {self.name} in {self.storage.root} cannot be read: {trouble}"
-        )
+        nothing = f"has written nothing into {self.storage.root} for {_PATIENCE_S:.0f} s"
+        if entry is not None and trouble is None:
+            return unanswered(entry, nothing)
+        what = f"the driver of job {self.name} {nothing}"
+        if trouble is not None:
+            what = f"the answer of job {self.name} in {self.storage.root} cannot be read: {trouble}"
         how = f"yarn application -status {entry.application}" if entry and entry.application else "poundlock list -a"
         return TransientError(what, next=f"see whether it runs: {how}")
 
@@ -198,9 +227,7 @@ class FirstAnswer(ControlChannel):
 
     ways: Sequence[ControlChannel]
 
-    def ask(
-        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
-    ) -> str | int | None:
+    def ask(self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False) -> Answer:
         return self._first(lambda way: way.ask(kind, directory=directory, then=then, drain=drain))
 
     def status(self) -> Mapping[str, Any]:
@@ -209,10 +236,8 @@ class FirstAnswer(ControlChannel):
     def _first(self, what: Callable[[ControlChannel], T]) -> T:
         *others, last = self.ways
         for way in others:
-            try:
+            with suppress(NoAnswer):
                 return what(way)
-            except NoAnswer:
-                continue
         return what(last)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 
 from poundlock.checkpoint.epoch import DriverLock
@@ -82,6 +83,25 @@ def in_folder(storage: Storage) -> JobEntry | None:
         return polled(entry)
     alive = (entry.here and is_alive(entry.pid, entry.process_start)) or DriverLock.holder(storage) is not None
     return entry if alive or newest_entry(storage) != newest else gone(entry)
+
+
+def ended_with(entry: JobEntry) -> str | None:
+    """Return the savepoint with which a job ended; None if it did not, or that is not known from here."""
+    from poundlock.driver.savepoints.handover import left_by
+
+    if not entry.ended:
+        return None
+    try:
+        note = left_by(open_storage(entry.checkpoint_dir))
+    except (OSError, PoundlockError):
+        return None
+    return note.savepoint if note is not None and note.job_id == entry.job_id else None
+
+
+def start_command(entry: JobEntry) -> str:
+    """Return how a job that has ended is started again: from the savepoint that it ended with, as anything else is refused."""
+    saved = ended_with(entry)
+    return shlex.join(["poundlock", "run", *(() if saved is None else ("-s", saved)), entry.job_file])
 
 
 def gone(entry: JobEntry) -> JobEntry:

@@ -128,11 +128,7 @@ class JobCheckpoints:
         return self._commit is not None and not self._commit.plan.again and self.coordinator.prepares_ahead
 
     def committing(self, seconds: float) -> bool:
-        """Wait for the commit that is under way, at most so long; return whether it still is.
-
-        Raises:
-            Exception: what it failed with.
-        """
+        """Wait for the commit that is under way, at most so long; return whether it still is. Raises Exception: what it failed with."""
         commit = self._commit
         if commit is None:
             return False
@@ -231,7 +227,7 @@ class JobCheckpoints:
         self._attempt.ran = True
         self.planner.check_identity(plan.reads)
         advanced = self.time.measured(plan.times, reports)
-        decided, seen = self.time.decided(plan.times, advanced), self.time.seen(plan.times, reports)
+        decided, seen = self.time.decided(plan.times, advanced), self.time.seen(advanced, reports)
         results = task_results(self.chain, plan.reads, reports, watermarks=decided, event_time=seen)
         return JobRan(plan.reads, given, results, advanced)
 
@@ -265,8 +261,7 @@ class JobCheckpoints:
 
     def _show_time(self) -> None:
         if self.time.active:
-            slowest = self.time.slowest
-            self.tracker.event_time(self.time.watermark, None if slowest is None else slowest.held_by)
+            self.tracker.event_time(self.time.slowest.after, self.time.slowest.held_by)
 
 
 def task_results(
@@ -277,11 +272,7 @@ def task_results(
     watermarks: DecidedTime | None,
     event_time: EventTime | None,
 ) -> TaskResults:
-    """Return the sums of a checkpoint's reports.
-
-    Raises:
-        TransientError: the tasks did not read just the splits that were planned for them.
-    """
+    """Return the sums of a checkpoint's reports. Raises TransientError: the tasks did not read just the splits that were planned for them."""
     _check_splits(plan, reports)
     totals = total_counts(reports)
     return TaskResults(

@@ -27,10 +27,9 @@ class JobTime:
         self._times, self._clock, self._operators = times, clock, operators
         known = times.initial() if decided is None else decided.state
         self._state: TimeState = times.resume(known)
-        self.slowest: StreamWatermark | None = None
-        """The least of the streams that somebody holds back; None where nobody does, as while all partitions are idle."""
-        self.watermark = MIN
-        """The watermark of the job behind the newest checkpoint, ms; MIN before any, MAX behind the end of all input."""
+        self._judging = times.graph.judging(operators)
+        self.slowest = StreamWatermark(MIN, MIN)
+        """The least watermark that rows are judged by, behind the newest checkpoint; nobody holds it back while all are idle."""
 
     @property
     def active(self) -> bool:
@@ -58,10 +57,7 @@ class JobTime:
     def checkpointed(self, advanced: Advanced, *, drained: bool = False) -> None:
         """Take note that a checkpoint is decided; behind one that was drained the input goes on where it does."""
         self._state = self._times.resume(advanced.state) if drained else advanced.state
-        self._note(advanced)
-
-    def _note(self, advanced: Advanced) -> None:
-        self.slowest, self.watermark = advanced.slowest, self._watermark(advanced)
+        self.slowest = self._slowest(advanced)
 
     def is_due(self, sources: Mapping[str, SourceInput], timers: tuple[int | None, int | None]) -> bool:
         """Let time pass without rows; return whether a timer is due by it, for which a checkpoint is to be taken.
@@ -76,31 +72,19 @@ class JobTime:
         if (event is not None and event <= watermark) or (clock is not None and clock <= directive.clock):
             return True
         self._state = advanced.state
-        self._note(advanced)
+        self.slowest = self._slowest(advanced)
         return False
 
-    def _watermark(self, advanced: Advanced) -> int:
-        """Return the least watermark of a job: that of its slowest stream, MAX behind the end of all."""
-        if advanced.slowest is not None:
-            return advanced.slowest.after
-        ends = [advanced.watermarks[node.id].after for node in self._times.graph.assigners]
-        return min(ends, default=MIN)
+    def _slowest(self, advanced: Advanced) -> StreamWatermark:
+        return advanced.slowest(self._judging) or StreamWatermark(MIN, MIN)
 
-    def seen(self, directive: TimeDirective, reports: Sequence[TaskReport]) -> EventTime | None:
+    def seen(self, advanced: Advanced, reports: Sequence[TaskReport]) -> EventTime | None:
         """Return what a checkpoint's rows had of event time, and the watermark they were judged by; None where there is none."""
         if not self._times.graph.assigners:
             return None
         greatest = [each.greatest for report in reports for each in report.times]
-        before = [
-            directive.state.streams[node.id].watermark
-            for node in self._times.graph.assigners
-            if node.id in directive.state.streams
-        ]
-        known = [watermark for watermark in before if watermark is not None]
-        return EventTime(
-            max_ms=max(greatest, default=None),
-            watermark_ms=min(known, default=None) if len(known) == len(before) else None,
-        )
+        before = min((advanced.watermarks[name].before for name in self._judging), default=MIN)
+        return EventTime(max_ms=max(greatest, default=None), watermark_ms=shown(before))
 
     def decided(self, directive: TimeDirective, advanced: Advanced) -> DecidedTime | None:
         """Return what a decision says of event time; None where there is none."""
@@ -108,8 +92,8 @@ class JobTime:
             return None
         return DecidedTime(
             v=DECIDED_FORMAT,
-            watermark=shown(self._watermark(advanced)),
-            held_by=None if advanced.slowest is None else advanced.slowest.held_by,
+            watermark=shown(self._slowest(advanced).after),
+            held_by=self._slowest(advanced).held_by,
             state=advanced.state,
             directive=directive,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import decimal
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
@@ -20,7 +20,8 @@ from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.chunk import Batch, Chunk, Lines, NoOrigin, Records, line_starts, origin_of, subset
 from poundlock.formats.reject import Reject
 
-_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
+US = {"s": 1_000_000, "ms": 1_000, "us": 1, "day": 86_400_000_000}
 VALUE = "value"
 Mask = npt.NDArray[np.bool_] | Sequence[bool]
 _ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -74,26 +75,30 @@ def take(chunk: Chunk, keep: Mask) -> Chunk:
 
 def column_values(column: pa.Array) -> list[Any]:
     """Return an Arrow column as Python values; maps become dicts. Raises TerminalError where Python has none, such as for the year 10000."""
+    try:
+        return _values(column)
+    except UnicodeDecodeError:
+        raise
+    except (OverflowError, ValueError) as error:
+        what = f"a row has a value of the type {column.type} that Python has not: {error}"
+        raise TerminalError(what, next="leave such rows out first: where(\"ts < timestamp'9999-01-01'\")") from error
+
+
+def _values(column: pa.Array) -> list[Any]:
     kind = column.type
     text = pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind)
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     if text or (number and column.null_count == 0):
         return list(column.to_numpy(zero_copy_only=False).tolist())
-    if pa.types.is_nested(kind):
-        return list(column.to_pylist(maps_as_pydicts="lossy"))
-    try:
-        quick = pa.types.is_timestamp(kind) and kind.unit != "ns" and kind.tz in (None, "UTC")
-        return _times(column) if quick else list(column.to_pylist())
-    except (OverflowError, ValueError) as error:
-        what = f"a row has a value of the type {kind} that Python has not: {error}"
-        raise TerminalError(what, next="leave such rows out first: where(\"ts < timestamp'9999-01-01'\")") from error
+    quick = pa.types.is_timestamp(kind) and kind.unit != "ns" and kind.tz in (None, "UTC")
+    return _times(column) if quick else list(column.to_pylist(maps_as_pydicts="lossy"))
 
 
 def _times(column: pa.Array) -> list[Any]:
     """Return timestamps as datetimes, in a quarter of the time that pyarrow takes."""
     micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     known = micros.fill_null(0).to_numpy(zero_copy_only=False)
-    if len(known) and (known.min() < _FIRST_US or known.max() > _LAST_US):
+    if len(known) and (known.min() < FIRST_US or known.max() > LAST_US):
         return list(column.to_pylist())  # which says that a datetime cannot be so
     values = known.view("datetime64[us]").astype(object).tolist()
     if column.type.tz is not None:
@@ -101,6 +106,44 @@ def _times(column: pa.Array) -> list[Any]:
     if micros.null_count:
         values = [value if there else None for value, there in zip(values, micros.is_valid().to_pylist(), strict=True)]
     return list(values)
+
+
+def for_python(chunk: Chunk, reject: Callable[[Reject], None] | None, names: Container[str] | None = None) -> Chunk:
+    """Return the rows whose dates and times Python has, and hand over the others; costs no look at each where it has all.
+
+    Args:
+        reject: None = all are returned, and whoever makes values of them says what Python has not.
+        names: the columns that a function is to see; None = all.
+    """
+    if reject is None or not isinstance(chunk, Batch):
+        return chunk
+    bad: dict[int, str] = {}
+    for name, column in zip(chunk.batch.schema.names, chunk.batch.columns, strict=True):
+        if (names is None or name in names) and _may_be_beyond(column):
+            what = f"column {name!r}: a value of the type {column.type} that Python has not"
+            bad = {row: f"{what}: {why}" for row, why in _beyond(column).items()} | bad
+    return _without(chunk, chunk.batch, bad, reject)
+
+
+def _may_be_beyond(column: pa.Array) -> bool:
+    """Return whether the least or the greatest date or time of a column is beyond the years 1 to 9999."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _may_be_beyond(column.dictionary)
+    if pa.types.is_nested(kind):
+        within = [column.keys, column.items] if pa.types.is_map(kind) else column.flatten()
+        return any(map(_may_be_beyond, within if isinstance(within, list) else [within]))
+    unit = kind.unit if pa.types.is_timestamp(kind) else {pa.date32(): "day", pa.date64(): "ms"}.get(kind)
+    if unit not in US or len(column) == column.null_count:
+        return False
+    least, greatest = (each.as_py() * US[unit] for each in pc.min_max(column.view(_raw(kind))).values())
+    zone = 0 if pa.types.is_date(kind) or kind.tz in (None, "UTC") else US["day"]  # it may be another year there
+    return bool(least < FIRST_US + zone or greatest > LAST_US - zone)
+
+
+def _beyond(column: pa.Array) -> dict[int, str]:
+    """Return which rows of a column have a value that Python has not, and why."""
+    return build_column(len(column), pa.null(), lambda part: pa.nulls(len(_values(column[part]))))[1]
 
 
 def to_records(chunk: Chunk) -> Records:
@@ -346,7 +389,7 @@ def not_utf8(batch: pa.RecordBatch, *, nested_only: bool = False) -> dict[int, s
 
 
 def row_values(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
-    """Return a row as Python values, column name to value; a column with text that is not UTF-8 has bytes in place of text."""
+    """Return a row as Python values, column name to value; where Python has none, bytes stand for text and numbers for times."""
     return {
         name: _readable(column.slice(row, 1)) for name, column in zip(batch.schema.names, batch.columns, strict=True)
     }
@@ -355,13 +398,9 @@ def row_values(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
 def _readable(column: pa.Array) -> Any:
     try:
         return column.to_pylist()[0]
-    except UnicodeDecodeError:
+    except (ValueError, OverflowError):
         plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-        return plain.cast(_as_bytes(plain.type)).to_pylist()[0]
-    except (ValueError, OverflowError):  # a time that Python does not have: its number stands for it
-        if not pa.types.is_timestamp(column.type):
-            raise
-        return column.cast(pa.int64()).to_pylist()[0]
+        return plain.cast(_raw(plain.type)).to_pylist()[0]
 
 
 def _has_text(kind: pa.DataType) -> bool:
@@ -372,16 +411,20 @@ def _has_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _as_bytes(kind: pa.DataType) -> pa.DataType:
-    """Return the type with bytes wherever it has text."""
+def _raw(kind: pa.DataType) -> pa.DataType:
+    """Return the type with bytes wherever it has text, and numbers wherever it has dates and times."""
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
+        return pa.int64()
     if pa.types.is_string(kind):
         return pa.binary()
     if pa.types.is_large_string(kind):
         return pa.large_binary()
     if pa.types.is_map(kind):
-        return pa.map_(_as_bytes(kind.key_type), _as_bytes(kind.item_type))
+        return pa.map_(_raw(kind.key_type), _raw(kind.item_type))
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_as_bytes(field.type)) for field in kind])
+        return pa.struct([field.with_type(_raw(field.type)) for field in kind])
     if pa.types.is_large_list(kind):
-        return pa.large_list(_as_bytes(kind.value_type))
-    return pa.list_(_as_bytes(kind.value_type)) if pa.types.is_list(kind) else kind
+        return pa.large_list(_raw(kind.value_type))
+    return pa.list_(_raw(kind.value_type)) if pa.types.is_list(kind) else kind

@@ -16,7 +16,7 @@ from poundlock.arguments import refuse_without_effect
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records, origin_of, subset
-from poundlock.formats.convert import VALUE, column_values, take, to_batch, to_records
+from poundlock.formats.convert import VALUE, column_values, for_python, take, to_batch, to_records
 from poundlock.formats.reject import Reject
 
 Want = Literal["batch", "records"]
@@ -119,6 +119,7 @@ class RowDecoder:
                 f'no column "value" to decode among {batch.batch.schema.names}',
                 next='read the source with format="raw"',
             )
+        batch = to_batch(for_python(batch, reject if want == "records" else None))
         column = batch.batch.column(VALUE)
         values = column_values(column if not pa.types.is_string(column.type) else column.cast(pa.binary()))
         if not column.null_count:

@@ -50,12 +50,14 @@ class UserFunction(_Opened):
         rejects: whether a row for which the function raises, or gives what does not fit the declared columns, is a bad record;
             else the task fails.
         failed: takes such rows within a task, which emit nothing then; None = the error goes on.
+        unreadable: takes rows within a task that have a date or time that Python has not, so that no function can be called.
     """
 
     leaves_out: ClassVar[bool] = False
     """Whether it emits some of the rows it is given, unchanged; those that it leaves out count as filtered."""
     rejects: bool = False
     failed: RowFailed | None = None
+    unreadable: Callable[[Reject], None] | None = None
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Handle one chunk and emit what comes of it."""
@@ -129,18 +131,20 @@ class Chain:
                 self._readers.setdefault((edge.step, edge.tag), []).append(step.id)
 
     def _prepared(self, step: Step) -> Step:
-        """Return a step whose function's errors are rejects, where that was chosen."""
-        operator = step.operator
-        if not isinstance(operator, UserFunction) or not operator.rejects:
+        """Return a step that hands over rows that its function cannot be given, and where that was chosen those it fails for."""
+        operator, reject = step.operator, self._reject
+        if not isinstance(operator, UserFunction) or reject is None:
             return step
 
-        def failed(chunk: Chunk, row: int, error: Exception) -> None:
+        def dispose(record: Reject) -> None:
             self.tallies[step.id].rejected += 1
-            if self._reject is None:
-                raise error
-            self._reject(failed_row(step.id, chunk, row, error))
+            reject(record)
 
-        return Step(step.id, replace(operator, failed=failed), step.inputs)
+        def failed(chunk: Chunk, row: int, error: Exception) -> None:
+            dispose(failed_row(step.id, chunk, row, error))
+
+        prepared = replace(operator, unreadable=lambda record: dispose(unreadable_row(step.id, record)))
+        return Step(step.id, replace(prepared, failed=failed) if operator.rejects else prepared, step.inputs)
 
     def open(self) -> None:
         """Open every function that is not open yet; `push` does it."""
@@ -152,11 +156,7 @@ class Chain:
                     step.operator.open()
 
     def close(self) -> None:
-        """Close every function that was opened, once; the first error is raised when all were asked.
-
-        Raises:
-            Exception: what a function's `close` raised.
-        """
+        """Close every function that was opened, once; the first error is raised when all were asked. Raises Exception: what a function's `close` raised."""
         errors: list[Exception] = []
         while self._opened:
             try:
@@ -205,6 +205,11 @@ def failed_row(step: str, chunk: Chunk, row: int, error: Exception) -> Reject:
     if isinstance(error, Misfit):
         reason = f"{step} gave a record that does not fit: {error}"
     return Reject(reason, row_bytes(chunk, row), {**origin_of(chunk).at(row), "operator": step})
+
+
+def unreadable_row(step: str, record: Reject) -> Reject:
+    """Return the bad record that a row is which the function of an operator cannot be given."""
+    return Reject(f"{step} cannot be given it: {record.reason}", record.value, {**record.where, "operator": step})
 
 
 class Pass:

@@ -77,11 +77,7 @@ _MADE: Mapping[str, Callable[[WatermarkStrategy], Generator]] = {
 
 
 def generator_of(strategy: WatermarkStrategy) -> Generator:
-    """Return a new generator for one partition.
-
-    Raises:
-        DefinitionError: it looks at each record, which only the task that reads them can have it do.
-    """
+    """Return a new generator for one partition. Raises DefinitionError: it looks at each record, which only the task that reads them can have it do."""
     if strategy.per_record:
         raise DefinitionError(
             "a watermark generator with per_record=True is run by the tasks that read a source, and not here",

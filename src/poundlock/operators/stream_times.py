@@ -76,14 +76,10 @@ class Advanced:
         """
         return json.dumps({name: self.watermarks[name].after for name in sorted(streams)})
 
-    @property
-    def slowest(self) -> StreamWatermark | None:
-        """The least of the streams that have one and have not ended; None where there is none."""
-        return min(
-            (each for each in self.watermarks.values() if each.held_by is not None),
-            key=lambda each: each.after,
-            default=None,
-        )
+    def slowest(self, streams: Iterable[str]) -> StreamWatermark | None:
+        """Return that of the least watermark, of equal ones one that is held back; None of none."""
+        of = (self.watermarks[name] for name in streams)
+        return min(of, key=lambda each: (each.after, each.held_by is None), default=None)
 
 
 def require_agreement(advanced: Advanced, used: Iterable[str]) -> None:
@@ -278,11 +274,7 @@ def merged(reports: Iterable[SplitTimes]) -> list[SplitTimes]:
 
 
 def seen_by_assigner(reports: Iterable[SplitTimes]) -> Seen:
-    """Return what was seen of each partition.
-
-    Raises:
-        TerminalError: two tasks read one partition whose generator looks at each record, so neither has seen all of it.
-    """
+    """Return what was seen of each partition. Raises TerminalError: two tasks read one partition whose generator looks at each record, so neither has seen all of it."""
     by_split: dict[tuple[str, str], dict[tuple[str, int], SplitTimes]] = {}
     summaries: set[tuple[str, str]] = set()
     for report in reports:

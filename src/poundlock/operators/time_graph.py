@@ -7,7 +7,7 @@ of its group has caught up is left out of the ranges by whoever plans the next o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from poundlock.errors import DefinitionError
@@ -62,11 +62,7 @@ class TimeGraph:
 
     @classmethod
     def of(cls, roots: Sequence[Node]) -> TimeGraph:
-        """Return the graph of a job.
-
-        Raises:
-            DefinitionError: a generator is to look at each record where nobody knows which partition a record is of.
-        """
+        """Return the graph of a job. Raises DefinitionError: a generator is to look at each record where nobody knows which partition a record is of."""
         sources: dict[str, tuple[str, ...]] = {}
         nodes = []
         for node in walk(roots):
@@ -89,6 +85,18 @@ class TimeGraph:
     def assigners(self) -> tuple[TimeNode, ...]:
         """The steps that assign timestamps and watermarks."""
         return tuple(node for node in self.nodes if node.strategy is not None)
+
+    def judging(self, operators: Container[str]) -> list[str]:
+        """Return the steps whose rows are judged by their watermark, which never goes back: operators with event time, and the last steps.
+
+        The watermark of an input of a union is not among them: it may be far behind that of the union, if it was idle.
+        """
+        timed: set[str] = set()
+        for node in self.nodes:
+            if node.strategy is not None or not timed.isdisjoint(node.inputs):
+                timed.add(node.id)
+        read = {name for node in self.nodes for name in node.inputs}
+        return [each.id for each in self.nodes if each.id in timed and (each.id in operators or each.id not in read)]
 
     @property
     def per_record_sources(self) -> frozenset[str]:

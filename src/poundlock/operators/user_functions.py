@@ -57,7 +57,7 @@ class Filter(UserFunction):
     leaves_out: ClassVar[bool] = True
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        function = self.function
+        function, chunk = self.function, convert.for_python(chunk, self.unreadable)
         answers, rows = _each(
             function if self.failed is None else lambda row: bool(function(row)), convert.to_records(chunk), self.failed
         )
@@ -96,7 +96,7 @@ class MapRecords(UserFunction):
     schema: pa.Schema
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        records = convert.to_records(chunk)
+        records = convert.to_records(convert.for_python(chunk, self.unreadable))
         names = tuple(self.schema.names)
         known = frozenset(names)
         rows, of = _each(self.function, records, self.failed)
@@ -122,7 +122,7 @@ class FlatMap(UserFunction):
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Emit what comes of each row; of one for which the function raises in the middle, nothing."""
-        records = convert.to_records(chunk)
+        records = convert.to_records(convert.for_python(chunk, self.unreadable))
         function = self.function
         known = {tag: frozenset(schema.names) for tag, schema in self.schemas.items()}
         rows: dict[str, list[dict[str, Any]]] = {tag: [] for tag in self.schemas}

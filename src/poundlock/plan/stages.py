@@ -321,7 +321,8 @@ class _Builder:
         )
         for side, (parent, (to, columns)) in enumerate(zip(node.inputs, inputs, strict=True)):
             for stage in self._stages[parent.id]:
-                exchange = ExchangeStep(to, number, self._with_time(parent), tuple(columns))
+                seen = frozenset((*to.keys, *head.inputs[side].columns))
+                exchange = ExchangeStep(to, number, self._with_time(parent), tuple(columns), seen)
                 self._drafts[stage].steps.append(Step(f"{node.id}#{side}", exchange, [Edge(parent.id)]))
                 self._drafts[stage].feeds.add(number)
         for stage in self._time_stages(node):

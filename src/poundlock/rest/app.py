@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from poundlock.control.driver_status import start_command
 from poundlock.driver.requests import Then
 from poundlock.rest import answers, models
 from poundlock.rest.answers import JobCalled, refusal
@@ -129,11 +130,9 @@ async def _invalid(_request: Request, error: Exception) -> Response:
 router = APIRouter()
 
 
-async def _job_alive(job: JobCalled) -> Observed:
+def _job_alive(job: JobCalled) -> Observed:
     if job.ended:
-        raise refusal(
-            409, f"the job has ended: {job.entry.state}", f"start it again: poundlock run {job.entry.job_file}"
-        )
+        raise refusal(409, f"the job has ended: {job.entry.state}", f"start it again: {start_command(job.entry)}")
     return job
 
 

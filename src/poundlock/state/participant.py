@@ -30,11 +30,7 @@ class StateParticipant:
         self._policy = policy or MergePolicy()
 
     def check_files(self, manifest: Manifest) -> None:
-        """Raise unless every file of a manifest is there and as long as it was.
-
-        Raises:
-            DamagedRunError: one is missing or has another length.
-        """
+        """Raise unless every file of a manifest is there and as long as it was. Raises DamagedRunError: one is missing or has another length."""
         for file, how in damage(self._storage, manifest.files):
             raise damaged(file, how, sorted(manifest.operators))
 
@@ -104,11 +100,7 @@ class StateParticipant:
         return change, apply_change(manifest, change)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files that no manifest names any more; asks the storage for nothing else.
-
-        Raises:
-            OSError: the storage failed; what is left is deleted by the next sweep.
-        """
+        """Delete files that no manifest names any more; asks the storage for nothing else. Raises OSError: the storage failed; what is left is deleted by the next sweep."""
         for name in names:
             self._storage.delete(name)
 

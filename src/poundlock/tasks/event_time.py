@@ -21,6 +21,7 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, Records, origin_of, subset
+from poundlock.formats.convert import FIRST_US, LAST_US, US
 from poundlock.formats.ddl import render_type
 from poundlock.formats.reject import Reject
 from poundlock.operators.generators import RecordGenerator
@@ -66,11 +67,7 @@ def reads_like_a_column(text: str) -> bool:
 
 
 def time_column(step: str, text: str, schema: pa.Schema) -> TimeColumn | NeedsSpark:
-    """Return how an expression's event time is read from a column.
-
-    Raises:
-        DefinitionError: it is a column of a type that is no time.
-    """
+    """Return how an expression's event time is read from a column. Raises DefinitionError: it is a column of a type that is no time."""
     cast = _CAST.fullmatch(text)
     inner = text if cast is None else cast[1]
     call = _CALL.fullmatch(inner)
@@ -128,8 +125,6 @@ def _field(text: str, schema: pa.Schema) -> pa.Field | None:
 
 TIMELESS = "it is null, or not between the years 1 and 9999"
 
-_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
-_PER_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _FACTOR = {"seconds": 1_000_000, "millis": 1_000, "micros": 1}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAIVE_EPOCH = datetime(1970, 1, 1)
@@ -177,6 +172,8 @@ class EventTimeAssigner:
         """
         if isinstance(chunk, Records):
             return self._records(chunk, clock_ms, reject)
+        if callable(self.strategy.timestamp) or self.strategy.per_record:
+            chunk = convert.for_python(chunk, reject)
         batch = convert.to_batch(chunk)
         micros, usable = self._micros(batch, clock_ms)
         if usable is not None:
@@ -224,7 +221,7 @@ class EventTimeAssigner:
         if self.source.form != "timestamp":
             return _FACTOR[self.source.form]
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-        return -1000 if plain.unit == "ns" else _PER_US[plain.unit]
+        return -1000 if plain.unit == "ns" else US[plain.unit]
 
     # --- rows as Python values --------------------------------------------------------------------------------------------
 
@@ -275,11 +272,7 @@ class EventTimeAssigner:
 
 
 def assigner_for(step: str, strategy: WatermarkStrategy, schema: pa.Schema) -> EventTimeAssigner | NeedsSpark:
-    """Return what gives the rows of a step their event time in a task, or why only Spark can.
-
-    Raises:
-        DefinitionError: there is no saying what a row's event time is.
-    """
+    """Return what gives the rows of a step their event time in a task, or why only Spark can. Raises DefinitionError: there is no saying what a row's event time is."""
     strategy.check()
     if strategy.clocked or not isinstance(strategy.timestamp, str):
         return EventTimeAssigner(step, strategy)
@@ -290,13 +283,13 @@ def assigner_for(step: str, strategy: WatermarkStrategy, schema: pa.Schema) -> E
 def _scaled(values: npt.NDArray[Any], factor: int) -> tuple[Microseconds, Mask]:
     """Return whole numbers in microseconds, rounded down, and which are within the years that can be used."""
     if values.dtype == np.uint64:
-        beyond = values > np.uint64(_LAST_US)
+        beyond = values > np.uint64(LAST_US)
         micros, usable = _scaled(np.where(beyond, 0, values).astype(np.int64), factor)
         return micros, usable & ~beyond
     wide = values.astype(np.int64, copy=False)
     if factor < 0:
         wide, factor = wide // 1000, 1
-    usable = (wide >= -(-_FIRST_US // factor)) & (wide <= _LAST_US // factor)
+    usable = (wide >= -(-FIRST_US // factor)) & (wide <= LAST_US // factor)
     return (wide if factor == 1 else np.where(usable, wide, 0) * factor), usable
 
 
@@ -304,12 +297,12 @@ def _seconds(values: npt.NDArray[Any]) -> tuple[Microseconds, Mask]:
     """Return seconds in microseconds, cut off towards zero as Spark does."""
     with np.errstate(over="ignore", invalid="ignore"):
         micros = values.astype(np.float64, copy=False) * 1e6
-        usable = (micros >= _FIRST_US) & (micros < _LAST_US + 1)
+        usable = (micros >= FIRST_US) & (micros < LAST_US + 1)
         return np.where(usable, micros, 0.0).astype(np.int64), usable
 
 
 def _of_values(values: list[int | None]) -> tuple[Microseconds, Mask | None]:
-    usable = np.fromiter((v is not None and _FIRST_US <= v <= _LAST_US for v in values), np.bool_, len(values))
+    usable = np.fromiter((v is not None and FIRST_US <= v <= LAST_US for v in values), np.bool_, len(values))
     if usable.all():
         return np.fromiter(values, np.int64, len(values)), None
     kept = (v if v is not None and ok else 0 for v, ok in zip(values, usable.tolist(), strict=True))

@@ -153,7 +153,7 @@ class StageRun:
         self.chain = Chain(steps, lambda record: self.sinks.dispose(record, None))
 
     def reject_at(self, step: str, record: Reject) -> None:
-        """Take a record that could not be decoded at a head; it counts as read there."""
+        """Take a record that could not be decoded at a head, or that a keyed step cannot be given; it counts as having come in there."""
         self._undecodable[step] = self._undecodable.get(step, 0) + 1
         self.sinks.dispose(record, None)
 
@@ -214,8 +214,7 @@ class StageRun:
     def _counts(self) -> dict[str, StepCounts]:
         counts = self.chain.tallies
         for name, rows in self._undecodable.items():
-            counts[name].rows_in += rows
-            counts[name].rejected += rows
+            counts.setdefault(name, StepCounts()).add(StepCounts(rows, rejected=rows))
         for step, written in self.sinks.counts():
             if step in counts and counts[step].rows_in != written.rows_in:
                 sink = self.sinks.running[step].context

@@ -8,7 +8,7 @@ from poundlock import WatermarkStrategy
 from poundlock.driver.job_time import JobTime
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_graph import TimeGraph, TimeNode
-from poundlock.operators.time_values import MAX, MIN, UNKNOWN, SourceInput, SplitTimes
+from poundlock.operators.time_values import MAX, MIN, UNKNOWN, SourceInput, SplitTimes, shown
 from poundlock.values import ManualClock
 
 STRATEGY = WatermarkStrategy.bounded_out_of_orderness(timedelta(milliseconds=5), timestamp="at")
@@ -22,7 +22,7 @@ def made(clock: ManualClock, *sources: str, strategy: WatermarkStrategy = STRATE
 
 def said(time: JobTime) -> tuple[int, str | None]:
     """Return the watermark, and who holds it back."""
-    return time.watermark, None if time.slowest is None else str(time.slowest.held_by)
+    return time.slowest.after, None if time.slowest.held_by is None else str(time.slowest.held_by)
 
 
 def test_the_watermark_stays_known_while_nobody_holds_it_back() -> None:
@@ -45,3 +45,37 @@ def test_where_no_source_is_known_the_step_that_gives_rows_their_time_holds_the_
     directive = time.directive({"clicks": SourceInput(("p",), False)})
     time.checkpointed(times.advance(directive, [SplitTimes("time", UNKNOWN, UNKNOWN, 0, 100, 1)]))
     assert said(time) == (94, "time")
+
+
+def test_what_is_shown_of_a_union_is_what_its_rows_are_judged_by_and_never_goes_back() -> None:
+    """A source that woke up far behind was shown, though the rows of the union were late by the watermark before."""
+    clock = ManualClock()
+    idle = STRATEGY.with_idleness("20 ms")
+    nodes = [TimeNode(name, ()) for name in ("a", "b", "untimed")]
+    nodes += [TimeNode(f"{name}-time", (name,), idle, (name,), kept=True) for name in ("a", "b")]
+    nodes += [
+        TimeNode("both", ("a-time", "b-time"), kept=True),
+        TimeNode("out", ("both",)),
+        TimeNode("raw", ("untimed",)),
+    ]
+    times = StreamTimes(TimeGraph(tuple(nodes)))
+    time = JobTime(times, clock, None, [])
+    inputs = {name: SourceInput(("p",), False) for name in ("a", "b", "untimed")}
+
+    def checkpoint(source: str, at: int) -> tuple[int | None, tuple[int, str | None]]:
+        directive = time.directive(inputs)
+        reports = [SplitTimes(f"{source}-time", source, "p", 0, at, 1)]
+        advanced = times.advance(directive, reports)
+        seen, decided = time.seen(advanced, []), time.decided(directive, advanced)
+        time.checkpointed(advanced)
+        assert seen is not None
+        assert decided is not None
+        assert (decided.watermark, decided.held_by) == (shown(time.slowest.after), time.slowest.held_by)
+        return seen.watermark_ms, said(time)
+
+    assert checkpoint("a", 1000) == (None, (MIN, "p of b"))
+    for now in (15, 30, 45):
+        clock.set(now)
+        time.is_due(inputs, (None, None))
+    assert checkpoint("a", 9000) == (994, (8994, "p of a"))
+    assert checkpoint("b", 100) == (8994, (8994, "p of b"))

@@ -12,12 +12,14 @@ from typing import Any
 from unittest.mock import patch
 
 import fastavro
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
+from poundlock.formats.chunk import Batch, FileOrigin
 from poundlock.formats.convert import to_batch, to_records
 from poundlock.formats.decode import Decoder, RowDecoder, decoder
 from poundlock.formats.reject import Reject
@@ -341,3 +343,16 @@ def test_what_cannot_work_is_refused(arguments: tuple[str, ...], options: dict[s
 def test_a_decoder_survives_pickling() -> None:
     for made in (decoder("json", EVENT), decoder("csv", EVENT), decoder("raw")):
         assert pickle.loads(pickle.dumps(made)).schema() == made.schema()
+
+
+@pytest.mark.parametrize("want", WANTS)
+def test_a_carried_time_that_python_has_not_is_a_bad_record_where_records_are_wanted(want: Any) -> None:
+    """It ended the job: such is the timestamp of a Kafka record, which anybody may set."""
+    times = pa.array([0, 253_402_300_800_000_000], pa.timestamp("us", "UTC"))
+    chunk = Batch(pa.record_batch({"value": [b'{"a":1}', b'{"a":2}'], "at": times}), FileOrigin("f", range(2)))
+    rejected: list[Reject] = []
+    rows = decoder("json", "a int").decode(chunk, rejected.append, want)
+    assert len(rows) == (1 if want == "records" else 2)
+    assert [(record.where["offset"], record.reason[:12]) for record in rejected] == [(1, "column 'at':")][
+        : 2 - len(rows)
+    ]

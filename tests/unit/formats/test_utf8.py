@@ -61,6 +61,11 @@ def test_bad_text_is_found_wherever_it_is(kind: str) -> None:
     assert "wörter" in repr(row_values(rows, 0)["x"])
     assert not_utf8(batch(t=text(GOOD, BAD).dictionary_encode())) == {1: "column 't': text that is not UTF-8"}
     assert row_values(batch(t=text(GOOD, BAD).dictionary_encode()), 1) == {"t": BAD}
+    beyond = pa.array([3_000_000], pa.date32())
+    assert row_values(batch(d=beyond, x=pa.StructArray.from_arrays([beyond], ["d"])), 0) == {
+        "d": 3_000_000,
+        "x": {"d": 3_000_000},
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)

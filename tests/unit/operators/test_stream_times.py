@@ -110,8 +110,9 @@ def test_an_unrelated_slow_source_holds_nothing_back() -> None:
     assert (job.of("fast-counts"), job.of("slow-counts"), job.of("join")) == (894, 94, 94)
     assert first.watermarks["fast-counts"].held_by == StreamHolder("fast", "f1")
     assert str(first.watermarks["join"].held_by) == "s0 of slow"
-    assert first.slowest is not None
-    assert first.slowest.after == 94
+    slowest = first.slowest(["fast-counts", "join", "slow-counts"])
+    assert slowest is not None
+    assert slowest.after == 94
 
 
 def test_rows_are_judged_by_the_watermark_before_and_windows_close_by_the_one_behind_them() -> None:
@@ -176,7 +177,8 @@ def test_a_stream_ends_when_its_own_sources_have() -> None:
     job.checkpoint({}, drain=True)
     assert (job.of("fast-counts"), job.of("slow-counts"), job.of("join")) == (MAX, MAX, MAX)
     assert job.last is not None
-    assert job.last.slowest is None
+    assert (job.last.slowest(["join"]), job.last.slowest([])) == (job.last.watermarks["join"], None)
+    assert job.last.watermarks["join"].held_by is None
 
 
 def test_behind_the_end_a_start_goes_on_with_the_watermark_before_it() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock import DatagenSource, DefinitionError, Job, RichFunction, TransientError
+from poundlock.errors import TerminalError
 from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records
 from poundlock.formats.reject import Reject
@@ -245,3 +246,39 @@ def test_an_object_that_nobody_would_close_is_refused() -> None:
         stream.map(Half(), schema="n int")
     with pytest.raises(DefinitionError, match="on_error='skip' is not known"):
         stream.filter(bool, on_error="skip")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("column", ["at", "coded", "day", "key", "list", "map", "within", "zoned"])
+@pytest.mark.parametrize("kind", ["map", "filter", "flat_map"])
+def test_a_row_whose_time_python_has_not_is_a_bad_record_and_the_others_go_on(kind: str, column: str) -> None:
+    """It ended the job, whatever the job said of bad records."""
+    beyond = pa.array([0, 253_402_300_800_000_000, None, -1], pa.timestamp("us", "UTC"))
+    columns = {
+        "at": beyond,
+        "day": pa.array([0, 3_000_000, None, 2_932_896], pa.date32()),
+        "zoned": beyond.cast(pa.int64()).cast(pa.timestamp("us", "Asia/Tokyo")),
+        "coded": beyond.dictionary_encode(),
+        "list": pa.ListArray.from_arrays(pa.array(range(5), pa.int32()), beyond),
+        "map": pa.MapArray.from_arrays(pa.array(range(5), pa.int32()), pa.array(list("abcd")), beyond),
+        "key": pa.MapArray.from_arrays(pa.array(range(5), pa.int32()), beyond.fill_null(0), pa.array(list("abcd"))),
+        "within": pa.StructArray.from_arrays([pa.array([[1]] * 4), beyond], names=["numbers", "at"]),
+    }
+    operators = {
+        "map": MapRecords("op", lambda row: {"n": row["n"]}, SCHEMA),
+        "filter": Filter(lambda row: row["n"] != 4),
+        "flat_map": FlatMap("op", lambda row: [{"n": row["n"]}], {"": SCHEMA}),
+    }
+    batch = Batch(pa.record_batch({"n": [1, 2, 3, 4], column: columns[column]}), FileOrigin("f", range(1, 5)))
+    bad: list[Reject] = []
+    sink = Collect()
+    run = chain(operators[kind], sink, bad)
+    run.push(batch)
+    kept = [1, 3] if kind == "filter" else [1, 3, 4]
+    assert sink.numbers == sink.places == kept
+    [record] = bad
+    assert record.where == {"file": "f", "offset": 2, "operator": "op"}
+    assert record.reason.startswith(f"op cannot be given it: column '{column}': a value of the type ")
+    assert (b"3000000" if column == "day" else b"253402300800000000") in record.value
+    assert account(run, "out") == (4, 0, len([1, 3, 4]) - len(kept), 1)
+    with pytest.raises(TerminalError, match="that Python has not"):
+        chain(operators[kind], Collect()).push(batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -245,7 +246,11 @@ def test_a_stop_and_a_cancel(client: TestClient, job: Observed) -> None:
         client.post(f"/jobs/{ID}/checkpoints"),
     ):
         assert answer.status_code == 409
-        assert len(answer.json()["errors"]) == 2
+        assert answer.json()["errors"] == ["the job has ended: CANCELED", "start it again: poundlock run job.py"]
+    note = {"v": 1, "savepoint": "/saved/a b", "job_id": ID}
+    (Path(job.entry.checkpoint_dir) / "savepoint.json").write_text(json.dumps(note))
+    next = client.post(f"/jobs/{ID}/stop").json()["errors"][1]
+    assert next == "start it again: poundlock run -s '/saved/a b' job.py", "anything else is refused"
 
 
 def test_what_is_not_understood_is_refused_and_changes_nothing(client: TestClient, job: Observed) -> None:

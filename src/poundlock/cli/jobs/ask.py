@@ -68,9 +68,11 @@ def stop(
     if ended.state == "FAILED":
         return failed(ended, output)
     if ended.state == "CANCELED":
+        from poundlock.control.driver_status import start_command
+
         raise PoundlockError(
             f"job {ended.job_id} was cancelled meanwhile; pending data waits for the next start",
-            next=f"start it again: poundlock run {ended.job_file}",
+            next=f"start it again: {start_command(ended)}",
         )
     newest = ended.progress.get("checkpoint")
     upto = "" if newest is None else f" Newest checkpoint: {newest}."

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from poundlock.cli.job_lookup import RunningJobArgument, ended_with, find_job, jobs_in, progress_line, progress_of
+from poundlock.cli.job_lookup import RunningJobArgument, find_job, jobs_in, progress_line, progress_of
 from poundlock.cli.options import Call, with_shared_options
 from poundlock.cli.output import watermark_text
+from poundlock.errors import PoundlockError
 from poundlock.values import utc_text
 
 if TYPE_CHECKING:
@@ -62,9 +63,16 @@ def _titled(entry: JobEntry) -> str:
 def command(job: RunningJobArgument, *, call: Call) -> None:
     """Show one job: how it goes or how it ended."""
     known = find_job(job, call)
-    entry, progress, savepoint = known.entry, progress_of(known), ended_with(known.entry)
+    from poundlock.control.driver_status import ended_with
+
+    silent: list[PoundlockError] = []
+    entry, progress, savepoint = known.entry, progress_of(known, silent.append), ended_with(known.entry)
+    why = silent[0] if silent else None
     data = {**entry.to_json(), "gone": entry.gone, "progress": progress, "savepoint": savepoint}
+    data["silent"] = None if why is None else why.what
     call.output.show(_lines(entry, progress, savepoint), data)
+    if why is not None:
+        call.output.note(f"{why.what}: this is what it wrote into its checkpoint folder\nNext: {why.next}")
 
 
 def _lines(entry: JobEntry, progress: Mapping[str, Any] | None, savepoint: str | None) -> Iterable[str]:

@@ -29,7 +29,7 @@ def _from_ext(code: int, data: memoryview) -> Any:
     if code in (_TUPLE, _SET, _FROZENSET, _DICT):
         items = _decode(data)
         if code == _DICT:
-            return dict(zip(*items, strict=True))
+            return dict(zip(map(canonical_key, items[0]), items[1], strict=True))
         return (tuple if code == _TUPLE else set if code == _SET else frozenset)(items)
     read = _READ.get(code)
     if read is None:
@@ -56,11 +56,7 @@ def decode(data: bytes | memoryview) -> Any:
 
 
 def encode(value: Any) -> bytes:
-    """Return a value as bytes. The value must have been through `pack`, or be of types that msgpack knows.
-
-    Raises:
-        DefinitionError: a text cannot be written as UTF-8.
-    """
+    """Return a value as bytes. The value must have been through `pack`, or be of types that msgpack knows. Raises DefinitionError: a text cannot be written as UTF-8."""
     try:
         return _encode(value)
     except UnicodeEncodeError as error:
@@ -105,7 +101,7 @@ def canonical_key(key: Any) -> Any:
     """Return a key that was read from bytes so that it is found again: NaN equals nothing but the one object that stands for it."""
     if type(key) is tuple:
         return tuple([canonical_key(part) for part in key])
-    return math.nan if key != key else key
+    return math.nan if type(key) is float and key != key else key
 
 
 def pack(value: Any, levels: int = _DEEPEST) -> Any:

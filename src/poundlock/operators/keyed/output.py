@@ -147,11 +147,7 @@ def _each(value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def check_rows(rows: Any, who: str) -> Iterable[Any]:
-    """Return what a function gave, if it is rows.
-
-    Raises:
-        DefinitionError: it is one record, or nothing that can be gone through.
-    """
+    """Return what a function gave, if it is rows. Raises DefinitionError: it is one record, or nothing that can be gone through."""
     if isinstance(rows, (dict, str, bytes, Side)) or not isinstance(rows, Iterable):
         raise DefinitionError(
             f"{who} returned {type(rows).__name__} {str(rows)[:60]}", next="yield each record instead"

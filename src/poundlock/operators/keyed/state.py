@@ -8,11 +8,13 @@ windows into one; only lists and accumulators can.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.accumulators import AggregateFold, Fold, ReduceFold
+from poundlock.operators.keyed.codec import canonical_key
 from poundlock.operators.keyed.group import KeyGroup, Table
 from poundlock.operators.keyed.output import detached
 from poundlock.stream.functions.state import (
@@ -129,6 +131,13 @@ class List(_Handle):
         self._keep([*self.table.get(self.at.entry, ()), *items])
 
 
+def _place(key: Any, held: Iterable[Any]) -> Any:
+    """Return a key as a map has it: NaN is one key, as in Flink, although it equals nothing once it was read back."""
+    if type(key) is float and key != key:
+        return next((each for each in held if type(each) is float and each != each), math.nan)
+    return canonical_key(key) if type(key) is tuple else key
+
+
 class Map(_Handle):
     """A map, whose entries have each their own time; an empty one is no entry."""
 
@@ -150,7 +159,7 @@ class Map(_Handle):
     def _item(self, key: Any) -> Any:
         """Return what is kept at a key and is to be seen; None if there is nothing."""
         held = self._held()
-        item = held.get(key)
+        item = held.get(_place(key, held))
         if self.ttl is None or item is None:
             return item
         alive = self._alive(item)
@@ -165,9 +174,8 @@ class Map(_Handle):
     def put(self, key: Any, value: Any) -> None:
         held = self.table.get(self.at.entry)
         if held is None:
-            self.table[self.at.entry] = {key: self._kept(value)}
-        else:
-            held[key] = self._kept(value)
+            held = self.table[self.at.entry] = {}
+        held[_place(key, held)] = self._kept(value)
 
     def put_all(self, values: Mapping[Any, Any]) -> None:
         for key, value in values.items():
@@ -175,12 +183,12 @@ class Map(_Handle):
 
     def remove(self, key: Any) -> None:
         held = self._held()
-        held.pop(key, None)
+        held.pop(_place(key, held), None)
         if not held:
             self.clear()
 
     def contains(self, key: Any) -> bool:
-        return key in self._held() and (self.ttl is None or self._item(key) is not None)
+        return _place(key, held := self._held()) in held and (self.ttl is None or self._item(key) is not None)
 
     def keys(self) -> Iterator[Any]:
         return iter(self._living())

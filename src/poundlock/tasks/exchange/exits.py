@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Records
-from poundlock.operators.chain import Emit
+from poundlock.formats.reject import Reject
+from poundlock.operators.chain import Emit, unreadable_row
 from poundlock.state import hashing
 from poundlock.tasks.columns import SPLIT, conformed, int_column, visible_schema
 from poundlock.tasks.event_time import SplitPlace
@@ -30,12 +31,14 @@ class ExchangeStep(TaskStep):
 
     Args:
         schema: the columns of the rows, the hidden one of event time included where they may have it.
+        seen: those whose values the operator makes Python values of.
     """
 
     to: ExchangeInput
     stage: int
     schema: Any
     columns: tuple[str, ...]
+    seen: frozenset[str] = frozenset()
 
     def begin(self) -> None:
         self._writer = BlockWriter(self.to, hashing)
@@ -45,8 +48,12 @@ class ExchangeStep(TaskStep):
         self.run.exchanges.append(self)
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        batch: pa.RecordBatch = convert.to_batch(chunk, self._own if isinstance(chunk, Records) else None).batch
-        self._blocks += self._writer.add(conformed(batch, self._sent), self.run.place)
+        batch = convert.to_batch(chunk, self._own if isinstance(chunk, Records) else None)
+        readable = convert.to_batch(convert.for_python(batch, self._unreadable, self.seen)).batch
+        self._blocks += self._writer.add(conformed(readable, self._sent), self.run.place)
+
+    def _unreadable(self, record: Reject) -> None:
+        self.run.reject_at(self.to.operator, unreadable_row(self.to.operator, record))
 
     def blocks(self) -> list[Block]:
         """Return all that was taken; called once, behind the last row."""

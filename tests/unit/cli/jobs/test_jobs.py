@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from poundlock.cli.job_lookup import show_saved
+from poundlock.cli.job_lookup import KnownJob, await_end, show_saved
 from poundlock.cli.main import main
 from poundlock.cli.output import Output
 from poundlock.config import load_settings
@@ -434,5 +434,79 @@ def test_the_savepoint_that_a_job_ends_with_is_not_one_of_another_folder(
     if asked == "saved":
         assert last in said(capsys, 0, "savepoint", ID, asked)[0]
     else:
-        assert "was taken: it ended before that (FINISHED)" in refused(capsys, 1, "savepoint", ID, asked)
+        text = refused(capsys, 1, "savepoint", ID, asked)
+        assert "was taken: it ended before that (FINISHED)" in text
+        assert text.endswith("Next: start it again, then ask again: poundlock run -s it job.py")
     assert refused(capsys, 2, "stop", ID).endswith("Next: start it with: poundlock run -s it job.py")
+
+
+@pytest.fixture
+def stopped(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobEntry]:
+    """A job whose process takes connections and answers none, as one that was stopped by a signal."""
+    for limit, seconds in (("client._TIMEOUT_S", 0.6), ("client._STATUS_S", 0.1), ("client.TELL_S", 0.2)):
+        monkeypatch.setattr(f"poundlock.rest.{limit}", seconds)
+    for limit, seconds in (("TELL_S", 0.2), ("_PATIENCE_S", 0.8), ("_POLL_S", 0.05)):
+        monkeypatch.setattr(f"poundlock.control.channel.{limit}", seconds)
+    folder = tmp_path / "checkpoint"
+    (folder / "control").mkdir(parents=True)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        made = entry(rest=silent.getsockname(), checkpoint_dir=str(folder))
+        written = replace(made, written_ms=1, progress={"state": "RUNNING", "checkpoint": 7})
+        (folder / "control" / "driver.json").write_bytes(written.to_bytes())
+        Registry(state).register(made, TOKEN)
+        yield made
+
+
+def test_what_is_asked_of_a_driver_that_does_not_answer_is_told_to_wait(
+    capsys: pytest.CaptureFixture[str], stopped: JobEntry
+) -> None:
+    """Nothing was told for more than 90 s."""
+    _, err = said(capsys, 3, "checkpoint", "orders")
+    process = f"process {stopped.pid} on {stopped.host}, the driver of job orders,"
+    assert [line for line in err if not line.startswith("Next: ")] == [
+        f"{process} does not answer on 127.0.0.1:{stopped.rest[1] if stopped.rest else 0}; it is waited for, up to 1 s",
+        f"{process} has not answered by {stopped.checkpoint_dir} yet; it is waited for, up to 1 s",
+        f"error: {process} has written nothing into {stopped.checkpoint_dir} for 1 s",
+    ]
+    assert all(f"kill -CONT {stopped.pid}" in line for line in err if line.startswith("Next: "))
+
+
+@pytest.mark.parametrize("rest", [True, False])
+def test_info_of_a_driver_that_does_not_answer_says_so_and_what_it_wrote(
+    capsys: pytest.CaptureFixture[str], stopped: JobEntry, state: Path, rest: bool
+) -> None:
+    """It took half a minute, and did not say whose words these are."""
+    if not rest:
+        Registry(state).register(replace(stopped, rest=None))
+    out, err = said(capsys, 0, "info", "orders")
+    assert "checkpoint 7" in out
+    assert len(err) == 2
+    assert err[0].startswith(f"process {stopped.pid} on {stopped.host}, the driver of job orders, ")
+    assert err[0].endswith(": this is what it wrote into its checkpoint folder")
+    assert "does not answer" in json.loads(said(capsys, 0, "info", "orders", "--json")[0])["silent"] or not rest
+
+
+def test_the_end_of_a_driver_that_does_not_answer_is_waited_for_in_words(
+    capsys: pytest.CaptureFixture[str], stopped: JobEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("poundlock.cli.job_lookup._TELL_S", 0.1)
+    ends = iter([stopped] * 8)
+    ended = replace(stopped, state="FINISHED")
+    known = KnownJob(stopped, lambda: next(ends, ended))
+    assert await_end(known, Output()) == ended
+    told = capsys.readouterr().err
+    assert told.count("its end is waited for\nNext: see what it does there: ps") == 1
+
+
+def test_what_was_cancelled_with_a_savepoint_while_it_was_stopped_is_started_from_it(
+    served: Served, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def end() -> None:
+        (tmp_path / "c").mkdir()
+        (tmp_path / "c" / "savepoint.json").write_text(json.dumps({"v": 1, "savepoint": "it", "job_id": ID}))
+        served.end("CANCELED")
+
+    served.when(lambda: served.job.stop.stopping, end)
+    assert refused(capsys, 1, "stop", ID).endswith("Next: start it again: poundlock run -s it job.py")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -132,6 +133,23 @@ def test_a_map(config: StateTtlConfig | None) -> None:
     keyed.at("a").put("x", 1)
     keyed.at("a").clear()
     assert keyed.group.is_empty()
+
+
+@BOTH
+def test_nan_is_one_key_of_a_map_alone_and_in_a_tuple(config: StateTtlConfig | None) -> None:
+    """Each put of it was an entry of its own once the map had been read back, and none was ever found."""
+    keyed = Keyed(MapStateDescriptor("m", ttl=config))
+    for n in (1, 2):
+        keyed.at("a").put(float("nan"), n)
+        keyed.at("a").put((float("nan"), 1), n)
+        keyed.at("a").put((Decimal("NaN"), "kept"), n)
+    assert (keyed.at("a").get(float("nan")), keyed.at("a").get((float("nan"), 1))) == (2, 2)
+    assert keyed.at("a").contains(float("nan"))
+    assert any(type(key) is tuple and type(key[0]) is Decimal for key, _ in keyed.at("a").items())
+    state = keyed.at("a")
+    state.remove(float("nan"))
+    state.remove((float("nan"), 1))
+    assert not [key for key, _ in keyed.at("a").items() if type(key) is float or key[1] == 1]
 
 
 @BOTH

@@ -227,6 +227,14 @@ def test_a_function_of_a_record_gives_milliseconds_or_datetimes() -> None:
             assigner(lambda row, wrong=wrong: wrong).assign(batch, 0, bad.append)
 
 
+def test_a_function_is_not_given_a_row_whose_other_time_python_has_not() -> None:
+    batch = Batch(pa.record_batch({"ms": [1, 2], "at": pa.array([0, (LAST_MS + 1) * 1000], UTC_US)}))
+    bad: list[Reject] = []
+    timed = assigner(lambda row: row["ms"]).assign(batch, 0, bad.append)
+    assert timed.times.tolist() == [1]
+    assert [record.reason[:34] for record in bad] == ["column 'at': a value of the type t"]
+
+
 def test_lines_are_a_column_of_bytes() -> None:
     assign = assigner(lambda row: int(row["value"]), pa.schema({"value": pa.binary()}))
     data = b"17\n4\n"

@@ -19,7 +19,7 @@ from poundlock.connectors.files.source.lines import BLOCK, drop_first, drop_mark
 from poundlock.errors import SourceGoneError, TerminalError
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Lines, Records
-from poundlock.formats.convert import to_batch, to_records
+from poundlock.formats.convert import for_python, to_batch, to_records
 from poundlock.formats.decode import Decoder, decoder
 from poundlock.formats.decode_avro import load_fastavro
 from poundlock.formats.decode_csv import closing_quote, split_record
@@ -150,7 +150,7 @@ class FileReader:
 
     def _shaped(self, chunk: Chunk) -> Chunk:
         batch = to_batch(chunk, self._columns, self.context.reject)
-        return to_records(batch) if self.context.want == "records" else batch
+        return to_records(for_python(batch, self.context.reject)) if self.context.want == "records" else batch
 
 
 class _Bounded:
