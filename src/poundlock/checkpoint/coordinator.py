@@ -72,7 +72,11 @@ class Coordinator(History):
         return recovery
 
     def decided(self, checkpoint: int) -> Mapping[str, SourceRange] | None:
-        """Return what a checkpoint was decided to read, None if it is not decided. Raises TerminalError: the ledger never decided it, although it decided a later one."""
+        """Return what a checkpoint was decided to read, None if it is not decided.
+
+        Raises:
+            TerminalError: the ledger never decided it, although it decided a later one.
+        """
         with self.lock:
             return self.find(checkpoint).sources if self.is_decided(checkpoint) else None
 

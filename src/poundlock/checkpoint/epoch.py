@@ -48,7 +48,11 @@ class DriverLock(AbstractContextManager["DriverLock"]):
 
     @classmethod
     def acquire(cls, storage: Storage, *, clock: Clock) -> DriverLock:
-        """Take the lock. On storages and mounts that have none the lock is empty (`held` is False). Raises DefinitionError: another driver holds it; names the process and its host."""
+        """Take the lock. On storages and mounts that have none the lock is empty (`held` is False).
+
+        Raises:
+            DefinitionError: another driver holds it; names the process and its host.
+        """
         if not isinstance(storage, LocalStorage):
             return cls(None)
         os.makedirs(storage.root, exist_ok=True)

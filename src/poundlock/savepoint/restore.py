@@ -84,7 +84,11 @@ def settle_claim(checkpoint: Storage) -> str | None:
 
 
 def dispose(savepoint: Storage) -> Metadata:
-    """Delete what a savepoint's own list names, and nothing else. Raises DefinitionError: it is no savepoint, or part of it is a link to elsewhere; nothing was deleted."""
+    """Delete what a savepoint's own list names, and nothing else.
+
+    Raises:
+        DefinitionError: it is no savepoint, or part of it is a link to elsewhere; nothing was deleted.
+    """
     metadata = read_metadata(savepoint)
     for name in metadata.files:
         if strays(savepoint, name):

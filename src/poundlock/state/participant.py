@@ -100,7 +100,11 @@ class StateParticipant:
         return change, apply_change(manifest, change)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files that no manifest names any more; asks the storage for nothing else. Raises OSError: the storage failed; what is left is deleted by the next sweep."""
+        """Delete files that no manifest names any more; asks the storage for nothing else.
+
+        Raises:
+            OSError: the storage failed; what is left is deleted by the next sweep.
+        """
         for name in names:
             self._storage.delete(name)
 

@@ -56,7 +56,11 @@ class TaskState:
         self._broadcast = View(whole, self._runs, groups)
 
     def operator(self, name: str, *, watermark: int = MIN, processing_time: int = 0) -> OperatorState:
-        """Return the state of an operator: one object for all key groups of the task, with the times in ms of the first call. Raises TerminalError: the manifest does not have the operator."""
+        """Return the state of an operator: one object for all key groups of the task, with the times in ms of the first call.
+
+        Raises:
+            TerminalError: the manifest does not have the operator.
+        """
         known = self._operators.get(name)
         if known is None:
             meta = self._directive.manifest.operators.get(name)

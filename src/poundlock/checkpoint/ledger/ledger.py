@@ -42,7 +42,11 @@ class Ledger:
         self._archived = self._archive.last()  # as far as this process knows
 
     def newest(self) -> Decision | None:
-        """Return the newest decision, or None if there is none. Names are listed; one record is read. Raises TerminalError: a record is missing among the others, or the newest cannot be read."""
+        """Return the newest decision, or None if there is none. Names are listed; one record is read.
+
+        Raises:
+            TerminalError: a record is missing among the others, or the newest cannot be read.
+        """
         count = self._count()
         return self.read(count - 1) if count else None
 

@@ -85,7 +85,11 @@ _LOOK = "see what there is: poundlock ledger PATH --occasion checkpoint"
 
 
 def find_checkpoint(ledger: Ledger, newest: Decision, n: int) -> Decision:
-    """Return the record that says what checkpoint n read, looking back from the newest. Raises TerminalError: the ledger never decided n, although it decided a later one."""
+    """Return the record that says what checkpoint n read, looking back from the newest.
+
+    Raises:
+        TerminalError: the ledger never decided n, although it decided a later one.
+    """
     for record in ledger.back(newest):
         if record.checkpoint < n:
             break

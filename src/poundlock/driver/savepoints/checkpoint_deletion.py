@@ -69,7 +69,11 @@ def delete_checkpoint(
 
 
 def finish_deletion(plan: Plan, storage: Storage, *, clock: Clock, say: Callable[[str], None]) -> None:
-    """Delete the rest of a checkpoint whose deletion was interrupted; nothing happens where there is none. Raises DefinitionError: it is another job's, or that job still deletes it."""
+    """Delete the rest of a checkpoint whose deletion was interrupted; nothing happens where there is none.
+
+    Raises:
+        DefinitionError: it is another job's, or that job still deletes it.
+    """
     mark = _marked(storage)
     if mark is None:
         return

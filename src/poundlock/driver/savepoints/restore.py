@@ -101,7 +101,11 @@ def _waited(metadata: Metadata, name: str) -> str:
 
 
 def has_begun(checkpoint: Storage, beginning: Beginning, script: str, *, say: Callable[[str], None]) -> bool:
-    """Return whether the job that is to begin has done so before; mend what a kill just behind its last step left. Raises DefinitionError: that job has ended with a savepoint since."""
+    """Return whether the job that is to begin has done so before; mend what a kill just behind its last step left.
+
+    Raises:
+        DefinitionError: that job has ended with a savepoint since.
+    """
     identity = None if beginning.job_id is None else read_identity(checkpoint)
     if identity is None or identity.job_id != beginning.job_id:
         return False
