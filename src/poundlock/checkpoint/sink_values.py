@@ -44,5 +44,4 @@ class SinkValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        made: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
-        return made
+        return dict(msgspec.json.decode(msgspec.json.encode(self)))

@@ -24,6 +24,7 @@ from poundlock.control.process_id import is_alive, process_start
 from poundlock.driver.progress import Progress
 from poundlock.errors import DefinitionError, TransientError, did_you_mean
 from poundlock.storage import is_uri
+from poundlock.storage.json_record import ready
 from poundlock.storage.storage_errors import is_full, storage_trouble
 
 FOLDER = "jobs"
@@ -153,7 +154,7 @@ class JobEntry:
         """Return the entry of plain data. Raises ValueError if it is none."""
         if not isinstance(value, dict) or value.get("v") != _FORMAT:
             raise ValueError("no entry of a job, or one of a format that is not known")
-        return msgspec.convert(value, cls)
+        return msgspec.convert(value, ready(cls))
 
 
 class Registry:

@@ -30,6 +30,7 @@ from poundlock.control.registry import Registration, Registry, now_ms
 from poundlock.driver.progress import StopRequest
 from poundlock.driver.restart import RestartState, RestartStrategy, SameFailure
 from poundlock.errors import DefinitionError, FencedError, PoundlockError, TerminalError, TransientError
+from poundlock.storage.json_record import ready
 
 VARIABLE = "POUNDLOCK_SUPERVISED"
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -133,7 +134,7 @@ def supervised() -> Supervised | None:
     text = os.environ.pop(VARIABLE, None)
     if text is None:
         return None
-    handle, situation = msgspec.json.decode(text, type=tuple[int, Situation])
+    handle, situation = msgspec.json.decode(text, type=ready(tuple[int, Situation]))
     os.set_inheritable(handle, False)
     _die_with(situation.pid)
     return Supervised(socket.socket(fileno=handle), situation)
@@ -283,7 +284,7 @@ class Supervisor:
             if "stopping" in message:
                 life.stopping = True
             if "ended" in message:
-                life.ending = msgspec.convert(message["ended"], Ending)
+                life.ending = msgspec.convert(message["ended"], ready(Ending))
         return bool(data)
 
     def _delay_s(self, error: PoundlockError, rng: random.Random, life: _Life) -> float | None:

@@ -177,8 +177,7 @@ class DecidedTime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     directive: TimeDirective
 
     def to_json(self) -> dict[str, Any]:
-        made: dict[str, Any] = msgspec.to_builtins(self)
-        return made
+        return dict(msgspec.to_builtins(self))
 
     @classmethod
     def from_json(cls, value: Any) -> DecidedTime:

@@ -25,6 +25,7 @@ from poundlock.driver.requests import Requests
 from poundlock.errors import PoundlockError
 from poundlock.rest.figures import Figures
 from poundlock.storage import Storage
+from poundlock.storage.json_record import ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,5 +130,5 @@ class Gateway:
 
     def _setup(self) -> JobSetup:
         with suppress(*TROUBLE):
-            return msgspec.json.decode(self._storage.read(SETUP), type=JobSetup)
+            return msgspec.json.decode(self._storage.read(SETUP), type=ready(JobSetup))
         return JobSetup()

@@ -37,8 +37,7 @@ class DecidedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        made: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
-        return made
+        return dict(msgspec.to_builtins(self, str_keys=True))
 
     @classmethod
     def from_json(cls, value: Any) -> DecidedState:

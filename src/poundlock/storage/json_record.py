@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,6 +16,7 @@ from poundlock.storage.base import Storage
 
 T = TypeVar("T")
 _LONGEST = 200
+_FIRST, _READY = threading.Lock(), set[Any]()
 _MISSING, _PLACE = re.compile(r"required field `(.+?)`"), re.compile(r"at `\$\.?(.+)`")
 
 
@@ -45,10 +48,19 @@ def of_format(value: Any, format: int = 1) -> dict[str, Any]:
     return value
 
 
+def ready(kind: type[T]) -> type[T]:
+    """Return a type that msgspec can be asked for by any thread: where two meet one at the same time, the process hangs or crashes."""
+    if kind not in _READY:
+        with _FIRST, suppress(msgspec.ValidationError):
+            msgspec.convert(None, kind)
+        _READY.add(kind)
+    return kind
+
+
 def typed(value: Any, kind: type[T]) -> T:
     """Return plain data as a value of a type. Raises ValueError where it is none."""
     try:
-        return msgspec.convert(value, kind, str_keys=True)
+        return msgspec.convert(value, ready(kind), str_keys=True)
     except msgspec.ValidationError as error:
         missing, place = _MISSING.search(str(error)), _PLACE.search(str(error))
         where = place[1] if place else "it"

@@ -45,8 +45,7 @@ class FileSegment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class _FileValue(SinkValue, frozen=True, kw_only=True, omit_defaults=True):
     def to_json(self) -> JSON:
         """Return it as a JSON object; a name of a bucket need not be UTF-8."""
-        made: JSON = msgspec.to_builtins(self)
-        return made
+        return dict(msgspec.to_builtins(self))
 
 
 class PreparedFile(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
