@@ -67,7 +67,8 @@ def first_edition(bench: Bench) -> Result | None:
         if packed.returncode:
             return None
         with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-            archive.extractall(folder, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python has it since 3.11.4
+            archive.extractall(folder)
     path = os.pathsep.join([str(folder / "src"), str(folder)])
     return small_checkpoint(bench, "first_edition", {"PYTHONPATH": path}, folder)
 
