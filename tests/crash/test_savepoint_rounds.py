@@ -92,7 +92,7 @@ def differing(seen: Counter[bytes], wanted: Counter[bytes]) -> str:
 
 @pytest.mark.timeout(2400)
 def test_a_few_rounds(tmp_path: Path, kafka_broker: EmbeddedKafka) -> None:
-    run_rounds(tmp_path, kafka_broker, 3, 3)
+    run_rounds(tmp_path, kafka_broker, 2, 2)
 
 
 @pytest.mark.torture

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.crash
 JOB = Path(__file__).parent / "jobs/spark_stream.py"
 BASE = 1_545_184_220_000
 ROWS = 40
-SOME = [Failpoint.DECISION_RECORDED, StreamFailpoint.WRITTEN]
+SOME = [StreamFailpoint.WRITTEN]
 EVERY = [*Failpoint, *StreamFailpoint]
 
 

@@ -109,7 +109,7 @@ def three(
 
 @ON_S3
 @pytest.mark.parametrize(
-    "deaths", [pytest.param(DEATHS[2:5], id="some"), pytest.param(DEATHS, id="every", marks=pytest.mark.torture)]
+    "deaths", [pytest.param(DEATHS[2:4], id="some"), pytest.param(DEATHS, id="every", marks=pytest.mark.torture)]
 )
 def test_killed_at_the_steps_of_a_checkpoint(three: ThreeSinks, deaths: list[Failpoint]) -> None:
     three.produce(10_000)
