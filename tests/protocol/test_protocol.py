@@ -598,6 +598,7 @@ def test_protocol_keeps_its_invariants_through_every_fault(machine: type[Protoco
     run_state_machine_as_test(machine, settings=_SETTINGS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "broken",
     [

@@ -44,6 +44,7 @@ def cost(keys: int) -> tuple[int, int, int]:
     return written, decoded, encoded
 
 
+@pytest.mark.slow
 def test_a_checkpoint_costs_what_it_touches() -> None:
     small, *_ = cost(10_000)
     large, decoded, encoded = cost(300_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -96,6 +97,7 @@ def has_an_order(setting: Setting) -> bool:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(settings_of_all.filter(has_an_order), scripts(), st.booleans(), st.booleans())
 def test_all_windows_triggers_and_evictors_do_what_the_model_does(
@@ -116,6 +118,7 @@ def test_all_windows_triggers_and_evictors_do_what_the_model_does(
     h.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(plain_settings, scripts(), st.booleans())
 def test_the_quick_operators_do_what_the_general_one_does(setting: Setting, script: list[Step], sql: bool) -> None:
@@ -138,6 +141,7 @@ def test_snapshots_and_restores_change_nothing(setting: Setting, script: list[St
     assert play(h, script, between=restore) == wanted
 
 
+@pytest.mark.slow
 @quick
 @given(settings_of_all, scripts(), st.lists(st.integers(1, 8), min_size=16, max_size=16))
 def test_rescaling_changes_nothing(setting: Setting, script: list[Step], instances: list[int]) -> None:
