@@ -240,7 +240,7 @@ def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on"
     except EndedMeanwhile:  # the job ends when the savepoint is taken; its last word says where that is
         ended = await_end(job, Output(True), _END_S)
         _, mark, path = str((ended.progress or {}).get("message", "") if ended else "").partition(SAVED)
-        if mark and path.startswith(folder or ""):  # elsewhere it is one that somebody else asked for
+        if mark and (folder is None or path.startswith(f"{folder}/")):  # elsewhere it is somebody else's
             return path
         if ended is None:
             raise

@@ -90,10 +90,11 @@ class JobTime:
         """Return what a decision says of event time; None where there is none."""
         if not self.active:
             return None
+        slowest = self._slowest(advanced)
         return DecidedTime(
             v=DECIDED_FORMAT,
-            watermark=shown(self._slowest(advanced).after),
-            held_by=self._slowest(advanced).held_by,
+            watermark=shown(slowest.after),
+            held_by=slowest.held_by,
             state=advanced.state,
             directive=directive,
         )

@@ -205,9 +205,7 @@ class MapBatches(UserFunction):
             columns = part.schema.names
             _check_declared(self.id, set(columns) - set(self.schema.names), self.schema.names)
             if twice := sorted(name for name in self.schema.names if columns.count(name) > 1):
-                raise DefinitionError(
-                    f"{self.id} returned two columns {twice[0]!r}", next="rename one, or leave one out"
-                )
+                raise DefinitionError(f"{self.id} returned two columns {twice[0]!r}", next="rename one of them")
             of = origin if part.num_rows == rows else within(origin, part.num_rows)
             emit(MAIN, convert.to_batch(Batch(part, of), self.schema))
 

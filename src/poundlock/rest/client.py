@@ -99,7 +99,8 @@ class HttpChannel(ControlChannel):
         connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S if waits else _STATUS_S)
         late = unanswered(self.entry, f"does not answer on {host}:{port}; it is waited for, up to {_TIMEOUT_S:.0f} s")
         timer = threading.Timer(TELL_S, self.say, [late])
-        timer.start()
+        if waits:
+            timer.start()
         headers = {"Authorization": f"Bearer {self.token}"}
         data = None
         if body is not None:

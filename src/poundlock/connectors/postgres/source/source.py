@@ -316,7 +316,7 @@ class PostgresSource:
 
     def _check_growing(self, connection: Any, relation: Relation) -> None:
         kind = column_kind(connection, relation, str(self.column))
-        for name, value in (("start", self.start), ("until", self.until)):
+        for name, value in [each for each in (("start", self.start), ("until", self.until)) if each[1] is not None]:
             try:
                 connection.execute(f"SELECT CAST(%s AS {kind})", [value])
             except load_psycopg().DataError:
