@@ -72,9 +72,12 @@ def prove(out: Storage, produced: int) -> None:
         times.update(json.loads(line)["number"] for line in out.read(entry.path).splitlines())
     if isinstance(out, Uploads) and (left := [upload.path for upload in out.uploads()]):
         raise WrongOutput(f"uploads left behind: {left}")
-    if times != Counter(range(produced)):
-        lost, more = produced - len(times), times.total() - len(times)
-        raise WrongOutput(f"of {produced} events {lost} are missing, and {more} came again")
+    lost, foreign = sum(n not in times for n in range(produced)), sum(not 0 <= n < produced for n in times)
+    again = times.total() - len(times)
+    if lost or again or foreign:
+        raise WrongOutput(
+            f"of {produced} events {lost} are missing, and {again} came again, and {foreign} are none of them"
+        )
 
 
 def recovery(bench: Bench, store: str) -> Result:

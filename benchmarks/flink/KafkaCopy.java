@@ -88,7 +88,10 @@ public final class KafkaCopy {
         throw new IllegalStateException("the job ended by itself");
       }
       if (answers.isEmpty() && System.nanoTime() > warm) {
-        answers.add(answer(checkpoints));
+        String answer = answer(checkpoints);
+        if (answer.contains("COMPLETED")) {
+          answers.add(answer);
+        }
       }
       Thread.sleep(100);
     }
