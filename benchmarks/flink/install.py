@@ -68,9 +68,11 @@ def installed() -> Installed | None:
     if not listing.exists():
         return None
     entries = listing.read_text().splitlines()
-    compiled = [Path(entries[0]) / f"{source.stem}.class" for source in _SOURCES]
+    compiled = {Path(entries[0]) / f"{source.stem}.class": source for source in _SOURCES}
     if not all(path.exists() for path in (*map(Path, entries), *compiled)):
         return None
+    if any(path.stat().st_mtime < source.stat().st_mtime for path, source in compiled.items()):
+        return None  # they take other arguments than the cases give
     return Installed(find_java().path, os.pathsep.join(entries))
 
 
