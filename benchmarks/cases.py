@@ -13,6 +13,7 @@ from benchmarks import (
     parquet_to_s3,
     postgres,
     postgres_copy,
+    recovery,
     savepoint,
     small,
 )
@@ -71,6 +72,7 @@ CASES: tuple[Case, ...] = (
     *ledger_cost.CASES,
     *postgres_copy.CASES,
     *parquet_to_s3.CASES,
+    *recovery.CASES,
     *savepoint.CASES,
     *postgres.CASES,
     *small.CASES,

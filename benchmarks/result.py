@@ -182,7 +182,12 @@ BARS = (
         for work in ("window_python", "process", "sessions")
     ),
     Bar(name="keyed/open_windows", figure="growth", most=2),
-    Bar(name="latency/poundlock_0s", most_ms=600),
+    Bar(name="latency/poundlock_0s", most_ms=120),
+    Bar(name="latency/poundlock_0s", share=1, against="latency/flink_exactly_once"),
+    Bar(name="cold_start/poundlock", share=1, against="cold_start/flink"),
+    Bar(name="recovery/local", most_ms=8000),
+    Bar(name="recovery/hdfs", most_ms=10000),
+    Bar(name="recovery/s3", most_ms=10000),
     Bar(name="ledger_cost/poundlock", figure="growth", most=1.5),
     Bar(name="savepoint/1MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/100MB", figure="pause / checkpoint", most=1),

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import venv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,11 +48,17 @@ class Installed:
     java: str
     classpath: str
 
-    def command(self, job: str, *arguments: object) -> list[str]:
-        """Return the command that runs one of our jobs with a heap of 2 GB."""
+    def command(self, job: str, *arguments: object, options: Sequence[str] = ()) -> list[str]:
+        """Return the command that runs one of our jobs with a heap of 2 GB.
+
+        Args:
+            job: its class.
+            arguments: its own.
+            options: further ones of Java's.
+        """
         opens = [word for p in ("util", "lang", "time") for word in ("--add-opens", f"java.base/java.{p}=ALL-UNNAMED")]
         return [
-            self.java, "-Xmx2g", "-XX:+UseSerialGC", *opens, "-cp", self.classpath, job, *map(str, arguments)
+            self.java, "-Xmx2g", "-XX:+UseSerialGC", *options, *opens, "-cp", self.classpath, job, *map(str, arguments)
         ]  # fmt: skip
 
 
@@ -61,9 +68,11 @@ def installed() -> Installed | None:
     if not listing.exists():
         return None
     entries = listing.read_text().splitlines()
-    compiled = [Path(entries[0]) / f"{source.stem}.class" for source in _SOURCES]
+    compiled = {Path(entries[0]) / f"{source.stem}.class": source for source in _SOURCES}
     if not all(path.exists() for path in (*map(Path, entries), *compiled)):
         return None
+    if any(path.stat().st_mtime < source.stat().st_mtime for path, source in compiled.items()):
+        return None  # they take other arguments than the cases give
     return Installed(find_java().path, os.pathsep.join(entries))
 
 
