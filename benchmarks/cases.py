@@ -8,6 +8,7 @@ from __future__ import annotations
 from benchmarks import (
     kafka_to_kafka,
     keyed,
+    keyed_kafka,
     latency,
     ledger_cost,
     parquet_to_s3,
@@ -68,6 +69,7 @@ CASES: tuple[Case, ...] = (
     *kafka_to_kafka.CASES,
     *latency.CASES,
     *keyed.CASES,
+    *keyed_kafka.CASES,
     *ledger_cost.CASES,
     *postgres_copy.CASES,
     *parquet_to_s3.CASES,
