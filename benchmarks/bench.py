@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from benchmarks.data import Input, check, files
-from benchmarks.flink.install import Installed, installed
+from benchmarks.flink.install import Installed, PyFlink, installed, installed_pyflink
 from benchmarks.measure import process_cpu_s, run
 from benchmarks.result import Result
 from benchmarks.topics import fill
@@ -80,6 +80,11 @@ class Bench:
         """Flink, where it was installed."""
         return installed()
 
+    @cached_property
+    def pyflink(self) -> PyFlink | None:
+        """PyFlink, where it was installed."""
+        return installed_pyflink()
+
     def folder(self, name: str) -> Path:
         """Return an empty folder's path for an output."""
         path = self.home / "out" / name
@@ -133,6 +138,7 @@ def measured(
     command: Sequence[str],
     work: Path,
     *,
+    given: Input | None = None,
     proof: Callable[[], None] | None = None,
     rewritten: bool = False,
     **env: str,
@@ -145,11 +151,12 @@ def measured(
         kind: "files" or "kafka": the source.
         command: the program with its arguments.
         work: its folder, removed at the end.
+        given: what it reads; None = the lines that all cases read.
         proof: raises WrongOutput unless the output is the input; None = look at the files below `work/out`.
         rewritten: the files hold the rows as another text, see `check`.
         env: further environment.
     """
-    given = bench.lines
+    given = bench.lines if given is None else given
     pid = bench.broker.pid if kind == "kafka" else None
     before = process_cpu_s(pid) if pid else 0.0
     usage = run(command, env=bench.environment(work, **env), log=bench.log(name))

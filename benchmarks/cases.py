@@ -5,6 +5,8 @@ What is compared with one another runs engine after engine, in the same minutes.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchmarks import (
     kafka_to_kafka,
     keyed,
@@ -18,6 +20,7 @@ from benchmarks import (
     small,
 )
 from benchmarks.bench import ROOT, Bench, Case, measured, program
+from benchmarks.data import files
 from benchmarks.result import Result
 from benchmarks.spark_connector import connector_jars
 
@@ -38,6 +41,17 @@ def python_map(bench: Bench) -> Result:
     work = bench.folder("python-map")
     command = program("jobs/python_map.py", bench.place("files"), work / "out", work / "checkpoints")
     return measured(bench, "files_to_files/poundlock_python_map", "files", command, work, rewritten=True)
+
+
+def pyflink_map(bench: Bench) -> Result | None:
+    """The same function in PyFlink over a million lines, into one folder; None where it is not installed."""
+    if bench.pyflink is None:
+        return None
+    work = bench.folder("pyflink-map")
+    lines = files(bench.home / "data", 200_000 if bench.quick else 1_000_000)
+    given = replace(lines, buckets={"all": lines.rows})
+    command = bench.pyflink.command("pyflink_map.py", lines.folder, work / "out" / "all", work / "checkpoints")
+    return measured(bench, "files_to_files/pyflink_python_map", "files", command, work, given=given, rewritten=True)
 
 
 def spark_file_sink(bench: Bench, kind: str) -> Result:
@@ -63,6 +77,7 @@ CASES: tuple[Case, ...] = (
     Case("files_to_files/flink", lambda bench: flink(bench, "files")),
     Case("files_to_files/spark_file_sink", lambda bench: spark_file_sink(bench, "files")),
     Case("files_to_files/poundlock_python_map", python_map),
+    Case("files_to_files/pyflink_python_map", pyflink_map),
     Case("kafka_to_files/poundlock", lambda bench: event_log(bench, "kafka")),
     Case("kafka_to_files/flink", lambda bench: flink(bench, "kafka")),
     Case("kafka_to_files/spark_file_sink", lambda bench: spark_file_sink(bench, "kafka")),

@@ -71,8 +71,8 @@ def prove(folder: Path, rows: int, work: str) -> int:
         raise WrongOutput("there is no result")
     results = pa.concat_tables(tables)
     times = _WINDOWS_OF_A_ROW.get(work, 1)
-    expected = {"n": rows * times}
-    found = {"n": pc.sum(results["n"]).as_py()}
+    expected: dict[str, float] = {"n": rows * times}
+    found: dict[str, float] = {"n": pc.sum(results["n"]).as_py()}
     if work in ("window", "sliding"):
         # Quarters, so that a sum of doubles is exact.
         expected |= {"total": times * sum(number % _VALUES for number in range(rows)) / 4}
@@ -84,14 +84,27 @@ def prove(folder: Path, rows: int, work: str) -> int:
     return len(results)
 
 
-def measured(bench: Bench, engine: str, work: str, size: str, command: Sequence[str], rows: int) -> Result:
-    """Run a program that is given WORK, the topic's place, OUT and CHECKPOINTS as well; prove its output, return its figures."""
-    name = f"keyed_kafka/{engine}{work}_{size}"
+def measured(
+    bench: Bench, name: str, command: Sequence[str], work: str, size: str, *, rows: int | None = None
+) -> Result:
+    """Run a program that is given WORK, the topic's place, OUT and CHECKPOINTS as well; prove its output, return its figures.
+
+    Args:
+        bench: see Bench.
+        name: "case/engine".
+        command: the program with its first arguments.
+        work: what it does.
+        size: by how many keys.
+        rows: how many it reads; None = all there are.
+    """
     folder = bench.folder(name.replace("/", "-"))
+    rows = rows_of(bench) if rows is None else rows
     words = [work, place(bench, _KEYS[size]), str(folder / "out"), str(folder / "checkpoints")]
-    before = process_cpu_s(bench.broker.pid)
+    pid = bench.broker.pid
+    assert pid is not None
+    before = process_cpu_s(pid)
     usage = run([*command, *words], env=bench.environment(folder), log=bench.log(name))
-    broker_cpu_s = process_cpu_s(bench.broker.pid) - before
+    broker_cpu_s = process_cpu_s(pid) - before
     figures = {"results": prove(folder / "out", rows, work)}
     shutil.rmtree(folder)
     return Result.of(name, rows, usage, broker_cpu_s=broker_cpu_s, figures=figures)
@@ -100,14 +113,23 @@ def measured(bench: Bench, engine: str, work: str, size: str, command: Sequence[
 def poundlock(bench: Bench, work: str, size: str) -> Result:
     """One kind of work on poundlock."""
     bench.warm()
-    return measured(bench, "", work, size, program("jobs/keyed_kafka.py"), rows_of(bench))
+    return measured(bench, f"keyed_kafka/{work}_{size}", program("jobs/keyed_kafka.py"), work, size)
 
 
 def flink(bench: Bench, work: str, size: str) -> Result | None:
     """The same on Flink; None where it is not installed."""
     if bench.flink is None:
         return None
-    return measured(bench, "flink_", work, size, bench.flink.command("KeyedKafka"), rows_of(bench))
+    return measured(bench, f"keyed_kafka/flink_{work}_{size}", bench.flink.command("KeyedKafka"), work, size)
+
+
+def pyflink(bench: Bench, size: str) -> Result | None:
+    """The process function in PyFlink, on the first million rows of the topic; None where it is not installed."""
+    if bench.pyflink is None:
+        return None
+    each = (150_000 if bench.quick else 1_000_000) // 3
+    command = bench.pyflink.command("pyflink_keyed.py", each)
+    return measured(bench, f"keyed_kafka/pyflink_process_{size}", command, "process", size, rows=each * 3)
 
 
 def _cases() -> Iterator[Case]:
@@ -116,6 +138,8 @@ def _cases() -> Iterator[Case]:
         for work in _WORK.get(size, ("window",)):
             yield Case(f"keyed_kafka/{work}_{size}", partial(poundlock, work=work, size=size))
             yield Case(f"keyed_kafka/flink_{work}_{size}", partial(flink, work=work, size=size))
+            if work == "process":
+                yield Case(f"keyed_kafka/pyflink_process_{size}", partial(pyflink, size=size))
 
 
 CASES: tuple[Case, ...] = tuple(_cases())
