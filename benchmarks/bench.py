@@ -138,7 +138,6 @@ def measured(
     command: Sequence[str],
     work: Path,
     *,
-    given: Input | None = None,
     proof: Callable[[], None] | None = None,
     rewritten: bool = False,
     **env: str,
@@ -151,12 +150,11 @@ def measured(
         kind: "files" or "kafka": the source.
         command: the program with its arguments.
         work: its folder, removed at the end.
-        given: what it reads; None = the lines that all cases read.
         proof: raises WrongOutput unless the output is the input; None = look at the files below `work/out`.
         rewritten: the files hold the rows as another text, see `check`.
         env: further environment.
     """
-    given = bench.lines if given is None else given
+    given = bench.lines
     pid = bench.broker.pid if kind == "kafka" else None
     before = process_cpu_s(pid) if pid else 0.0
     usage = run(command, env=bench.environment(work, **env), log=bench.log(name))

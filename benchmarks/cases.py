@@ -6,6 +6,7 @@ What is compared with one another runs engine after engine, in the same minutes.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from benchmarks import (
     kafka_to_kafka,
@@ -20,7 +21,7 @@ from benchmarks import (
     small,
 )
 from benchmarks.bench import ROOT, Bench, Case, measured, program
-from benchmarks.data import files
+from benchmarks.data import check
 from benchmarks.result import Result
 from benchmarks.spark_connector import connector_jars
 
@@ -44,14 +45,13 @@ def python_map(bench: Bench) -> Result:
 
 
 def pyflink_map(bench: Bench) -> Result | None:
-    """The same function in PyFlink over a million lines, into one folder; None where it is not installed."""
+    """The same function in PyFlink, into one folder, since Python cannot name one for a record; None where it is not installed."""
     if bench.pyflink is None:
         return None
     work = bench.folder("pyflink-map")
-    lines = files(bench.home / "data", 200_000 if bench.quick else 1_000_000)
-    given = replace(lines, buckets={"all": lines.rows})
-    command = bench.pyflink.command("pyflink_map.py", lines.folder, work / "out" / "all", work / "checkpoints")
-    return measured(bench, "files_to_files/pyflink_python_map", "files", command, work, given=given, rewritten=True)
+    command = bench.pyflink.command("pyflink_map.py", bench.place("files"), work / "out" / "all", work / "checkpoints")
+    proof = partial(check, work / "out", replace(bench.lines, buckets={"all": bench.lines.rows}), rewritten=True)
+    return measured(bench, "files_to_files/pyflink_python_map", "files", command, work, proof=proof)
 
 
 def spark_file_sink(bench: Bench, kind: str) -> Result:
