@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from benchmarks.data import Input, WrongOutput, check, files
+from benchmarks.data import Input, check, files
 from benchmarks.flink.install import Installed, installed
 from benchmarks.measure import process_cpu_s, run
+from benchmarks.peers.inputs import PeerInput
 from benchmarks.result import Result
+from benchmarks.topics import fill
 from poundlock.errors import PoundlockError
 from poundlock.spark.launch import class_archive as cds
 from poundlock.spark.launch.java import find_java
@@ -37,11 +39,13 @@ class Bench:
         home: folder for inputs, outputs and logs.
         quick: small inputs: shows that everything runs, its figures mean little.
         millions: rows of the files and of the topic, in millions; an even number.
+        peer_millions: rows that the peers get, in millions.
     """
 
     home: Path
     quick: bool = False
     millions: int = 10
+    peer_millions: int = 1
     _exits: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Bench:
@@ -71,21 +75,12 @@ class Bench:
     @cached_property
     def topic(self) -> str:
         """A topic of three partitions with the lines."""
-        self.broker.create_topic(TOPIC, partitions=3)
-        producer = self.broker.producer(linger_ms=50, batch_size=500_000, queue_buffering_max_messages=500_000)
-        for number, file in enumerate(sorted(self.lines.folder.iterdir())):
-            for i, line in enumerate(file.read_bytes().splitlines()):
-                if i % 10_000 == 0:
-                    producer.poll(0)
-                while True:
-                    try:
-                        producer.produce(TOPIC, line, partition=(number + i // 100) % 3)
-                        break
-                    except BufferError:
-                        producer.poll(0.1)
-        if producer.flush(300):
-            raise WrongOutput("the broker did not take all rows")
-        return TOPIC
+        return fill(self.broker, TOPIC, self.lines)
+
+    @cached_property
+    def peers(self) -> PeerInput:
+        """What the peers read."""
+        return PeerInput(self.home / "data", 100_000 if self.quick else self.peer_millions * 1_000_000)
 
     @cached_property
     def flink(self) -> Installed | None:

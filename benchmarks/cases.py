@@ -17,6 +17,7 @@ from benchmarks import (
     small,
 )
 from benchmarks.bench import ROOT, Bench, Case, measured, program
+from benchmarks.peers import cases as peers
 from benchmarks.result import Result
 from benchmarks.spark_connector import connector_jars
 
@@ -74,4 +75,5 @@ CASES: tuple[Case, ...] = (
     *savepoint.CASES,
     *postgres.CASES,
     *small.CASES,
+    *peers.CASES,
 )

@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 
 from benchmarks.bench import Bench, Case, program
 from benchmarks.data import WrongOutput
+from benchmarks.keyed_rows import BASE_MS, columns_of
 from benchmarks.measure import Usage, run
 from benchmarks.result import Result
 
 __all__ = ["CASES"]
 
-_BASE_MS, _FILES = 1_545_184_224_000, 20
+_FILES = 20
 _KEYS = {"1k": 1_000, "100k": 100_000}
 _WORK = ("window_native", "window_python", "process", "sessions")
 
@@ -46,14 +47,11 @@ def given(bench: Bench, keys: int) -> Path:
     half = rows // 2
     for number in range(_FILES):
         js = np.arange(half * number // _FILES, half * (number + 1) // _FILES, dtype=np.uint64)
-        i = np.ravel(np.column_stack([js, js + np.uint64(half)]))
-        j = (i % np.uint64(half)).astype(np.int64)
-        at = _BASE_MS + j // 50 - (j * 7919) % 4000
-        key = ((i * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(33)) % np.uint64(keys)
+        at, key, n = columns_of(js, half, keys)
         columns = {
             "at": pa.array(at * 1000, pa.timestamp("us", "UTC")),
-            "key": names.take(pa.array(key.astype(np.int64))),
-            "n": pa.array((i % np.uint64(1000)).astype(np.int64)),
+            "key": names.take(pa.array(key)),
+            "n": pa.array(n),
         }
         pq.write_table(pa.table(columns), folder / f"{number}.parquet", use_dictionary=False)
     (folder / "_done").touch()
@@ -115,8 +113,8 @@ def _open_at_once(bench: Bench, keys: int) -> Path:
     names = pa.array([f"key-{number}" for number in range(keys)])
     for number, first in enumerate(range(0, keys, 250_000)):
         some = names.slice(first, 250_000)
-        _write(folder / f"{number}.parquet", np.full(len(some), _BASE_MS), some)
-    _write(folder / "9.parquet", np.array([_BASE_MS + 3_600_000]), names.slice(0, 1))
+        _write(folder / f"{number}.parquet", np.full(len(some), BASE_MS), some)
+    _write(folder / "9.parquet", np.array([BASE_MS + 3_600_000]), names.slice(0, 1))
     return folder
 
 

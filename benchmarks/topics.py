@@ -15,8 +15,10 @@ import confluent_kafka
 from benchmarks.data import Input, WrongOutput, fingerprint
 from poundlock.testing.topics import Topics
 
-__all__ = ["committed_values", "output_topic", "prove"]
+__all__ = ["FILLING", "committed_values", "fill", "output_topic", "produce", "prove"]
 
+# Settings of a producer that fills a topic.
+FILLING = {"linger_ms": 50, "batch_size": 500_000, "queue_buffering_max_messages": 500_000}
 _BATCH = 20_000
 QUIET_S = 30.0
 
@@ -31,6 +33,30 @@ def output_topic(broker: Topics, name: str, partitions: int) -> Iterator[str]:
         yield name
     finally:
         broker.delete_topic(name)
+
+
+def fill(broker: Topics, name: str, lines: Input) -> str:
+    """Make a topic of three partitions with the lines; return its name."""
+    broker.create_topic(name, partitions=3)
+    producer = broker.producer(**FILLING)
+    for number, file in enumerate(sorted(lines.folder.iterdir())):
+        for i, line in enumerate(file.read_bytes().splitlines()):
+            if i % 10_000 == 0:
+                producer.poll(0)
+            produce(producer, name, line, partition=(number + i // 100) % 3)
+    if producer.flush(300):
+        raise WrongOutput("the broker did not take all rows")
+    return name
+
+
+def produce(producer: Any, topic: str, value: bytes, **record: Any) -> None:
+    """Produce a record, waiting while the producer's queue is full."""
+    while True:
+        try:
+            producer.produce(topic, value, **record)
+            return
+        except BufferError:
+            producer.poll(0.1)
 
 
 def committed_values(servers: str, topic: str, *, quiet_s: float = QUIET_S) -> Iterator[list[bytes]]:

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import venv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from poundlock.errors import DefinitionError
 from poundlock.spark.launch.jars import JarPins, JarPlaces, Pin, jar_set
 from poundlock.spark.launch.java import find_java
 
-__all__ = ["FLINK", "Installed", "install", "installed"]
+__all__ = ["FLINK", "Installed", "connector", "install", "installed"]
 
 FLINK = "2.3.0"
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,19 +76,24 @@ def install() -> Installed:
     """
     javac = _javac()
     jars = _flink_jars()
-    connector = jar_set("flink-connector", progress=print, places=JarPlaces.from_environment(), pins=_CONNECTOR)
+    kafka = connector()
     classes = HOME / "classes"
     shutil.rmtree(classes, ignore_errors=True)
     classes.mkdir(parents=True)
     _do(
-        [javac, "-cp", os.pathsep.join([*jars, *connector]), "-d", str(classes), *map(str, _SOURCES)],
+        [javac, "-cp", os.pathsep.join([*jars, *kafka]), "-d", str(classes), *map(str, _SOURCES)],
         "compile the Java jobs",
         "read what javac says above",
     )
-    (HOME / "classpath").write_text("\n".join([str(classes), *jars, *connector]))
+    (HOME / "classpath").write_text("\n".join([str(classes), *jars, *kafka]))
     found = installed()
     assert found is not None
     return found
+
+
+def connector() -> Sequence[str]:
+    """Return the jars of Flink's Kafka connector, fetched the first time."""
+    return jar_set("flink-connector", progress=print, places=JarPlaces.from_environment(), pins=_CONNECTOR)
 
 
 def _javac() -> str:
