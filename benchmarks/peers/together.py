@@ -24,7 +24,8 @@ def main(count: int, stop: str, words: list[str]) -> int:
         time.sleep(0.1)
     for process in processes:
         process.terminate()
-    return int(any([process.wait() != 0 for process in processes]))
+    codes = [process.wait() for process in processes]
+    return int(any(codes))
 
 
 if __name__ == "__main__":
