@@ -12,7 +12,7 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,8 @@ __all__ = ["CASES"]
 
 Work = Literal["lines", "windows"]
 _OUT = "peer_sums"
-# What was looked up for each, besides session windows, which all of them have.
+# What was looked up for each, besides session windows, which all of them have: SessionWindower of Bytewax, session_window of
+# Quix Streams, pw.temporal.session, EventTimeSessionWindows of PyFlink.
 _BUCKETS, _ONCE_TO_FILES, _ONCE_TO_KAFKA = "event-time buckets", "exactly once to files", "exactly once to Kafka"
 _SAVEPOINTS = "savepoints"
 
@@ -68,6 +69,10 @@ class Setting:
         """The peer's program for the job."""
         return str(ROOT / "benchmarks" / "peers" / f"{self.engine}_{self.work}.py")
 
+    def words(self, *more: object) -> list[str]:
+        """Return the program with what all of them take, and more."""
+        return [self.program, self.servers, self.topic, self.out, *map(str, more)]
+
     @property
     def stop(self) -> Path:
         """The file that asks processes to end that do not end by themselves."""
@@ -93,30 +98,19 @@ def _bytewax(setting: Setting) -> list[str]:
 
 
 def _quix(setting: Setting) -> list[str]:
-    state = setting.folder / "state-{process}"
-    words = [setting.program, setting.servers, setting.topic, setting.out, setting.group, str(state)]
+    words = setting.words(setting.group, setting.folder / "state-{process}")
     return program("peers/together.py", 2, setting.stop, QUIX.bin / "python", *words)
 
 
 def _pathway(setting: Setting) -> list[str]:
     # Two threads took less CPU than two processes: 13 s instead of 18 s for a million lines.
-    words = ["spawn", "--threads", "2", str(PATHWAY.bin / "python"), setting.program]
-    state = setting.folder / "state"
-    return [
-        str(PATHWAY.bin / "pathway"),
-        *words,
-        setting.servers,
-        setting.topic,
-        setting.out,
-        setting.group,
-        str(state),
-    ]
+    spawn = [str(PATHWAY.bin / "pathway"), "spawn", "--threads", "2", str(PATHWAY.bin / "python")]
+    return [*spawn, *setting.words(setting.group, setting.folder / "state")]
 
 
 def _pyflink(setting: Setting) -> list[str]:
     jars = ";".join(f"file://{jar}" for jar in connector())
-    words = [setting.program, setting.servers, setting.topic, setting.out, str(setting.folder / "checkpoints"), jars]
-    return [str(PYFLINK.bin / "python"), *words]
+    return [str(PYFLINK.bin / "python"), *setting.words(setting.folder / "checkpoints", jars)]
 
 
 def _pyflink_environment() -> Mapping[str, str]:
@@ -164,7 +158,8 @@ _ENGINES = (
     # API reference, pw.io.fs and pw.io.jsonlines: one file; only pw.io.deltalake has partition_columns. Deployment, Persistence:
     # "the guarantee, given by Pathway's persistent recovery, is at-least-once delivery".
     Engine("pathway", _pathway, PATHWAY, cannot=(_BUCKETS, _ONCE_TO_FILES, _ONCE_TO_KAFKA, _SAVEPOINTS)),
-    # Table API, FileSystem SQL connector: PARTITIONED BY a column, "the file sink" with checkpoints is exactly once.
+    # Table API connectors, FileSystem: PARTITIONED BY a column. DataStream connectors, Fault Tolerance Guarantees: files and Kafka
+    # exactly once. Operations, Savepoints.
     Engine("pyflink", _pyflink, PYFLINK, buckets=True, environment=_pyflink_environment),
     # API reference, pyflink.datastream.connectors.file_system.BucketAssigner: by system time or none, and no class of one's own.
     Engine(
@@ -244,10 +239,11 @@ def _stopped_once_read(setting: Setting) -> Iterator[None]:
             partitions = [confluent_kafka.TopicPartition(setting.topic, number) for number in range(PARTITIONS)]
             ends = [consumer.get_watermark_offsets(partition, timeout=30)[1] for partition in partitions]
             while not over.wait(0.5):
-                committed = consumer.committed(partitions, timeout=30)
-                if all(partition.offset >= end for partition, end in zip(committed, ends, strict=True)):
-                    setting.stop.touch()
-                    return
+                with suppress(confluent_kafka.KafkaException):  # the group's coordinator may not be there yet
+                    committed = consumer.committed(partitions, timeout=30)
+                    if all(partition.offset >= end for partition, end in zip(committed, ends, strict=True)):
+                        setting.stop.touch()
+                        return
         finally:
             consumer.close()
 
