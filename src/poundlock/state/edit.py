@@ -23,7 +23,7 @@ from poundlock.state.runs.files import RunFiles
 from poundlock.state.task_state import TaskState
 
 _VALUES = ("value", "list", "map", "reducing", "aggregating", "rolling", "counted")
-_WINDOWS = ("panes", "sessions", "windows")
+_WINDOWS = ("panes", "slices", "sessions", "windows")
 _REASONS = {
     "evictable windows": "it holds elements with their times, of which an evictor chooses",
     "merging windows": "it says which windows a key has, and follows from what they hold",

@@ -5,14 +5,15 @@ What is read comes from runs, by the keys in use; what was changed is handed out
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from weakref import proxy
 
 from poundlock.operators.keyed.group import KeyGroup, Table, Timers
 from poundlock.state.manifest import OperatorChange, OperatorMeta, TableMeta, TimerBound
+from poundlock.state.runs.adding import added_up
 from poundlock.state.runs.columns import Rows
-from poundlock.state.runs.lookup import View
+from poundlock.state.runs.lookup import TableView, View
 from poundlock.state.runs.run import Removal, SectionKey
 from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView
 from poundlock.state.tables import KeysInUse, StoredTable, StoredTimers, TableWork
@@ -46,6 +47,7 @@ class OperatorState(KeyGroup):
         self._everyone.add([None])
         self._stored: dict[tuple[str, Any], StoredTable] = {}
         self._gone: set[tuple[str, Any]] = set()  # namespaces that were dropped
+        self._appended: dict[tuple[str, Any], Callable[[], Any]] = {}
         self._loaded = 0
         self._used = False
         views = [TimerView(view, (self.operator, name, None)) for name in _TIMERS]
@@ -77,6 +79,8 @@ class OperatorState(KeyGroup):
         runs, keys = (self._broadcast, self._everyone) if meta.broadcast else (self._view, self._keys)
         gone = (name, namespace) in self._gone
         view = None if gone else runs.table((self.operator, name, namespace))
+        if view is not None and meta.merges:
+            view = TableView([added_up(view.parts, meta.merges, drop_deleted=True)])
         return StoredTable(view, keys, meta.windowed, self._work)
 
     def namespaces(self, name: str) -> list[Any]:
@@ -85,22 +89,51 @@ class OperatorState(KeyGroup):
         there = {space for space in stored if self._view.table((self.operator, name, space)) is not None}
         there -= {space for of, space in self._gone if of == name}
         there |= {space for (of, space), table in self._stored.items() if of == name and dict.__len__(table)}
+        there |= {space for of, space in self._appended if of == name}
         return sorted(there, key=lambda space: (space is not None, space))
 
     def drop(self, name: str, namespace: Any = None) -> None:
         """Remove a table as a whole, whatever its size."""
         self._stored.pop((name, namespace), None)
+        self._appended.pop((name, namespace), None)
         self._gone.add((name, namespace))
 
     def declare(
-        self, name: str, kind: str, ttl_ms: int | None = None, *, windowed: bool = False, broadcast: bool = False
+        self,
+        name: str,
+        kind: str,
+        ttl_ms: int | None = None,
+        *,
+        windowed: bool = False,
+        broadcast: bool = False,
+        merges: tuple[str, ...] = (),
     ) -> None:
         """Say what a table holds; see `KeyGroup.declare`."""
         known = self._declared.get(name)
         if known is not None and name not in self.meta:
-            self.meta[name] = {"kind": known.kind, "ttl_ms": known.ttl_ms, "windowed": known.windowed}
-        super().declare(name, kind, ttl_ms, windowed=windowed, broadcast=broadcast)
-        self._declared[name] = TableMeta(kind=kind, ttl_ms=ttl_ms, windowed=windowed, broadcast=broadcast)
+            self.meta[name] = {
+                "kind": known.kind,
+                "ttl_ms": known.ttl_ms,
+                "windowed": known.windowed,
+                "merges": known.merges,
+            }
+        super().declare(name, kind, ttl_ms, windowed=windowed, broadcast=broadcast, merges=merges)
+        self._declared[name] = TableMeta(
+            kind=kind, ttl_ms=ttl_ms, windowed=windowed, broadcast=broadcast, merges=merges
+        )
+
+    def rows_of(self, name: str, namespace: Any = None) -> list[Rows]:
+        """Return what runs have of a table, oldest first, each by hash."""
+        self._used = True
+        if (name, namespace) in self._gone:
+            return []
+        view = self._view.table((self.operator, name, namespace))
+        return [] if view is None else list(reversed(view.parts))
+
+    def append(self, name: str, namespace: Any, pending: Callable[[], Any]) -> None:
+        """Put rows beside those that runs have of a table; they are asked for at the end of the checkpoint."""
+        self._used = True
+        self._appended[name, namespace] = pending
 
     @property
     def event_timers(self) -> Timers:
@@ -135,6 +168,11 @@ class OperatorState(KeyGroup):
                 rows = table.changes(meta)
                 if rows is not None:
                     yield (self.operator, name, namespace), meta, rows
+        if not broadcast:
+            for (name, namespace), pending in self._appended.items():
+                hashes, keys, values = pending()
+                self._work.encoded += len(hashes)
+                yield (self.operator, name, namespace), self._declared[name], Rows(hashes, keys, None, values)
 
     def changed_timers(self, checkpoint: int) -> Iterator[tuple[SectionKey, Rows]]:
         """Yield the timers that were registered or deleted. Those of windows of all keys follow from the windows there are."""

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import column_values, declared_rows
 from poundlock.operators.chain import MAIN, Emit
+from poundlock.formats.arrays import column_of
 from poundlock.operators.keyed.codec import normal
 from poundlock.operators.keyed.output import GroupBatch, OutputChunk
 from poundlock.tasks.columns import EVENT_TIME
@@ -98,6 +101,7 @@ def _meet(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 _EXACT = Context(prec=100)
+_HIGHEST = (1 << 63) // 1000 - 1  # the last ms of which Spark can hold the microseconds; windows without bounds end later
 
 
 class KeyedOutput:
@@ -210,10 +214,14 @@ class PairColumns(KeyedOutput):
 
 def with_time(rows: pa.RecordBatch, times: Sequence[int | None]) -> pa.RecordBatch:
     """Return rows with their event times, in ms, in the hidden column."""
-    # The last ms of which Spark can hold the microseconds; windows without bounds end later.
-    highest = (1 << 63) // 1000 - 1
-    micros = [None if time is None or abs(time) > highest else time * 1000 for time in times]
+    micros = [None if time is None or abs(time) > _HIGHEST else time * 1000 for time in times]
     return rows.append_column(EVENT_TIME, pa.array(micros, pa.timestamp("us", "UTC")))
+
+
+def with_times(rows: pa.RecordBatch, times: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """Return rows with their event times, in ms, in the hidden column; as `with_time`, by columns."""
+    there = np.abs(times) <= _HIGHEST
+    return rows.append_column(EVENT_TIME, column_of(np.where(there, times, 0) * 1000, pa.timestamp("us", "UTC"), there))
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from poundlock.formats.arrays import binary_array
 from poundlock.state.runs import columns
-from poundlock.state.runs.columns import NO_TIME, Rows, binary_array, byte_order, concat
+from poundlock.state.runs.columns import NO_TIME, Rows, byte_order, concat
 from poundlock.state.runs.merge import expire, in_chunks, merge_rows, runs_to_merge
 from poundlock.state.runs.timers import merge_timers, sequences, timer_entries, timer_rows
 

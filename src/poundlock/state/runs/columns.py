@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from poundlock.formats.arrays import binary_array
+
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -95,22 +97,6 @@ def concat(parts: Sequence[Rows]) -> Rows:
         None if all(p.subkeys is None for p in parts) else pa.concat_arrays([p.subkeys_or_none() for p in parts]),
         pa.concat_arrays([part.values for part in parts]),
         None if all(p.times is None for p in parts) else np.concatenate([p.times_or_none() for p in parts]),
-    )
-
-
-def binary_array(values: Sequence[bytes | None]) -> pa.Array:
-    """Return byte strings as a large_binary array. Unlike pa.array this imports nothing and looks at each value once."""
-    n = len(values)
-    missing = values.count(None)
-    present: Sequence[bytes] = [value or b"" for value in values] if missing else values  # type: ignore[assignment]
-    ends = np.zeros(n + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, present), np.int64, n), out=ends[1:])
-    valid = None
-    if missing:
-        flags = np.fromiter((value is not None for value in values), np.bool_, n)
-        valid = pa.py_buffer(np.packbits(flags, bitorder="little"))
-    return pa.Array.from_buffers(
-        pa.large_binary(), n, [valid, pa.py_buffer(ends), pa.py_buffer(b"".join(present))], missing
     )
 
 

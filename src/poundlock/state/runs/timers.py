@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from poundlock.formats.arrays import binary_array
 from poundlock.state.hashing import groups_of
-from poundlock.state.runs.columns import Rows, binary_array, byte_order, concat, is_valid
+from poundlock.state.runs.columns import Rows, byte_order, concat, is_valid
 from poundlock.state.runs.lookup import View
 from poundlock.state.runs.run import Removal, SectionKey
 

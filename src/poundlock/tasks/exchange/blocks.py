@@ -201,12 +201,16 @@ class BlockWriter:
         )
 
     def _encoded(self, rows: pa.RecordBatch) -> bytes:
-        large = self.compress_from is not None and rows.nbytes >= self.compress_from
-        options = pa.ipc.IpcWriteOptions(compression="lz4" if large else None)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
-            writer.write_batch(rows)
-        return bytes(sink.getvalue())
+        return encoded(rows, compress=self.compress_from is not None and rows.nbytes >= self.compress_from)
+
+
+def encoded(rows: pa.RecordBatch, *, compress: bool = False) -> bytes:
+    """Return rows as the Arrow IPC stream of a block, compressed by lz4 or not at all."""
+    options = pa.ipc.IpcWriteOptions(compression="lz4" if compress else None)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        writer.write_batch(rows)
+    return bytes(sink.getvalue())
 
 
 def _with_hidden(batch: pa.RecordBatch, hidden: pa.Array) -> pa.RecordBatch:

@@ -1,0 +1,180 @@
+"""Rows that belong together, by slice of time and key: one sort of numbers gives their order, their groups and their first rows.
+
+Groups stand in the order of slice and hash, as state files have them; the rows of a group stand in the order they came, which is
+what first, last, lists and sums of floating point numbers depend on. Keys with one hash are told apart by the keys themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Numbers = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
+
+_LEAST_HASH_BITS = 16  # with fewer in a word nearly every hash would have to be looked at again
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Rows in groups.
+
+    Args:
+        order: the rows' numbers, group after group.
+        starts: where in `order` each group begins; the first begins at 0, and none is empty.
+    """
+
+    order: Numbers
+    starts: Numbers
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def firsts(self) -> Numbers:
+        """The number of the first row of each group."""
+        return self.order[self.starts]
+
+    @property
+    def counts(self) -> Numbers:
+        """How many rows each group has."""
+        return np.diff(self.starts, append=len(self.order))
+
+    @property
+    def are_single(self) -> bool:
+        """Whether every group is one row."""
+        return len(self.starts) == len(self.order)
+
+
+def grouped(hashes: Hashes, keys: pa.Array | None, slices: Numbers | None = None) -> Groups:
+    """Return the groups of some rows.
+
+    Args:
+        hashes: of the keys.
+        keys: the keys' bytes, binary or large_binary; None where equal hashes are equal keys.
+        slices: the slice of time of each row; None where all are of one.
+    """
+    if not len(hashes):
+        return Groups(np.empty(0, np.int64), np.empty(0, np.int64))
+    ranks = None if slices is None else _ranks(slices)
+    order = _order(hashes, ranks)
+    new = np.ones(len(order), np.bool_)
+    sorted_hashes = hashes[order]
+    new[1:] = sorted_hashes[1:] != sorted_hashes[:-1]
+    if ranks is not None:
+        sorted_ranks = ranks[order]
+        new[1:] |= sorted_ranks[1:] != sorted_ranks[:-1]
+    if keys is not None and not new.all():
+        unlike = _unlike(keys, order, new)
+        if len(unlike):
+            return _told_apart(keys, order, new, unlike)
+    return Groups(order, np.flatnonzero(new))
+
+
+def _ranks(slices: Numbers) -> Numbers | None:
+    """Return small numbers in the order of slices; None where all are the same."""
+    low, high = int(slices.min()), int(slices.max())
+    if low == high:
+        return None
+    if high - low < 1 << 16:
+        return slices - low
+    return np.unique(slices, return_inverse=True)[1].astype(np.int64)
+
+
+def _order(hashes: Hashes, ranks: Numbers | None) -> Numbers:
+    """Return the rows in the order of rank, hash and number.
+
+    Rank, as many bits of the hash as there is room for, and the row's number are one word each: sorting words is several times as
+    fast as sorting rows, and no two are equal, so any sort will do.
+    """
+    place_bits = max(len(hashes) - 1, 1).bit_length()
+    rank_bits = 0 if ranks is None else int(ranks.max()).bit_length()
+    hash_bits = 64 - place_bits - rank_bits
+    if hash_bits < _LEAST_HASH_BITS:
+        columns = (hashes,) if ranks is None else (hashes, ranks)
+        return np.lexsort(columns)
+    words = (hashes >> np.uint64(64 - hash_bits)) << np.uint64(place_bits)
+    if ranks is not None:
+        words |= ranks.astype(np.uint64) << np.uint64(64 - rank_bits)
+    words |= np.arange(len(hashes), dtype=np.uint64)
+    words.sort()
+    order = (words & np.uint64((1 << place_bits) - 1)).astype(np.int64)
+    hashes = hashes[order]
+    prefixes = words >> np.uint64(place_bits)
+    same = prefixes[1:] == prefixes[:-1]
+    if (same & (hashes[1:] < hashes[:-1])).any():
+        _put_in_order(order, hashes, same)
+    return order
+
+
+def _put_in_order(order: Numbers, hashes: Hashes, same: Flags) -> None:
+    """Sort by their whole hash the rows of which the bits in the words are the same."""
+    crowded = np.zeros(len(order), np.bool_)
+    crowded[1:] |= same
+    crowded[:-1] |= same
+    places = np.flatnonzero(crowded)
+    run = np.cumsum(np.concatenate([[True], ~same]))[places]
+    order[places] = order[places][np.lexsort((order[places], hashes[places], run))]
+
+
+def _unlike(keys: pa.Array, order: Numbers, new: Flags) -> Numbers:
+    """Return the places in `order` whose row has another key than the one before, though both have one hash."""
+    joined = np.flatnonzero(~new)
+    one, other = order[joined], order[joined - 1]
+    offsets, data = _offsets(keys), _padded(keys)
+    length = np.diff(offsets)
+    differs = length[one] != length[other]
+    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
+    starts, longest = offsets[:-1], int(length.max())
+    mask = np.array([0, *((1 << 8 * i) - 1 for i in range(1, 9))], np.uint64)
+    for at in range(0, longest, 8):
+        left = length - at
+        some = np.minimum(starts + np.where(left > 0, at, 0), len(words) - 1)
+        word = words[some] & mask[np.clip(left, 0, 8)]
+        differs |= word[one] != word[other]
+    return joined[differs]
+
+
+def _told_apart(keys: pa.Array, order: Numbers, new: Flags, unlike: Numbers) -> Groups:
+    """Return the groups where some keys have one hash: among those, rows by key, then as they came."""
+    starts = np.flatnonzero(new)
+    ends = np.append(starts[1:], len(order))
+    for group in np.unique(np.searchsorted(starts, unlike, "right") - 1).tolist():
+        start, end = int(starts[group]), int(ends[group])
+        rows = np.sort(order[start:end])
+        codes = keys.take(_indices(rows)).dictionary_encode()
+        rank = np.empty(len(codes.dictionary), np.int64)
+        rank[np.frombuffer(pc.sort_indices(codes.dictionary).buffers()[1], np.uint64)[: len(rank)]] = np.arange(len(rank))
+        ranks = rank[np.frombuffer(codes.indices.buffers()[1], np.int32)[: len(rows)]]
+        within = np.argsort(ranks, kind="stable")
+        order[start:end] = rows[within]
+        new[start + 1 : end] = np.diff(ranks[within]) != 0
+    return Groups(order, np.flatnonzero(new))
+
+
+def _indices(places: Numbers) -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(np.ascontiguousarray(places))])
+
+
+def _offsets(keys: pa.Array) -> Numbers:
+    kind = np.int64 if pa.types.is_large_binary(keys.type) else np.int32
+    return np.frombuffer(keys.buffers()[1], kind)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
+
+
+def _padded(keys: pa.Array) -> npt.NDArray[np.uint8]:
+    """Return the bytes of keys with eight more behind the last, so that a word can be read from each of them."""
+    data = keys.buffers()[2]
+    held = np.frombuffer(b"" if data is None else data, np.uint8)
+    end = int(_offsets(keys)[-1])
+    return held if len(held) >= end + 8 else np.concatenate([held[:end], np.zeros(8, np.uint8)])
+
+
+def concatenated(parts: Sequence[pa.Array]) -> pa.Array:
+    """Return arrays of one type as one; without a copy where there is one."""
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)

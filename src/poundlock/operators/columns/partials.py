@@ -1,0 +1,195 @@
+"""What the rows of a window's slice add up to for each key, made where rows are read: it is what travels, and what state keeps.
+
+A slice is a stretch of time within which all rows are in the same windows. Rows with one key and slice become one row: the key's
+hash and bytes, the slice, how many rows there were, and the accumulators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.formats.arrays import column_of, indices_of, joined, numbers_in
+from poundlock.operators.columns.encoding import encode_key_columns
+from poundlock.operators.columns.groups import Groups, Hashes, Numbers, grouped
+from poundlock.operators.windows.aligned import slice_of
+from poundlock.stream.windows.assigners import AlignedWindows, require_time
+
+HashKeys = Callable[[Sequence[pa.Array]], Hashes]
+
+
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """Rows that were added up, one for a key and slice.
+
+    Args:
+        hashes: of the keys.
+        keys: their bytes, large_binary.
+        slices: when each slice begins, ms.
+        counts: of how many rows each is.
+        held: the columns of the accumulators.
+    """
+
+    hashes: Hashes
+    keys: pa.Array
+    slices: Numbers
+    counts: Numbers
+    held: Sequence[pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def take(self, rows: Numbers) -> Partials:
+        """Return some of the rows, by their places."""
+        indices = indices_of(rows)
+        held = [column.take(indices) for column in self.held]
+        return Partials(self.hashes[rows], self.keys.take(indices), self.slices[rows], self.counts[rows], held)
+
+    def slice(self, start: int, stop: int) -> Partials:
+        """Return a stretch of the rows, without a copy."""
+        n = stop - start
+        held = [column.slice(start, n) for column in self.held]
+        return Partials(
+            self.hashes[start:stop], self.keys.slice(start, n), self.slices[start:stop], self.counts[start:stop], held
+        )
+
+    def batch(self) -> pa.RecordBatch:
+        """Return them as they travel."""
+        columns = [
+            column_of(self.hashes, pa.uint64()),
+            self.keys,
+            column_of(self.slices, pa.int64()),
+            column_of(self.counts, pa.int64()),
+            *self.held,
+        ]
+        return pa.RecordBatch.from_arrays(columns, [f"c{number}" for number in range(len(columns))])
+
+    @classmethod
+    def of_batch(cls, batch: pa.RecordBatch) -> Partials:
+        """Return what `batch` gave."""
+        hashes, keys, slices, counts, *held = batch.columns
+        return cls(numbers_in(hashes), keys, numbers_in(slices), numbers_in(counts), held)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Partials]) -> Partials:
+        """Return the rows of all parts, one behind the other; of one part it is the very same."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            np.concatenate([part.hashes for part in parts]),
+            joined([part.keys for part in parts]),
+            np.concatenate([part.slices for part in parts]),
+            np.concatenate([part.counts for part in parts]),
+            [joined(columns) for columns in zip(*(part.held for part in parts), strict=True)],
+        )
+
+
+def merged(parts: Sequence[Partials], aggregates: ColumnAggregates) -> Partials:
+    """Return one row for each slice and key, in that order; parts stand in the order of the rows that they are of."""
+    rows = Partials.joined(parts)
+    groups = grouped(rows.hashes, rows.keys, rows.slices)
+    firsts = groups.firsts
+    keys = rows.keys.take(indices_of(firsts))
+    return Partials(
+        rows.hashes[firsts],
+        keys,
+        rows.slices[firsts],
+        np.add.reduceat(rows.counts[groups.order], groups.starts) if len(groups) else rows.counts,
+        aggregates.merge(rows.held, groups),
+    )
+
+
+@dataclass(frozen=True)
+class PartialAggregation:
+    """How rows become partials. Picklable.
+
+    Args:
+        keys: the columns of the key.
+        time: the column of event time, a timestamp; None where windows end by the clock.
+        arguments: the columns that aggregates are of.
+        assigner: the windows, of which slices are cut.
+        hash_keys: the hash of keys, by which they were sent.
+    """
+
+    keys: tuple[str, ...]
+    time: str | None
+    arguments: tuple[str, ...]
+    aggregates: ColumnAggregates
+    assigner: AlignedWindows
+    hash_keys: HashKeys
+
+    @cached_property
+    def _slice(self) -> tuple[int, int]:
+        found = slice_of(self.assigner)
+        assert found is not None
+        return found
+
+    @property
+    def width(self) -> int:
+        """How long a slice is, ms."""
+        return self._slice[1]
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a row that are needed, each once."""
+        return tuple(dict.fromkeys([*self.keys, *([] if self.time is None else [self.time]), *self.arguments]))
+
+    def slices(self, rows: pa.RecordBatch, clock: int) -> Numbers:
+        """Return when the slice of each row begins, ms; `clock` counts where there is no event time.
+
+        Raises:
+            DefinitionError: a row has no event time.
+        """
+        offset, width = self._slice
+        if self.time is None:
+            return np.full(rows.num_rows, clock - (clock - offset) % width, np.int64)
+        column = rows.column(self.time)
+        if column.null_count:
+            require_time(None, self.assigner)
+        times = numbers_in(column) // _PER_MS[column.type.unit] if column.type.unit != "s" else numbers_in(column) * 1000
+        low, high = (int(times.min()), int(times.max())) if len(times) else (0, 0)
+        first = low - (low - offset) % width
+        if high < first + width:
+            return np.full(len(times), first, np.int64)
+        result: Numbers = times - (times - offset) % width
+        return result
+
+    def of(self, rows: pa.RecordBatch, slices: Numbers) -> Partials:
+        """Return what rows add up to.
+
+        Args:
+            slices: when the slice of each begins.
+        """
+        columns = [rows.column(name) for name in self.keys]
+        hashes: Any = self.hash_keys(columns) if columns else np.zeros(rows.num_rows, np.uint64)
+        groups = self._groups(columns, hashes, slices)
+        firsts = groups.firsts
+        indices = indices_of(firsts)
+        keys = [column.take(indices) for column in columns]
+        return Partials(
+            hashes[firsts],
+            encode_key_columns(keys) if keys else _no_keys(len(firsts)),
+            slices[firsts],
+            groups.counts,
+            self.aggregates.partial([rows.column(name) for name in self.arguments], groups),
+        )
+
+    def _groups(self, keys: Sequence[pa.Array], hashes: Hashes, slices: Numbers) -> Groups:
+        if not keys or (len(keys) == 1 and pa.types.is_integer(keys[0].type) and not keys[0].null_count):
+            return grouped(hashes, None, slices)  # the hash of a whole number is one of a kind
+        if len(keys) == 1 and (pa.types.is_string(keys[0].type) or pa.types.is_binary(keys[0].type)) and not keys[0].null_count:
+            return grouped(hashes, keys[0], slices)
+        return grouped(hashes, encode_key_columns(keys), slices)
+
+
+_PER_MS = {"ms": 1, "us": 1000, "ns": 1_000_000}
+
+
+def _no_keys(n: int) -> pa.Array:
+    return encode_key_columns([pa.nulls(n)])
