@@ -5,7 +5,7 @@ All goes through buffers: `pyarrow.array` imports pandas the first time it is ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,10 +42,11 @@ def numbers_in(column: pa.Array) -> npt.NDArray[Any]:
     data = column.buffers()[1]
     if data is None or not len(column):
         return np.zeros(len(column), dtype)
-    return np.frombuffer(data, dtype, len(column), column.offset * width)
+    numbers: npt.NDArray[Any] = np.frombuffer(data, dtype, len(column), column.offset * width)
+    return numbers
 
 
-_DTYPES = {
+_DTYPES: Mapping[int, np.dtype[Any]] = {
     pa.float64().id: np.dtype(np.float64),
     pa.float32().id: np.dtype(np.float32),
     pa.uint64().id: np.dtype(np.uint64),
@@ -90,9 +91,9 @@ def ranks_of(column: pa.Array) -> tuple[Numbers, pa.Array]:
     order = pc.sort_indices(encoded.dictionary)
     rank = np.empty(len(order), np.int64)
     rank[numbers_in(order)] = np.arange(len(order))
-    codes = numbers_in(encoded.indices)
-    if column.null_count:
-        codes = np.where(valid_in(column), codes, 0)
+    codes, valid = numbers_in(encoded.indices), valid_in(column)
+    if valid is not None:
+        codes = np.where(valid, codes, 0)
     return (rank[codes] if len(order) else np.zeros(len(column), np.int64)), encoded.dictionary.take(order)
 
 

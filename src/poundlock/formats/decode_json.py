@@ -212,10 +212,12 @@ def _column(rows: list[Any], key: str, kind: pa.DataType) -> pa.Array:
     get = operator.attrgetter(key)
     try:
         if kind in _NUMBERS:
-            return column_of(np.fromiter(map(get, rows), kind.to_pandas_dtype(), len(rows)), kind)
+            values = np.fromiter(map(get, rows), kind.to_pandas_dtype(), len(rows))
+            if values.dtype.kind == "i" or not np.isnan(values).any():  # JSON has no NaN: it would be a null
+                return column_of(values, kind)
         if kind == pa.string():
             return texts_of(list(map(get, rows)))
-    except TypeError:  # there is a null
+    except TypeError:  # a null, too
         pass
     return pa.array(list(map(get, rows)), kind)
 

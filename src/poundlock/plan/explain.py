@@ -153,8 +153,8 @@ def _what(node: Node) -> str:
 
 def _lane(node: WindowNode) -> str:
     """Return how the tasks compute windows, and why."""
-    aggregates = parse_aggregates(node.aggregates, node.id).aggregates if node.aggregates else None
-    reason = by_record(WindowSpec.of(node, aggregates and SqlAggregates(aggregates)))
+    sql = SqlAggregates(parse_aggregates(node.aggregates, node.id).aggregates) if node.aggregates else None
+    reason = by_record(WindowSpec.of(node, sql))
     return "by columns" if reason is None else f"record by record, since {reason}"
 
 

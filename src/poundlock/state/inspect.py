@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError
+from poundlock.formats.arrays import binary_array
 from poundlock.operators.keyed.codec import canonical_key, decode, encode_key, normal_key
 from poundlock.operators.keyed.group import MIN
 from poundlock.state.hashing import groups_of, hashes_of
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, TableMeta, clip
-from poundlock.formats.arrays import binary_array
 from poundlock.state.runs.adding import added_up
 from poundlock.state.runs.columns import Hashes
 from poundlock.state.runs.files import RunFiles

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError, TerminalError
+from poundlock.formats.arrays import column_of
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import column_values, declared_rows
 from poundlock.operators.chain import MAIN, Emit
-from poundlock.formats.arrays import column_of
 from poundlock.operators.keyed.codec import normal
 from poundlock.operators.keyed.output import GroupBatch, OutputChunk
 from poundlock.tasks.columns import EVENT_TIME
@@ -101,7 +101,9 @@ def _meet(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 _EXACT = Context(prec=100)
-_HIGHEST = (1 << 63) // 1000 - 1  # the last ms of which Spark can hold the microseconds; windows without bounds end later
+_HIGHEST = (
+    1 << 63
+) // 1000 - 1  # the last ms of which Spark can hold the microseconds; windows without bounds end later
 
 
 class KeyedOutput:

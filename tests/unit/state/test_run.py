@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poundlock.formats.arrays import binary_array
 from poundlock.errors import TerminalError
+from poundlock.formats.arrays import binary_array
 from poundlock.operators.keyed.codec import decode, encode, encode_key
 from poundlock.state.hashing import hashes_of
 from poundlock.state.manifest import RunFile

@@ -89,7 +89,8 @@ class _Sum(_Part):
         if pa.types.is_decimal(column.type):
             values = _sum_decimals(column, valid, groups)
         else:
-            numbers = numbers_in(column).astype(np.float64 if self.kind == pa.float64() else np.int64, copy=False)
+            dtype: Any = np.float64 if self.kind == pa.float64() else np.int64
+            numbers: npt.NDArray[Any] = numbers_in(column).astype(dtype, copy=False)
             if valid is not None:
                 numbers = np.where(valid, numbers, 0)
             values = _sum(numbers, groups) if self.kind == pa.float64() else _sum_exactly(numbers, groups)
@@ -300,7 +301,8 @@ class ColumnAggregates:
     @classmethod
     def of(cls, texts: Sequence[str]) -> ColumnAggregates:
         """Return aggregates that were described, each of a column of its own."""
-        aggregates, kinds = [], []
+        aggregates: list[SqlAggregate] = []
+        kinds: list[pa.DataType] = []
         for text in texts:
             text, ignore_nulls = text.removesuffix(" ignore nulls"), text.endswith(" ignore nulls")
             kind, _, type_text = text.partition(" ")
@@ -360,7 +362,7 @@ def can_aggregate(aggregate: SqlAggregate, kind: pa.DataType | None) -> bool:
     if kind is None or aggregate.kind == "count":
         return True
     if aggregate.kind in ("sum", "avg"):
-        return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal128(kind)
+        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal128(kind))
     if aggregate.kind in ("min", "max", "count_distinct"):
         return _is_number(kind) or any(
             test(kind) for test in (pa.types.is_string, pa.types.is_binary, pa.types.is_decimal128)

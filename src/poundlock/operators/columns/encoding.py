@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.formats.convert import column_values
 from poundlock.formats.arrays import binary_array, column_of, ends_in, numbers_in
+from poundlock.formats.convert import column_values
 from poundlock.operators.keyed.codec import canonical_key, decode, encode_each, encode_keys, normal
 
 _INT, _FLOAT = 0xD3, 0xCB  # what msgpack begins 64 bits with
@@ -79,7 +79,11 @@ def _decode_texts(keys: pa.Array, kind: pa.DataType) -> pa.Array | None:
     kept[ends[:-1] - ends[0]] = False
     text_ends = ends - ends[0] - np.arange(n + 1)
     wide = pa.types.is_large_string(kind)
-    buffers = [None, pa.py_buffer(text_ends.astype(np.int64 if wide else np.int32)), pa.py_buffer(held[ends[0] : ends[-1]][kept])]
+    buffers = [
+        None,
+        pa.py_buffer(text_ends.astype(np.int64 if wide else np.int32)),
+        pa.py_buffer(held[ends[0] : ends[-1]][kept]),
+    ]
     return pa.Array.from_buffers(kind, n, buffers, 0)
 
 

@@ -6,17 +6,15 @@ what first, last, lists and sums of floating point numbers depend on. Keys with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-Numbers = npt.NDArray[np.int64]
+from poundlock.formats.arrays import Flags, Numbers, ends_in, indices_of, ranks_of
+
 Hashes = npt.NDArray[np.uint64]
-Flags = npt.NDArray[np.bool_]
 
 _LEAST_HASH_BITS = 16  # with fewer in a word nearly every hash would have to be looked at again
 
@@ -73,7 +71,7 @@ def grouped(hashes: Hashes, keys: pa.Array | None, slices: Numbers | None = None
     if keys is not None and not new.all():
         unlike = _unlike(keys, order, new)
         if len(unlike):
-            return _told_apart(keys, order, new, unlike)
+            return _by_key(keys, order, new, unlike)
     return Groups(order, np.flatnonzero(new))
 
 
@@ -97,8 +95,8 @@ def _order(hashes: Hashes, ranks: Numbers | None) -> Numbers:
     rank_bits = 0 if ranks is None else int(ranks.max()).bit_length()
     hash_bits = 64 - place_bits - rank_bits
     if hash_bits < _LEAST_HASH_BITS:
-        columns = (hashes,) if ranks is None else (hashes, ranks)
-        return np.lexsort(columns)
+        order: Numbers = np.lexsort((hashes,) if ranks is None else (hashes, ranks))
+        return order
     words = (hashes >> np.uint64(64 - hash_bits)) << np.uint64(place_bits)
     if ranks is not None:
         words |= ranks.astype(np.uint64) << np.uint64(64 - rank_bits)
@@ -127,7 +125,7 @@ def _unlike(keys: pa.Array, order: Numbers, new: Flags) -> Numbers:
     """Return the places in `order` whose row has another key than the one before, though both have one hash."""
     joined = np.flatnonzero(~new)
     one, other = order[joined], order[joined - 1]
-    offsets, data = _offsets(keys), _padded(keys)
+    offsets, data = ends_in(keys), _padded(keys)
     length = np.diff(offsets)
     differs = length[one] != length[other]
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
@@ -138,43 +136,27 @@ def _unlike(keys: pa.Array, order: Numbers, new: Flags) -> Numbers:
         some = np.minimum(starts + np.where(left > 0, at, 0), len(words) - 1)
         word = words[some] & mask[np.clip(left, 0, 8)]
         differs |= word[one] != word[other]
-    return joined[differs]
+    places: Numbers = joined[differs]
+    return places
 
 
-def _told_apart(keys: pa.Array, order: Numbers, new: Flags, unlike: Numbers) -> Groups:
+def _by_key(keys: pa.Array, order: Numbers, new: Flags, unlike: Numbers) -> Groups:
     """Return the groups where some keys have one hash: among those, rows by key, then as they came."""
     starts = np.flatnonzero(new)
     ends = np.append(starts[1:], len(order))
     for group in np.unique(np.searchsorted(starts, unlike, "right") - 1).tolist():
         start, end = int(starts[group]), int(ends[group])
         rows = np.sort(order[start:end])
-        codes = keys.take(_indices(rows)).dictionary_encode()
-        rank = np.empty(len(codes.dictionary), np.int64)
-        rank[np.frombuffer(pc.sort_indices(codes.dictionary).buffers()[1], np.uint64)[: len(rank)]] = np.arange(len(rank))
-        ranks = rank[np.frombuffer(codes.indices.buffers()[1], np.int32)[: len(rows)]]
+        ranks, _ = ranks_of(keys.take(indices_of(rows)))
         within = np.argsort(ranks, kind="stable")
         order[start:end] = rows[within]
         new[start + 1 : end] = np.diff(ranks[within]) != 0
     return Groups(order, np.flatnonzero(new))
 
 
-def _indices(places: Numbers) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(np.ascontiguousarray(places))])
-
-
-def _offsets(keys: pa.Array) -> Numbers:
-    kind = np.int64 if pa.types.is_large_binary(keys.type) else np.int32
-    return np.frombuffer(keys.buffers()[1], kind)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
-
-
 def _padded(keys: pa.Array) -> npt.NDArray[np.uint8]:
     """Return the bytes of keys with eight more behind the last, so that a word can be read from each of them."""
     data = keys.buffers()[2]
     held = np.frombuffer(b"" if data is None else data, np.uint8)
-    end = int(_offsets(keys)[-1])
+    end = int(ends_in(keys)[-1])
     return held if len(held) >= end + 8 else np.concatenate([held[:end], np.zeros(8, np.uint8)])
-
-
-def concatenated(parts: Sequence[pa.Array]) -> pa.Array:
-    """Return arrays of one type as one; without a copy where there is one."""
-    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from poundlock.formats.arrays import Numbers, column_of, indices_of, joined, numbers_in
 from poundlock.operators.columns.aggregates import ColumnAggregates
-from poundlock.formats.arrays import column_of, indices_of, joined, numbers_in
 from poundlock.operators.columns.encoding import encode_key_columns
-from poundlock.operators.columns.groups import Groups, Hashes, Numbers, grouped
+from poundlock.operators.columns.groups import Groups, Hashes, grouped
 from poundlock.operators.windows.aligned import slice_of
 from poundlock.stream.windows.assigners import AlignedWindows, require_time
 
@@ -126,9 +126,9 @@ class PartialAggregation:
 
     @cached_property
     def _slice(self) -> tuple[int, int]:
-        found = slice_of(self.assigner)
-        assert found is not None
-        return found
+        offset_and_width = slice_of(self.assigner)
+        assert offset_and_width is not None
+        return offset_and_width
 
     @property
     def width(self) -> int:
@@ -152,7 +152,9 @@ class PartialAggregation:
         column = rows.column(self.time)
         if column.null_count:
             require_time(None, self.assigner)
-        times = numbers_in(column) // _PER_MS[column.type.unit] if column.type.unit != "s" else numbers_in(column) * 1000
+        times = (
+            numbers_in(column) // _PER_MS[column.type.unit] if column.type.unit != "s" else numbers_in(column) * 1000
+        )
         low, high = (int(times.min()), int(times.max())) if len(times) else (0, 0)
         first = low - (low - offset) % width
         if high < first + width:
@@ -183,7 +185,11 @@ class PartialAggregation:
     def _groups(self, keys: Sequence[pa.Array], hashes: Hashes, slices: Numbers) -> Groups:
         if not keys or (len(keys) == 1 and pa.types.is_integer(keys[0].type) and not keys[0].null_count):
             return grouped(hashes, None, slices)  # the hash of a whole number is one of a kind
-        if len(keys) == 1 and (pa.types.is_string(keys[0].type) or pa.types.is_binary(keys[0].type)) and not keys[0].null_count:
+        if (
+            len(keys) == 1
+            and (pa.types.is_string(keys[0].type) or pa.types.is_binary(keys[0].type))
+            and not keys[0].null_count
+        ):
             return grouped(hashes, keys[0], slices)
         return grouped(hashes, encode_key_columns(keys), slices)
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import column_of, indices_of, joined
+from poundlock.formats.arrays import Numbers, column_of, indices_of, joined
 from poundlock.operators.columns.encoding import (
     decode_accumulators,
     decode_key_columns,
     encode_accumulators,
 )
-from poundlock.operators.columns.groups import Groups, Hashes, Numbers, grouped
+from poundlock.operators.columns.groups import Groups, Hashes, grouped
 from poundlock.operators.columns.partials import PartialAggregation, Partials, merged
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
@@ -155,7 +156,7 @@ class ColumnWindowOperator(KeyedOperator):
     def _add(self, rows: Partials) -> None:
         """Put rows, in the order of slices, beside what there is of their slices."""
         edges = [*np.flatnonzero(np.diff(rows.slices, prepend=rows.slices[:1] - 1)).tolist(), len(rows)]
-        for start, stop in zip(edges, edges[1:], strict=False):
+        for start, stop in pairwise(edges):
             begin = int(rows.slices[start])
             if self._event_time and self._cleanup(begin) <= self.group.watermark:
                 self.late_dropped += int(rows.counts[start:stop].sum())

@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.formats.arrays import indices_of
+from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.encoding import decode_accumulators, encode_accumulators
 from poundlock.operators.columns.groups import grouped
 from poundlock.state.runs.columns import Numbers, Rows, concat, is_valid

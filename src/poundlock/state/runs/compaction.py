@@ -145,7 +145,9 @@ class Compaction:
     plan: MergePlan
     operators: Collection[int]
     expired_before: Callable[[SectionKey], int | None]  # up to what time in ms entries have expired; None: never
-    merges: Callable[[SectionKey], tuple[str, ...]]  # the aggregates that a key's rows are parts of; none: they are wholes
+    merges: Callable[
+        [SectionKey], tuple[str, ...]
+    ]  # the aggregates that a key's rows are parts of; none: they are wholes
 
     def __post_init__(self) -> None:
         self._views = [

@@ -70,9 +70,7 @@ class PartialWriter:
         part = self._parts[where] = self._parts.get(where, -1) + 1
         for target, own in self._by_target(partials):
             index = np.array([0, 0, 0], np.int64).tobytes()
-            yield Block(
-                self.to.operator, PARTIAL_SIDE, target, part, (where,), index, encoded(own.batch()), len(own)
-            )
+            yield Block(self.to.operator, PARTIAL_SIDE, target, part, (where,), index, encoded(own.batch()), len(own))
 
     def _by_target(self, partials: Partials) -> Iterator[tuple[int, Partials]]:
         if self.to.parallelism == 1:
