@@ -128,3 +128,9 @@ def texts_of(values: Sequence[str]) -> pa.Array:
     ends = np.zeros(len(values) + 1, np.int32)
     np.cumsum(np.fromiter(lengths, np.int32, len(values)), out=ends[1:])
     return pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(data)], 0)
+
+
+def flags_in(column: pa.Array) -> Flags:
+    """Return truth values; those at nulls are any."""
+    flags: Flags = numbers_in(column).astype(np.bool_)
+    return flags

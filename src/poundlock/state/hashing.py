@@ -27,6 +27,7 @@ MAX_PARALLELISM = 32_768
 _K1, _K2, _K3 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S29, _S32 = np.uint64(29), np.uint64(32)
 _MASK = np.array([0, *((1 << 8 * i) - 1 for i in range(1, 9))], np.uint64)
+_AT_ONCE = 1 << 14
 _LONG = 256  # bytes; a longer key is hashed by its digest, so that one of a megabyte does not cost 100,000 steps
 _EPOCH_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EPOCH, _EPOCH_UTC = datetime(1970, 1, 1), datetime(1970, 1, 1, tzinfo=UTC)
@@ -144,20 +145,32 @@ def _of_bytes(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], kind: Ke
     if len(data) < int(ends[-1]) + 8:
         data = np.concatenate([data[: int(ends[-1])], np.zeros(8, np.uint8)])
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
+    h = np.empty(len(length), np.uint64)
+    for first in range(0, len(length), _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        h[some] = _of_some(words, start[some], length[some], kind)
+    for place in np.flatnonzero(length > _LONG).tolist():
+        digest = hashlib.blake2b(data[start[place] : ends[place + 1]].tobytes(), digest_size=8).digest()
+        h[place] = _mixed(np.frombuffer(digest, "<u8"), kind)[0]
+    return h
+
+
+def _of_some(words: Hashes, start: npt.NDArray[np.int64], length: npt.NDArray[np.int64], kind: KeyKind) -> Hashes:
+    """Return the hashes of byte strings, few enough that what is made on the way stays in the processor's cache; those of long ones are any."""
     h = length.astype(np.uint64) * _K1 ^ np.uint64(kind.value)
-    shortest = int(length.min()) if len(length) else 0
+    shortest, longest = int(length.min()), int(length.max())
     live = np.arange(len(length))
     for at in range(0, min(longest, _LONG), 8):
-        if at + 8 <= shortest:
-            h = (h ^ words[start + at]) * _K2
+        if at < shortest:
+            word = words[start + at]
+            if at + 8 > shortest:
+                word &= _MASK[shortest - at] if shortest == longest else _MASK[np.minimum(length - at, 8)]
+            h = (h ^ word) * _K2
             h ^= h >> _S29
             continue
         live = live[length[live] > at]
         x = (h[live] ^ (words[start[live] + at] & _MASK[np.minimum(length[live] - at, 8)])) * _K2
         h[live] = x ^ (x >> _S29)
-    for place in np.flatnonzero(length > _LONG).tolist():
-        digest = hashlib.blake2b(data[start[place] : ends[place + 1]].tobytes(), digest_size=8).digest()
-        h[place] = int.from_bytes(digest, "little")
     return _mixed(h, kind)
 
 

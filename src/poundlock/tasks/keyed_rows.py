@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError, TerminalError
-from poundlock.formats.arrays import column_of
+from poundlock.formats.arrays import column_of, numbers_in
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import column_values, declared_rows
 from poundlock.operators.chain import MAIN, Emit
@@ -60,7 +60,7 @@ def _ms(column: pa.Array) -> list[int | None]:
     """Return timestamps as ms, rounded down; the list holds None where there is no time."""
     micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     if not micros.null_count:
-        return (micros.to_numpy(zero_copy_only=False) // 1000).tolist()  # type: ignore[no-any-return]
+        return (numbers_in(micros) // 1000).tolist()  # type: ignore[no-any-return]
     return [None if value is None else value // 1000 for value in micros.to_pylist()]
 
 

@@ -6,6 +6,7 @@ what first, last, lists and sums of floating point numbers depend on. Keys with 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from poundlock.formats.arrays import Flags, Numbers, ends_in, indices_of, ranks_
 
 Hashes = npt.NDArray[np.uint64]
 
+_MASK = np.array([0, *((1 << 8 * i) - 1 for i in range(1, 9))], np.uint64)
 _LEAST_HASH_BITS = 16  # with fewer in a word nearly every hash would have to be looked at again
 
 
@@ -50,17 +52,18 @@ class Groups:
         return len(self.starts) == len(self.order)
 
 
-def grouped(hashes: Hashes, keys: pa.Array | None, slices: Numbers | None = None) -> Groups:
+def grouped(hashes: Hashes, keys: pa.Array | None, slices: Numbers | None = None, width: int = 1) -> Groups:
     """Return the groups of some rows.
 
     Args:
         hashes: of the keys.
         keys: the keys' bytes, binary or large_binary; None where equal hashes are equal keys.
         slices: the slice of time of each row; None where all are of one.
+        width: what the distance of two slices is a multiple of.
     """
     if not len(hashes):
         return Groups(np.empty(0, np.int64), np.empty(0, np.int64))
-    ranks = None if slices is None else _ranks(slices)
+    ranks = None if slices is None else _ranks(slices, width)
     order = _order(hashes, ranks)
     new = np.ones(len(order), np.bool_)
     sorted_hashes = hashes[order]
@@ -75,13 +78,13 @@ def grouped(hashes: Hashes, keys: pa.Array | None, slices: Numbers | None = None
     return Groups(order, np.flatnonzero(new))
 
 
-def _ranks(slices: Numbers) -> Numbers | None:
+def _ranks(slices: Numbers, width: int) -> Numbers | None:
     """Return small numbers in the order of slices; None where all are the same."""
     low, high = int(slices.min()), int(slices.max())
     if low == high:
         return None
-    if high - low < 1 << 16:
-        return slices - low
+    if (high - low) // width < 1 << 16:
+        return slices - low if width == 1 else (slices - low) // width
     return np.unique(slices, return_inverse=True)[1].astype(np.int64)
 
 
@@ -105,39 +108,59 @@ def _order(hashes: Hashes, ranks: Numbers | None) -> Numbers:
     order = (words & np.uint64((1 << place_bits) - 1)).astype(np.int64)
     hashes = hashes[order]
     prefixes = words >> np.uint64(place_bits)
-    same = prefixes[1:] == prefixes[:-1]
-    if (same & (hashes[1:] < hashes[:-1])).any():
-        _put_in_order(order, hashes, same)
+    behind = (prefixes[1:] == prefixes[:-1]) & (hashes[1:] < hashes[:-1])
+    if behind.any():
+        _put_in_order(order, hashes, prefixes, np.unique(prefixes[1:][behind]))
     return order
 
 
-def _put_in_order(order: Numbers, hashes: Hashes, same: Flags) -> None:
-    """Sort by their whole hash the rows of which the bits in the words are the same."""
-    crowded = np.zeros(len(order), np.bool_)
-    crowded[1:] |= same
-    crowded[:-1] |= same
-    places = np.flatnonzero(crowded)
-    run = np.cumsum(np.concatenate([[True], ~same]))[places]
-    order[places] = order[places][np.lexsort((order[places], hashes[places], run))]
+def _put_in_order(order: Numbers, hashes: Hashes, prefixes: Hashes, mixed: Hashes) -> None:
+    """Sort by their whole hash the rows of which the bits in the words are the same though their hashes are not."""
+    first, stop = (np.searchsorted(prefixes, mixed, side).tolist() for side in ("left", "right"))
+    for start, end in zip(first, stop, strict=True):
+        order[start:end] = order[start:end][np.argsort(hashes[start:end], kind="stable")]
 
 
 def _unlike(keys: pa.Array, order: Numbers, new: Flags) -> Numbers:
     """Return the places in `order` whose row has another key than the one before, though both have one hash."""
-    joined = np.flatnonzero(~new)
-    one, other = order[joined], order[joined - 1]
-    offsets, data = ends_in(keys), _padded(keys)
-    length = np.diff(offsets)
-    differs = length[one] != length[other]
-    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
-    starts, longest = offsets[:-1], int(length.max())
-    mask = np.array([0, *((1 << 8 * i) - 1 for i in range(1, 9))], np.uint64)
-    for at in range(0, longest, 8):
-        left = length - at
-        some = np.minimum(starts + np.where(left > 0, at, 0), len(words) - 1)
-        word = words[some] & mask[np.clip(left, 0, 8)]
-        differs |= word[one] != word[other]
-    places: Numbers = joined[differs]
+    ends = ends_in(keys)
+    length = np.diff(ends)
+    shortest, longest = int(length.min()), int(length.max())
+    differs = np.zeros(len(order), np.bool_)
+    if shortest != longest:
+        sorted_lengths = length[order]
+        differs[1:] = sorted_lengths[1:] != sorted_lengths[:-1]
+    for word in _words(_padded(keys), ends[:-1], length, shortest, longest):
+        sorted_words = word[order]
+        differs[1:] |= sorted_words[1:] != sorted_words[:-1]
+    differs[new] = False
+    places: Numbers = np.flatnonzero(differs)
     return places
+
+
+def _words(
+    data: npt.NDArray[np.uint8], starts: Numbers, length: Numbers, shortest: int, longest: int
+) -> Iterator[Hashes]:
+    """Yield keys as words of eight bytes: of keys of one length, the words are equal if and only if the keys are."""
+    if 8 <= shortest == longest:  # they lie at equal distances, so no place of a word need be calculated
+        for at in (*range(0, longest - 7, 8), *([longest - 8] if longest % 8 else [])):
+            yield np.ascontiguousarray(np.ndarray((len(starts),), "<u8", data, int(starts[0]) + at, (longest,)))
+        return
+    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
+    if shortest < 8:
+        yield words[starts] & _MASK[np.minimum(length, 8)]
+    for at in range(0 if shortest >= 8 else 8, longest, 8):
+        if at + 8 <= shortest:
+            yield words[starts + at]
+        else:  # the last eight bytes, which overlap those before them; of a shorter key its first word once more
+            yield words[starts + np.clip(length - 8, 0, at)] if shortest >= 8 else _ending(words, starts, length, at)
+
+
+def _ending(words: Hashes, starts: Numbers, length: Numbers, at: int) -> Hashes:
+    left = length - at
+    some: Hashes = words[starts + np.where(left > 0, at, 0)]
+    masked: Hashes = some & _MASK[np.clip(left, 0, 8)]
+    return masked
 
 
 def _by_key(keys: pa.Array, order: Numbers, new: Flags, unlike: Numbers) -> Groups:

@@ -90,10 +90,14 @@ class Partials:
         )
 
 
-def merged(parts: Sequence[Partials], aggregates: ColumnAggregates) -> Partials:
-    """Return one row for each slice and key, in that order; parts stand in the order of the rows that they are of."""
+def merged(parts: Sequence[Partials], aggregates: ColumnAggregates, width: int = 1) -> Partials:
+    """Return one row for each slice and key, in that order; parts stand in the order of the rows that they are of.
+
+    Args:
+        width: of the slices, ms.
+    """
     rows = Partials.joined(parts)
-    groups = grouped(rows.hashes, rows.keys, rows.slices)
+    groups = grouped(rows.hashes, rows.keys, rows.slices, width)
     firsts = groups.firsts
     keys = rows.keys.take(indices_of(firsts))
     return Partials(
@@ -184,14 +188,14 @@ class PartialAggregation:
 
     def _groups(self, keys: Sequence[pa.Array], hashes: Hashes, slices: Numbers) -> Groups:
         if not keys or (len(keys) == 1 and pa.types.is_integer(keys[0].type) and not keys[0].null_count):
-            return grouped(hashes, None, slices)  # the hash of a whole number is one of a kind
+            return grouped(hashes, None, slices, self.width)  # the hash of a whole number is one of a kind
         if (
             len(keys) == 1
             and (pa.types.is_string(keys[0].type) or pa.types.is_binary(keys[0].type))
             and not keys[0].null_count
         ):
-            return grouped(hashes, keys[0], slices)
-        return grouped(hashes, encode_key_columns(keys), slices)
+            return grouped(hashes, keys[0], slices, self.width)
+        return grouped(hashes, encode_key_columns(keys), slices, self.width)
 
 
 _PER_MS = {"ms": 1, "us": 1000, "ns": 1_000_000}

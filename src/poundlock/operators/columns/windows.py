@@ -139,7 +139,7 @@ class ColumnWindowOperator(KeyedOperator):
         """Take what rows of this checkpoint added up to where they were read, in their order."""
         self.use(group)
         if any(map(len, parts)):
-            self._add(merged([part for part in parts if len(part)], self._aggregates))
+            self._add(merged([part for part in parts if len(part)], self._aggregates, self._partial.width))
 
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         """Take rows of slices some of whose windows have fired, in the order they came; called once a checkpoint."""
@@ -332,5 +332,7 @@ class _Added:
 def _one_by_one(partial: PartialAggregation, rows: pa.RecordBatch) -> Partials:
     """Return each row added up alone, in the order they came."""
     n = rows.num_rows
-    numbered = partial.of(rows, np.arange(n))  # as if each were a slice of its own, which keeps their order
+    numbered = partial.of(
+        rows, np.arange(n) * partial.width
+    )  # as if each were a slice of its own, which keeps their order
     return replace(numbered, slices=np.zeros(n, np.int64))

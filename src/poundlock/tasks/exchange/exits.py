@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats import convert
+from poundlock.formats.arrays import numbers_in
 from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Records
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Emit, unreadable_row
@@ -134,7 +135,7 @@ def rows_by_place(
         if SPLIT not in batch.schema.names:
             yield unknown, Batch(batch, NoOrigin())
             continue
-        numbers = batch.column(SPLIT).fill_null(-1).to_numpy(zero_copy_only=False)
+        numbers = numbers_in(batch.column(SPLIT).fill_null(-1))
         rows = batch.drop_columns([SPLIT])
         starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()] if len(numbers) else []
         for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=False):
