@@ -141,7 +141,6 @@ def _of_bytes(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], kind: Ke
         ends: where the first begins, and where each ends.
     """
     start, length = ends[:-1], ends[1:] - ends[:-1]
-    longest = int(length.max()) if len(length) else 0
     if len(data) < int(ends[-1]) + 8:
         data = np.concatenate([data[: int(ends[-1])], np.zeros(8, np.uint8)])
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))

@@ -26,11 +26,10 @@ from poundlock.operators.columns.partials import PartialAggregation, Partials, m
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import MAIN
-from poundlock.operators.windows.base import WindowSpec
+from poundlock.operators.windows.base import CONTENTS, SLICES, WindowSpec, refuse_state
 from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.window import TimeWindow
 
-SLICES = "slices"
 CHUNK_ROWS = 65_536
 _AT_ONCE = 1 << 20  # rows of a window that are merged at a time
 _BOUND = pa.timestamp("us", "UTC")
@@ -129,6 +128,7 @@ class ColumnWindowOperator(KeyedOperator):
         self._added: dict[int, list[Partials]] = {}
 
     def bind(self, group: KeyGroup) -> None:
+        refuse_state(group, CONTENTS)
         group.declare(SLICES, "slices", merges=self._aggregates.described)
         for start, _ in group.namespaces(SLICES):
             self._set_timers(start)
