@@ -94,14 +94,17 @@ def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> s
     """
     if not isinstance(spec.function, SqlAggregates):
         return "a Python function is given its elements"
-    if _kind(spec) is not AlignedWindowOperator:
-        return "its trigger, evictor or windows look at each element"
     assigner = spec.assigner
+    sessions = _kind(spec) is SessionWindowOperator and isinstance(assigner, EventTimeSessionWindows)
+    if _kind(spec) is not AlignedWindowOperator and not sessions:
+        return "its trigger, evictor or windows look at each element"
+    if sessions and spec.allowed_lateness_ms:
+        return "sessions that fired may grow as late elements come"
     if isinstance(assigner, Sliding) and assigner.slide_ms > assigner.size_ms:
         return "there are gaps between its windows"
     ordered = [each.kind for each in spec.function.aggregates if each.kind in IN_ORDER]
     if ordered and not isinstance(assigner, Tumbling):
-        return f"{ordered[0]} of overlapping windows depends on the order in which elements came"
+        return f"{ordered[0]} of such windows depends on the order in which elements came"
     if aggregates is not None and not aggregates.are_by_column:
         return "an aggregate of that type of column is computed value by value"
     return None

@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from weakref import proxy
 
+import numpy as np
+import pyarrow as pa
+
 from poundlock.operators.keyed.group import KeyGroup, Table, Timers
 from poundlock.state.manifest import OperatorChange, OperatorMeta, TableMeta, TimerBound
 from poundlock.state.runs.adding import added_up
-from poundlock.state.runs.columns import Rows
+from poundlock.state.runs.columns import Hashes, Numbers, Rows, as_indices, byte_order, empty_rows, is_valid
 from poundlock.state.runs.lookup import TableView, View
+from poundlock.state.runs.merge import merge_rows
 from poundlock.state.runs.run import Removal, SectionKey
 from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView
 from poundlock.state.tables import KeysInUse, StoredTable, StoredTimers, TableWork
@@ -130,6 +134,31 @@ class OperatorState(KeyGroup):
         view = self._view.table((self.operator, name, namespace))
         return [] if view is None else list(reversed(view.parts))
 
+    def entries_of(self, name: str, namespace: Any) -> Rows:
+        """Return the rows of a table that runs have and that are true, by hash."""
+        return merge_rows(list(reversed(self.rows_of(name, namespace))), drop_deleted=True)
+
+    def look_up(self, name: str, namespace: Any, hashes: Hashes, keys: pa.Array) -> tuple[Numbers, Rows]:
+        """Return the rows of some keys that runs have and that are true, and before them the number of each one's key.
+
+        Args:
+            hashes: of the keys, ascending.
+            keys: their bytes, large_binary.
+        """
+        parts = list(reversed(self.rows_of(name, namespace)))
+        matches = list(TableView(parts).find(hashes, keys, several=True))
+        if not matches:
+            return np.empty(0, np.int64), empty_rows()
+        places = np.concatenate([match.places for match in matches])
+        subkeys = pa.concat_arrays([match.subkeys for match in matches])
+        values = pa.concat_arrays([match.values for match in matches])
+        order = byte_order(subkeys)
+        # Of a key and subkey the first is the newest.
+        _, first = np.unique(places * (int(order.max()) + 1) + order, return_index=True)
+        first = first[is_valid(values)[first]]
+        indices, own = as_indices(first), places[first]
+        return own, Rows(hashes[own], keys.take(as_indices(own)), subkeys.take(indices), values.take(indices))
+
     def append(self, name: str, namespace: Any, pending: Callable[[], Any]) -> None:
         """Put rows beside those that runs have of a table; they are asked for at the end of the checkpoint."""
         self._used = True
@@ -170,9 +199,9 @@ class OperatorState(KeyGroup):
                     yield (self.operator, name, namespace), meta, rows
         if not broadcast:
             for (name, namespace), pending in self._appended.items():
-                hashes, keys, values = pending()
+                hashes, keys, values, subkeys = pending()
                 self._work.encoded += len(hashes)
-                yield (self.operator, name, namespace), self._declared[name], Rows(hashes, keys, None, values)
+                yield (self.operator, name, namespace), self._declared[name], Rows(hashes, keys, subkeys, values)
 
     def changed_timers(self, checkpoint: int) -> Iterator[tuple[SectionKey, Rows]]:
         """Yield the timers that were registered or deleted. Those of windows of all keys follow from the windows there are."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from poundlock.formats.chunk import Batch, NoOrigin
-from poundlock.operators.columns.windows import ColumnChunk, ColumnWindowOperator, ColumnWindows
+from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import OutputChunk
@@ -47,7 +47,7 @@ class KeyedHead:
     outputs: Mapping[str, KeyedOutput]
     first: int = 0
     broadcast: frozenset[int] = frozenset()
-    windows: ColumnWindows | None = None
+    windows: ColumnWork | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class _KeyedTask:
         clock = self._run.directive.time.clock
         group = self.state.operator(head.id, watermark=before, processing_time=clock)
         self._emit(head, operator.advance_processing_time(group, clock))
-        if isinstance(operator, ColumnWindowOperator):
+        if isinstance(operator, ColumnOperator):
             self._work_on_columns(head, operator, group)
         for side in sorted(range(len(head.inputs)), key=lambda side: side != head.first):
             for rows in self._rows(head.id, side):
@@ -123,10 +123,10 @@ class _KeyedTask:
                 whole = rows.select(list(taken.whole)) if set(taken.whole) <= set(rows.schema.names) else None
                 self._emit(head, operator.process(group, taken.batch(rows, side)), whole)
         self._emit(head, operator.advance_watermark(group, after))
-        if isinstance(operator, ColumnWindowOperator):
-            operator.store_slices(group)
+        if isinstance(operator, ColumnOperator):
+            operator.store(group)
 
-    def _work_on_columns(self, head: KeyedHead, operator: ColumnWindowOperator, group: KeyGroup) -> None:
+    def _work_on_columns(self, head: KeyedHead, operator: ColumnOperator, group: KeyGroup) -> None:
         """Give an operator what its rows added up to, and those that came one by one."""
         tally = self._run.chain.tallies[head.id]
         partials = partials_of(self._blocks.pop((head.id, PARTIAL_SIDE), ()))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from poundlock.formats.arrays import binary_array
 from poundlock.operators.columns.encoding import decode_accumulators, encode_accumulators
-from poundlock.operators.columns.windows import EncodedRows
+from poundlock.operators.columns.operator import EncodedRows
 from poundlock.operators.keyed.codec import decode, encode_key
 from poundlock.state.edit import KeyInWindow, StateEditor
 from poundlock.state.hashing import hashes_of

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.formats.arrays import binary_array, column_of, ends_in, numbers_in
+from poundlock.formats.arrays import Numbers, binary_array, column_of, ends_in, numbers_in
 from poundlock.formats.convert import column_values
-from poundlock.operators.keyed.codec import canonical_key, decode, encode_each, encode_keys, normal
+from poundlock.operators.keyed.codec import canonical_key, decode, encode, encode_each, encode_keys, normal, pack
 
 _INT, _FLOAT = 0xD3, 0xCB  # what msgpack begins 64 bits with
 _SHORT, _SHORT_MOST = 0xA0, 31  # a text of up to so many bytes has its length in its first byte
@@ -144,3 +144,34 @@ def _as_matrix(values: pa.Array, kinds: Sequence[pa.DataType]) -> list[pa.Array]
         numbers = np.ascontiguousarray(held[:, at + 1 : at + _FIELD]).view(">f8" if kind == pa.float64() else ">i8")
         columns.append(column_of(numbers.reshape(n).astype(kind.to_pandas_dtype()), kind))
     return columns
+
+
+# --- windows of a key ---------------------------------------------------------------------------------------------------
+
+_SPAN = np.frombuffer(b"\xc7\x13\x01\x92\xcf........\xcf........", np.uint8)  # a tuple of two numbers of 64 bits
+_AT = (5, 14)  # where they are
+_LEAST = 1 << 32  # what is less is written in fewer bytes
+
+
+def encode_spans(starts: Numbers, ends: Numbers) -> pa.Array:
+    """Return windows, (start, end) in ms, as the bytes that the codec of single values gives them, large_binary."""
+    n = len(starts)
+    if n and int(starts.min()) < _LEAST:
+        return binary_array([encode(pack(span)) for span in zip(starts.tolist(), ends.tolist(), strict=True)])
+    out = np.empty((n, len(_SPAN)), np.uint8)
+    out[:] = _SPAN
+    for at, numbers in zip(_AT, (starts, ends), strict=True):
+        out[:, at : at + 8] = numbers.astype(">i8").view(np.uint8).reshape(n, 8)
+    return _binary(out.reshape(-1), np.arange(n + 1, dtype=np.int64) * len(_SPAN))
+
+
+def decode_spans(spans: pa.Array) -> list[pa.Array]:
+    """Return starts and ends of windows that were encoded."""
+    ends, n = ends_in(spans), len(spans)
+    if n and (np.diff(ends) == len(_SPAN)).all():
+        held = np.frombuffer(spans.buffers()[2], np.uint8)[ends[0] : ends[-1]].reshape(n, len(_SPAN))
+        if (held[:, [4, 13]] == _SPAN[[4, 13]]).all():
+            numbers = [np.ascontiguousarray(held[:, at : at + 8]).view(">i8").reshape(n) for at in _AT]
+            return [column_of(each.astype(np.int64), pa.int64()) for each in numbers]
+    values = [decode(data) for data in spans.to_pylist()]
+    return [column_of(np.array([value[i] for value in values], np.int64), pa.int64()) for i in (0, 1)]

@@ -78,6 +78,36 @@ def grouped(hashes: Hashes, keys: pa.Array | None, slices: Numbers | None = None
     return Groups(order, np.flatnonzero(new))
 
 
+def overlapping(hashes: Hashes, keys: pa.Array | None, starts: Numbers, ends: Numbers) -> Groups:
+    """Return as groups the stretches of time of one key that overlap or touch, by hash and time.
+
+    Args:
+        keys: as in `grouped`.
+        starts: when the stretch of each row begins; `ends` likewise.
+    """
+    if not len(hashes):
+        return grouped(hashes, keys)
+    order = _order(hashes, starts - starts.min(), by_rank=False)
+    new = np.ones(len(order), np.bool_)
+    sorted_hashes = hashes[order]
+    new[1:] = sorted_hashes[1:] != sorted_hashes[:-1]
+    if keys is not None and not new.all():
+        unlike = _unlike(keys, order, new)
+        if len(unlike):
+            by_key = _by_key(keys, order, new, unlike)
+            order, new = by_key.order, np.zeros(len(order), np.bool_)
+            new[by_key.starts] = True
+    number = np.cumsum(new) - 1
+    base, span = int(starts.min()), int(ends.max()) - int(starts.min()) + 1
+    if span * (int(number[-1]) + 1) >= 1 << 62:
+        places = np.unique(np.concatenate([starts, ends]), return_inverse=True)[1]
+        return overlapping(hashes, keys, places[: len(starts)], places[len(starts) :])
+    # The latest end so far of the same key: keys are moved apart, so that none reaches into the next.
+    latest = np.maximum.accumulate(ends[order] - base + number * span) - number * span
+    new[1:] |= starts[order][1:] - base > latest[:-1]
+    return Groups(order, np.flatnonzero(new))
+
+
 def _ranks(slices: Numbers, width: int) -> Numbers | None:
     """Return small numbers in the order of slices; None where all are the same."""
     low, high = int(slices.min()), int(slices.max())
@@ -88,8 +118,8 @@ def _ranks(slices: Numbers, width: int) -> Numbers | None:
     return np.unique(slices, return_inverse=True)[1].astype(np.int64)
 
 
-def _order(hashes: Hashes, ranks: Numbers | None) -> Numbers:
-    """Return the rows in the order of rank, hash and number.
+def _order(hashes: Hashes, ranks: Numbers | None, *, by_rank: bool = True) -> Numbers:
+    """Return the rows in the order of rank, hash and number; or of hash, rank and number.
 
     Rank, as many bits of the hash as there is room for, and the row's number are one word each: sorting words is several times as
     fast as sorting rows, and no two are equal, so any sort will do.
@@ -98,19 +128,22 @@ def _order(hashes: Hashes, ranks: Numbers | None) -> Numbers:
     rank_bits = 0 if ranks is None else int(ranks.max()).bit_length()
     hash_bits = 64 - place_bits - rank_bits
     if hash_bits < _LEAST_HASH_BITS:
-        order: Numbers = np.lexsort((hashes,) if ranks is None else (hashes, ranks))
+        columns = (hashes,) if ranks is None else (hashes, ranks) if by_rank else (ranks, hashes)
+        order: Numbers = np.lexsort(columns)
         return order
-    words = (hashes >> np.uint64(64 - hash_bits)) << np.uint64(place_bits)
+    below = place_bits if by_rank else place_bits + rank_bits
+    words = (hashes >> np.uint64(64 - hash_bits)) << np.uint64(below)
     if ranks is not None:
-        words |= ranks.astype(np.uint64) << np.uint64(64 - rank_bits)
+        words |= ranks.astype(np.uint64) << np.uint64(64 - rank_bits if by_rank else place_bits)
     words |= np.arange(len(hashes), dtype=np.uint64)
     words.sort()
     order = (words & np.uint64((1 << place_bits) - 1)).astype(np.int64)
     hashes = hashes[order]
-    prefixes = words >> np.uint64(place_bits)
-    behind = (prefixes[1:] == prefixes[:-1]) & (hashes[1:] < hashes[:-1])
-    if behind.any():
-        _put_in_order(order, hashes, prefixes, np.unique(prefixes[1:][behind]))
+    prefixes = words >> np.uint64(below)
+    unlike = hashes[1:] < hashes[:-1] if by_rank else hashes[1:] != hashes[:-1]
+    mixed = (prefixes[1:] == prefixes[:-1]) & unlike
+    if mixed.any():
+        _put_in_order(order, hashes, prefixes, np.unique(prefixes[1:][mixed]))
     return order
 
 

@@ -7,7 +7,7 @@ hash and bytes, the slice, how many rows there were, and the accumulators.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,9 +17,10 @@ import pyarrow as pa
 from poundlock.formats.arrays import Numbers, column_of, indices_of, joined, numbers_in
 from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.encoding import encode_key_columns
-from poundlock.operators.columns.groups import Groups, Hashes, grouped
+from poundlock.operators.columns.groups import Groups, Hashes, grouped, overlapping
+from poundlock.operators.windows.aggregates import SqlAggregate
 from poundlock.operators.windows.aligned import slice_of
-from poundlock.stream.windows.assigners import AlignedWindows, require_time
+from poundlock.stream.windows.assigners import require_time
 
 HashKeys = Callable[[Sequence[pa.Array]], Hashes]
 
@@ -31,7 +32,7 @@ class Partials:
     Args:
         hashes: of the keys.
         keys: their bytes, large_binary.
-        slices: when each slice begins, ms.
+        slices: when each slice, or session, begins, ms.
         counts: of how many rows each is.
         held: the columns of the accumulators.
     """
@@ -110,14 +111,14 @@ def merged(parts: Sequence[Partials], aggregates: ColumnAggregates, width: int =
 
 
 @dataclass(frozen=True)
-class PartialAggregation:
+class RowAggregation:
     """How rows become partials. Picklable.
 
     Args:
         keys: the columns of the key.
         time: the column of event time, a timestamp; None where windows end by the clock.
         arguments: the columns that aggregates are of.
-        assigner: the windows, of which slices are cut.
+        assigner: the windows.
         hash_keys: the hash of keys, by which they were sent.
     """
 
@@ -125,8 +126,70 @@ class PartialAggregation:
     time: str | None
     arguments: tuple[str, ...]
     aggregates: ColumnAggregates
-    assigner: AlignedWindows
+    assigner: Any
     hash_keys: HashKeys
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a row that are needed, each once."""
+        return tuple(dict.fromkeys([*self.keys, *([] if self.time is None else [self.time]), *self.arguments]))
+
+    def times(self, rows: pa.RecordBatch, clock: int) -> Numbers:
+        """Return what tells the windows of each row, ms; `clock` counts where there is no event time. Raises DefinitionError: a row has no event time."""
+        raise NotImplementedError
+
+    def of(self, rows: pa.RecordBatch, times: Numbers) -> Partials:
+        """Return what rows add up to.
+
+        Args:
+            times: of each, as `times` gave them.
+        """
+        raise NotImplementedError
+
+    def event_times(self, rows: pa.RecordBatch) -> Numbers:
+        """Return the event time of each row, ms. Raises DefinitionError: one has none."""
+        column = rows.column(self.time)
+        if column.null_count:
+            require_time(None, self.assigner)
+        unit = column.type.unit
+        result: Numbers = numbers_in(column) * 1000 if unit == "s" else numbers_in(column) // _PER_MS[unit]
+        return result
+
+    def hashed(self, rows: pa.RecordBatch) -> tuple[Hashes, pa.Array | None]:
+        """Return the hash of each row's key, and what tells apart keys of one hash; None where equal hashes are equal keys."""
+        columns = [rows.column(name) for name in self.keys]
+        if not columns:
+            return np.zeros(rows.num_rows, np.uint64), None
+        hashes, first = self.hash_keys(columns), columns[0]
+        if len(columns) == 1 and not first.null_count:
+            if pa.types.is_integer(first.type):
+                return hashes, None  # the hash of a whole number is one of a kind
+            if pa.types.is_string(first.type) or pa.types.is_binary(first.type):
+                return hashes, first
+        return hashes, encode_key_columns(columns)
+
+    def of_each(self, rows: pa.RecordBatch, times: Numbers) -> Partials:
+        """Return each row added up alone, in the order they came."""
+        places = np.arange(rows.num_rows)
+        return self.added(rows, self.hashed(rows)[0], times, Groups(places, places))
+
+    def added(self, rows: pa.RecordBatch, hashes: Hashes, times: Numbers, groups: Groups) -> Partials:
+        """Return one partial for each group of rows; its time is that of the group's first row."""
+        firsts = groups.firsts
+        indices = indices_of(firsts)
+        keys = [rows.column(name).take(indices) for name in self.keys]
+        return Partials(
+            hashes[firsts],
+            encode_key_columns(keys or [pa.nulls(len(firsts))]),
+            times[firsts],
+            groups.counts,
+            self.aggregates.partial([rows.column(name) for name in self.arguments], groups),
+        )
+
+
+@dataclass(frozen=True)
+class SliceAggregation(RowAggregation):
+    """Adds up rows by key and slice of time; `times` are when slices begin."""
 
     @cached_property
     def _slice(self) -> tuple[int, int]:
@@ -139,26 +202,11 @@ class PartialAggregation:
         """How long a slice is, ms."""
         return self._slice[1]
 
-    @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of a row that are needed, each once."""
-        return tuple(dict.fromkeys([*self.keys, *([] if self.time is None else [self.time]), *self.arguments]))
-
-    def slices(self, rows: pa.RecordBatch, clock: int) -> Numbers:
-        """Return when the slice of each row begins, ms; `clock` counts where there is no event time.
-
-        Raises:
-            DefinitionError: a row has no event time.
-        """
+    def times(self, rows: pa.RecordBatch, clock: int) -> Numbers:
         offset, width = self._slice
         if self.time is None:
             return np.full(rows.num_rows, clock - (clock - offset) % width, np.int64)
-        column = rows.column(self.time)
-        if column.null_count:
-            require_time(None, self.assigner)
-        times = (
-            numbers_in(column) // _PER_MS[column.type.unit] if column.type.unit != "s" else numbers_in(column) * 1000
-        )
+        times = self.event_times(rows)
         low, high = (int(times.min()), int(times.max())) if len(times) else (0, 0)
         first = low - (low - offset) % width
         if high < first + width:
@@ -166,40 +214,45 @@ class PartialAggregation:
         result: Numbers = times - (times - offset) % width
         return result
 
-    def of(self, rows: pa.RecordBatch, slices: Numbers) -> Partials:
-        """Return what rows add up to.
+    def of(self, rows: pa.RecordBatch, times: Numbers) -> Partials:
+        hashes, keys = self.hashed(rows)
+        return self.added(rows, hashes, times, grouped(hashes, keys, times, self.width))
 
-        Args:
-            slices: when the slice of each begins.
-        """
-        columns = [rows.column(name) for name in self.keys]
-        hashes: Any = self.hash_keys(columns) if columns else np.zeros(rows.num_rows, np.uint64)
-        groups = self._groups(columns, hashes, slices)
-        firsts = groups.firsts
-        indices = indices_of(firsts)
-        keys = [column.take(indices) for column in columns]
-        return Partials(
-            hashes[firsts],
-            encode_key_columns(keys) if keys else _no_keys(len(firsts)),
-            slices[firsts],
-            groups.counts,
-            self.aggregates.partial([rows.column(name) for name in self.arguments], groups),
-        )
 
-    def _groups(self, keys: Sequence[pa.Array], hashes: Hashes, slices: Numbers) -> Groups:
-        if not keys or (len(keys) == 1 and pa.types.is_integer(keys[0].type) and not keys[0].null_count):
-            return grouped(hashes, None, slices, self.width)  # the hash of a whole number is one of a kind
-        if (
-            len(keys) == 1
-            and (pa.types.is_string(keys[0].type) or pa.types.is_binary(keys[0].type))
-            and not keys[0].null_count
-        ):
-            return grouped(hashes, keys[0], slices, self.width)
-        return grouped(hashes, encode_key_columns(keys), slices, self.width)
+@dataclass(frozen=True)
+class SessionAggregation(RowAggregation):
+    """Adds up rows by key and session, as far as these rows alone tell; `times` are event times.
+
+    The first two accumulators are when a session begins and when it ends, ms.
+    """
+
+    @property
+    def gap(self) -> int:
+        """The gap, ms."""
+        return int(self.assigner.gap_ms)
+
+    @cached_property
+    def held(self) -> ColumnAggregates:
+        """The aggregates of an accumulator: begin and end, then the user's."""
+        moved = [
+            replace(each, column=None if each.column is None else int(each.column) + 2)
+            for each in self.aggregates.aggregates
+        ]
+        bounds = SqlAggregate(kind="min", column=0), SqlAggregate(kind="max", column=1)
+        return ColumnAggregates((*bounds, *moved), (pa.int64(), pa.int64(), *self.aggregates.arguments))
+
+    def times(self, rows: pa.RecordBatch, clock: int) -> Numbers:
+        return self.event_times(rows)
+
+    def of(self, rows: pa.RecordBatch, times: Numbers) -> Partials:
+        hashes, keys = self.hashed(rows)
+        return self.added(rows, hashes, times, overlapping(hashes, keys, times, times + self.gap))
+
+    def added(self, rows: pa.RecordBatch, hashes: Hashes, times: Numbers, groups: Groups) -> Partials:
+        own = super().added(rows, hashes, times, groups)
+        bounds = ColumnAggregates(self.held.aggregates[:2], (pa.int64(), pa.int64()))
+        columns = [column_of(each, pa.int64()) for each in (times, times + self.gap)]
+        return replace(own, held=[*bounds.partial(columns, groups), *own.held])
 
 
 _PER_MS = {"ms": 1, "us": 1000, "ns": 1_000_000}
-
-
-def _no_keys(n: int) -> pa.Array:
-    return encode_key_columns([pa.nulls(n)])

@@ -10,94 +10,44 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import Numbers, column_of, indices_of, joined
-from poundlock.operators.columns.encoding import (
-    decode_accumulators,
-    decode_key_columns,
-    encode_accumulators,
-)
-from poundlock.operators.columns.groups import Groups, Hashes, grouped
-from poundlock.operators.columns.partials import PartialAggregation, Partials, merged
-from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
-from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.operators.keyed.output import MAIN
-from poundlock.operators.windows.base import CONTENTS, SLICES, WindowSpec, refuse_state
+from poundlock.formats.arrays import Flags, Numbers, indices_of, joined
+from poundlock.operators.columns.encoding import decode_accumulators, encode_accumulators
+from poundlock.operators.columns.groups import Groups, grouped
+from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, EncodedRows, ResultColumns
+from poundlock.operators.columns.partials import Partials, SliceAggregation, merged
+from poundlock.operators.keyed.group import MAX, KeyGroup
+from poundlock.operators.windows.base import CONTENTS, WindowSpec
 from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.window import TimeWindow
 
-CHUNK_ROWS = 65_536
 _AT_ONCE = 1 << 20  # rows of a window that are merged at a time
-_BOUND = pa.timestamp("us", "UTC")
-Slice = tuple[int, int]
-
-
-class EncodedRows(NamedTuple):
-    """Rows of a slice as state keeps them, by hash: hashes, and the bytes of keys and accumulators, large_binary."""
-
-    hashes: Hashes
-    keys: pa.Array
-    values: pa.Array
-
-
-class Pending(Protocol):
-    """What is to be written of a slice, if it is still there at the end of the checkpoint."""
-
-    def __call__(self) -> EncodedRows:
-        """Return the rows, by hash."""
-
-
-class SliceStore(Protocol):
-    """The slices of some key groups; a `KeyGroup` that keeps its tables in state files is one."""
-
-    def rows_of(self, name: str, namespace: Slice) -> Sequence[Any]:
-        """Return what state files have of a slice, oldest first: rows with hashes, keys and values, each by hash."""
-
-    def append(self, name: str, namespace: Slice, pending: Pending) -> None:
-        """Put rows beside those that there are."""
-
-
-class ColumnChunk(NamedTuple):
-    """Rows of one output.
-
-    Args:
-        rows: the columns of the output.
-        times: event time of each row in ms.
-    """
-
-    tag: str
-    rows: pa.RecordBatch
-    times: Numbers
-
-    def __len__(self) -> int:
-        return int(self.rows.num_rows)
 
 
 @dataclass(frozen=True)
 class ColumnWindows:
-    """A window operator's spec, and its rows as columns. Picklable.
+    """Windows that lie the same for all keys, and their rows as columns. Picklable.
 
     Args:
         spec: the windows, with their default trigger or one that purges, no evictor and SQL aggregates.
         partial: how rows add up.
-        keys: name and type of each column of the key in the results.
-        results: the same of each result.
+        output: the columns of results.
         late: the columns of late rows as they came, where they go to a side output.
     """
 
     spec: WindowSpec
-    partial: PartialAggregation
-    keys: Sequence[pa.Field]
-    results: Sequence[pa.Field]
+    partial: SliceAggregation
+    output: ResultColumns
     late: Sequence[str] = ()
 
     @property
     def assigner(self) -> AlignedWindows:
         """The windows."""
+        assert isinstance(self.partial.assigner, AlignedWindows)
         return self.partial.assigner
 
     @property
@@ -107,47 +57,47 @@ class ColumnWindows:
             self.spec.allowed_lateness_ms > 0 or self.spec.late_tag is not None
         )
 
-    def fired(self, slices: Numbers, watermark: int) -> Any:
-        """Return which slices are in a window that fired by a watermark."""
-        different, which = np.unique(slices, return_inverse=True)
+    def alone(self, times: Numbers, watermark: int) -> Flags:
+        """Return which rows are in a window that fired by a watermark; `times`: when the slice of each begins."""
+        different, which = np.unique(times, return_inverse=True)
         flags = [min(w.end for w in self.assigner.windows_at(start)) - 1 <= watermark for start in different.tolist()]
-        return np.array(flags, np.bool_)[which]
+        fired: Flags = np.array(flags, np.bool_)[which]
+        return fired
+
+    def operator(self) -> ColumnWindowOperator:
+        """Return a new operator."""
+        return ColumnWindowOperator(self)
 
 
-class ColumnWindowOperator(KeyedOperator):
+class ColumnWindowOperator(ColumnOperator):
     """Tumbling, sliding and cumulative windows of SQL aggregates."""
 
-    timer_entries: ClassVar[TimerEntries] = "windows"
-    opens_tables_first: ClassVar[bool] = True
-
     def __init__(self, windows: ColumnWindows) -> None:
-        super().__init__()
-        self._windows, self.spec, self._partial = windows, windows.spec, windows.partial
+        super().__init__(windows.spec, windows.late)
+        self._windows, self._partial = windows, windows.partial
         self._aggregates = windows.partial.aggregates
         self._event_time = windows.spec.assigner.is_event_time()
         self._added: dict[int, list[Partials]] = {}
 
     def bind(self, group: KeyGroup) -> None:
-        refuse_state(group, CONTENTS)
-        group.declare(SLICES, "slices", merges=self._aggregates.described)
-        for start, _ in group.namespaces(SLICES):
+        group.declare(CONTENTS, "slices", merges=self._aggregates.described)
+        for start, _ in group.namespaces(CONTENTS):
             self._set_timers(start)
 
     # --- elements -------------------------------------------------------------------------------------------------------
 
     def take(self, group: KeyGroup, parts: Sequence[Partials]) -> None:
-        """Take what rows of this checkpoint added up to where they were read, in their order."""
         self.use(group)
         if any(map(len, parts)):
             self._add(merged([part for part in parts if len(part)], self._aggregates, self._partial.width))
 
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
-        """Take rows of slices some of whose windows have fired, in the order they came; called once a checkpoint."""
         self.use(group)
-        slices = self._partial.slices(rows, group.processing_time)
+        slices = self._partial.times(rows, group.processing_time)
         late = self._late(slices)
         if late.any():
-            yield from self._send_late(rows, np.flatnonzero(late))
+            gone = rows.take(indices_of(np.flatnonzero(late)))
+            yield from self.send_late(gone, self._partial.event_times(gone))
         taken = np.flatnonzero(~late)
         rows, slices = rows.take(indices_of(taken)), slices[taken]
         yield from self._fire_again(rows, slices)
@@ -170,15 +120,6 @@ class ColumnWindowOperator(KeyedOperator):
         flags = [self._cleanup(start) <= self.group.watermark for start in different.tolist()]
         return np.array(flags, np.bool_)[which]
 
-    def _send_late(self, rows: pa.RecordBatch, places: Numbers) -> Iterator[ColumnChunk]:
-        if self.spec.late_tag is None:
-            self.late_dropped += len(places)
-            return
-        late = rows.take(indices_of(places))
-        times = late.column(self._partial.time).cast(_BOUND)
-        micros = np.frombuffer(times.buffers()[1], np.int64)[times.offset :][: len(times)]
-        yield ColumnChunk(self.spec.late_tag, late.select(list(self._windows.late)), micros // 1000)
-
     def _fire_again(self, rows: pa.RecordBatch, slices: Numbers) -> Iterator[ColumnChunk]:
         """Fire the windows that have fired once more for each row that came to them."""
         windows: dict[TimeWindow, None] = {}
@@ -194,7 +135,7 @@ class ColumnWindowOperator(KeyedOperator):
 
     def _fire_each(self, window: TimeWindow, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         """Fire a window for each row: with what state has of its key, the rows of its key before it, and the row."""
-        singles = _one_by_one(self._partial, rows)
+        singles = self._partial.of_each(rows, np.zeros(rows.num_rows, np.int64))
         groups = grouped(singles.hashes, singles.keys)
         group_of = np.empty(len(singles), np.int64)
         turn = np.empty(len(singles), np.int64)
@@ -246,13 +187,13 @@ class ColumnWindowOperator(KeyedOperator):
                 yield from self._results(window, merged(rows, self._aggregates))
         if window.end - window.start == self._partial.width and time >= self._cleanup(window.start):
             self._added.pop(window.start, None)
-            self.group.drop(SLICES, entry)
+            self.group.drop(CONTENTS, entry)
 
     def _parts(self, window: TimeWindow) -> list[Partials]:
         """Return what there is of a window, in the order of time: of each slice what state has and what was added, each by hash."""
         parts = []
         for start in range(window.start, window.end, self._partial.width):
-            parts += [self._decoded(rows) for rows in self.store.rows_of(SLICES, (start, start + self._partial.width))]
+            parts += [self._decoded(rows) for rows in self.rows.rows_of(CONTENTS, (start, start + self._partial.width))]
             parts += self._added.get(start, [])
         return parts
 
@@ -278,22 +219,11 @@ class ColumnWindowOperator(KeyedOperator):
                 yield some
 
     def _results(self, window: TimeWindow, rows: Partials) -> Iterator[ColumnChunk]:
-        windows, n = self._windows, len(rows)
-        keys = decode_key_columns(rows.keys, [key.type for key in windows.keys]) if windows.keys else []
-        results = self._aggregates.results(rows.held, [result.type for result in windows.results])
-        bounds = [column_of(np.full(n, bound * 1000, np.int64), _BOUND) for bound in (window.start, window.end)]
-        fields = [*windows.keys, pa.field("window_start", _BOUND), pa.field("window_end", _BOUND), *windows.results]
-        batch = pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=pa.schema(fields))
-        times = np.full(n, window.end - 1, np.int64)
-        for first in range(0, n, CHUNK_ROWS):
-            yield ColumnChunk(MAIN, batch.slice(first, CHUNK_ROWS), times[first : first + CHUNK_ROWS])
+        output, n = self._windows.output, len(rows)
+        results = self._aggregates.results(rows.held, [result.type for result in output.results])
+        return output.chunks(rows.keys, results, np.full(n, window.start), np.full(n, window.end))
 
     # --- slices ---------------------------------------------------------------------------------------------------------
-
-    @property
-    def store(self) -> Any:
-        """The group in use, as a store of slices."""
-        return self.group
 
     def _cleanup(self, start: int) -> int:
         """Return when a slice goes away."""
@@ -309,11 +239,10 @@ class ColumnWindowOperator(KeyedOperator):
         if cleanup < MAX and (not self._event_time or cleanup > group.watermark):
             timers.register(cleanup, (start, start + self._partial.width))
 
-    def store_slices(self, group: KeyGroup) -> None:
-        """Have what was added written with the checkpoint; called once, behind all that fired."""
+    def store(self, group: KeyGroup) -> None:
         self.use(group)
         for start, parts in self._added.items():
-            self.store.append(SLICES, (start, start + self._partial.width), _Added(parts, self._aggregates))
+            self.rows.append(CONTENTS, (start, start + self._partial.width), _Added(parts, self._aggregates))
         self._added = {}
 
 
@@ -327,12 +256,3 @@ class _Added:
     def __call__(self) -> EncodedRows:
         rows = self.parts[0] if len(self.parts) == 1 else merged(self.parts, self.aggregates)
         return EncodedRows(rows.hashes, rows.keys, encode_accumulators(rows.held))
-
-
-def _one_by_one(partial: PartialAggregation, rows: pa.RecordBatch) -> Partials:
-    """Return each row added up alone, in the order they came."""
-    n = rows.num_rows
-    numbered = partial.of(
-        rows, np.arange(n) * partial.width
-    )  # as if each were a slice of its own, which keeps their order
-    return replace(numbered, slices=np.zeros(n, np.int64))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from poundlock.errors import DefinitionError, TerminalError
+from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.accumulators import AggregateFold, Fold, ListFold, ReduceFold
 from poundlock.operators.keyed.group import KeyGroup, Timers
 from poundlock.operators.keyed.operator import KeyedOperator
@@ -36,19 +36,8 @@ from poundlock.stream.windows.triggers import Trigger
 from poundlock.stream.windows.window import MAX_TIMESTAMP, CountWindow, GlobalWindow, TimeWindow, Window
 from poundlock.values import span_ms
 
-CONTENTS, SLICES = "contents", "slices"
-"""Where the state of windows is that take records one by one, and of those that add up columns."""
-
-
-def refuse_state(group: KeyGroup, name: str) -> None:
-    """Raise TerminalError if windows have state that they cannot go on from, since they were computed in the other way."""
-    if group.namespaces(name):
-        was, now = ("by columns", "record by record") if name == SLICES else ("record by record", "by columns")
-        raise TerminalError(
-            f"the state of these windows was kept {was}, and they are computed {now} now",
-            next="undo the change of windows, trigger or aggregates that made it so (poundlock explain tells the way), or give the"
-            " step another name, which begins with no state",
-        )
+CONTENTS = "contents"
+"""The state of windows; its kind says in what form."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,8 +244,6 @@ class WindowOperatorBase(KeyedOperator):
         return super().process(group, batch)
 
     def use(self, group: KeyGroup) -> None:
-        if group is not self.group:
-            refuse_state(group, SLICES)
         super().use(group)
         self.firing.use(group)
 

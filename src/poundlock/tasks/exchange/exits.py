@@ -18,7 +18,7 @@ from poundlock.formats.arrays import numbers_in
 from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Records
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Emit, unreadable_row
-from poundlock.operators.columns.windows import ColumnWindows
+from poundlock.operators.columns.operator import ColumnWork
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.state import hashing
 from poundlock.tasks.columns import SPLIT, bool_column, conformed, int_column, visible_schema
@@ -45,7 +45,7 @@ class ExchangeStep(TaskStep):
     schema: Any
     columns: tuple[str, ...]
     seen: frozenset[str] = frozenset()
-    windows: ColumnWindows | None = None
+    windows: ColumnWork | None = None
     times: StreamTimes | None = None
 
     def begin(self) -> None:
@@ -68,11 +68,11 @@ class ExchangeStep(TaskStep):
             rows = self._added_up(rows, self.windows)
         self._blocks += self._writer.add(rows, self.run.place)
 
-    def _added_up(self, rows: pa.RecordBatch, windows: ColumnWindows) -> pa.RecordBatch:
+    def _added_up(self, rows: pa.RecordBatch, windows: ColumnWork) -> pa.RecordBatch:
         """Add up rows for their windows; return those that go one by one."""
         alone = np.zeros(rows.num_rows, np.bool_)
         if windows.singly:
-            alone = windows.fired(windows.partial.slices(rows, 0), self._watermark)
+            alone = windows.alone(windows.partial.times(rows, 0), self._watermark)
         added = rows if not alone.any() else rows.filter(bool_column(~alone))
         self._blocks += self._partials.add(added, self.run.place)
         return rows.filter(bool_column(alone)) if alone.any() else rows.slice(0, 0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from poundlock.operators.columns.partials import PartialAggregation, Partials
+from poundlock.operators.columns.partials import Partials, RowAggregation
 from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.blocks import Block, ExchangeInput, KeyHashing, encoded
 
@@ -31,7 +31,7 @@ class PartialWriter:
     """
 
     to: ExchangeInput
-    partial: PartialAggregation
+    partial: RowAggregation
     hashing: KeyHashing
     clock: int
     stretch: int = STRETCH
@@ -66,7 +66,7 @@ class PartialWriter:
         batches = self._open.pop(where)
         del self._rows[where]
         (rows,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-        partials = self.partial.of(rows, self.partial.slices(rows, self.clock))
+        partials = self.partial.of(rows, self.partial.times(rows, self.clock))
         part = self._parts[where] = self._parts.get(where, -1) + 1
         for target, own in self._by_target(partials):
             index = np.array([0, 0, 0], np.int64).tobytes()

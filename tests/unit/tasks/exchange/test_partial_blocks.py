@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.operators.columns.aggregates import ColumnAggregates
-from poundlock.operators.columns.partials import PartialAggregation
+from poundlock.operators.columns.partials import SliceAggregation
 from poundlock.operators.keyed.codec import decode
 from poundlock.operators.windows.aggregates import SqlAggregate
 from poundlock.state import hashing
@@ -19,7 +19,7 @@ from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.blocks import Block, ExchangeInput
 from poundlock.tasks.exchange.partial_blocks import PARTIAL_SIDE, PartialWriter, partials_of
 
-ADDING = PartialAggregation(
+ADDING = SliceAggregation(
     ("k",),
     "t",
     ("n",),
