@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ from poundlock.operators.columns.partials import Partials, SessionAggregation
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.windows.base import CONTENTS, WindowSpec
 
-_PARTS_OF_A_GAP = 8  # in how many buckets the sessions are that end within a gap
+_PARTS_OF_A_GAP, _LEAST_MS = 8, 1_000
+"""In how many buckets the sessions are that end within a gap, unless a bucket were shorter than this."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class ColumnSessionOperator(ColumnOperator):
         super().__init__(sessions.spec, sessions.late)
         self._sessions, self._partial = sessions, sessions.partial
         self._aggregates = sessions.partial.held
-        self._width = max(sessions.partial.gap // _PARTS_OF_A_GAP, 1)
+        self._width = max(sessions.partial.gap // _PARTS_OF_A_GAP, _LEAST_MS)
         self._waiting: list[Partials] = []
         self._changed: dict[Slice, _Bucket] = {}
 
@@ -114,14 +116,16 @@ class ColumnSessionOperator(ColumnOperator):
         own = len(rows) - len(singles)
         groups = grouped(rows.hashes, rows.keys)
         number = _numbers(groups)
-        wanted, of_single = np.unique(number[own:], return_inverse=True)
+        asked = _flags(number[own:], len(groups))
+        wanted = np.flatnonzero(asked)
+        of_single = np.searchsorted(wanted, number[own:])
         known: list[list[tuple[int, int]]] = [[] for _ in wanted]
         open_ = self._open(rows.take(groups.firsts[wanted]))
         starts, ends = _bounds(open_.rows)
         for key, start, end in zip(open_.keys.tolist(), starts.tolist(), ends.tolist(), strict=True):
             known[key].append((start, end))
         starts, ends = _bounds(rows)
-        for row in np.flatnonzero(np.isin(number[:own], wanted)).tolist():
+        for row in np.flatnonzero(asked[number[:own]]).tolist():
             known[int(np.searchsorted(wanted, number[row]))].append((int(starts[row]), int(ends[row])))
         late = np.ones(len(singles), np.bool_)
         for row, key in enumerate(of_single.tolist()):
@@ -148,25 +152,26 @@ class ColumnSessionOperator(ColumnOperator):
         number = _numbers(groups)
         held = self._aggregates.merge(rows.held, groups)
         sessions = replace(rows.take(groups.firsts), held=held)
-        touched = np.unique(number[len(open_.rows) :])
+        touched = _flags(number[len(open_.rows) :], len(groups))
         of_open = number[: len(open_.rows)]
         # A session whose bounds stay takes the place of its row.
         same = [now[of_open] == before for now, before in zip(_bounds(sessions), _bounds(open_.rows), strict=True)]
-        moved = np.isin(of_open, touched) & ~(same[0] & same[1])
+        moved = touched[of_open] & ~(same[0] & same[1])
         for place, bucket in enumerate(open_.buckets):
             gone = np.flatnonzero(moved & (open_.bucket_of == place))
             if len(gone):
                 self._changed.setdefault(bucket, _Bucket()).removed.append(open_.rows.take(gone))
-        self._add(sessions.take(touched))
+        self._add(sessions.take(np.flatnonzero(touched)))
 
     def _add(self, sessions: Partials) -> None:
         """Put sessions into the buckets that their ends are in."""
         ends = _bounds(sessions)[1]
         begins = ends // self._width * self._width
         order = np.argsort(begins, kind="stable")
-        for begin in np.unique(begins).tolist():
-            first, stop = np.searchsorted(begins[order], [begin, begin + 1]).tolist()
-            own, bucket = order[first:stop], (begin, begin + self._width)
+        edges = np.flatnonzero(np.diff(begins[order], prepend=begins.min() - 1, append=begins.max() + 1))
+        for first, stop in pairwise(edges.tolist()):
+            own, begin = order[first:stop], int(begins[order[first]])
+            bucket = (begin, begin + self._width)
             self._changed.setdefault(bucket, _Bucket()).added.append(sessions.take(own))
             self._wait_for(bucket, int(ends[own].min()))
 
@@ -273,6 +278,14 @@ def _due(rows: Partials, watermark: int) -> Flags:
 def _among(rows: Partials, others: Partials) -> Flags:
     """Return which sessions are among others; those of a key do not overlap, so where one begins tells it."""
     starts = np.concatenate([_bounds(rows)[0], _bounds(others)[0]])
-    number = _numbers(grouped(np.concatenate([rows.hashes, others.hashes]), joined([rows.keys, others.keys]), starts))
-    among: Flags = np.isin(number[: len(rows)], number[len(rows) :])
+    groups = grouped(np.concatenate([rows.hashes, others.hashes]), joined([rows.keys, others.keys]), starts)
+    number = _numbers(groups)
+    among: Flags = _flags(number[len(rows) :], len(groups))[number[: len(rows)]]
     return among
+
+
+def _flags(numbers: Numbers, n: int) -> Flags:
+    """Return which of the numbers below n are there."""
+    flags = np.zeros(n, np.bool_)
+    flags[numbers] = True
+    return flags

@@ -62,6 +62,7 @@ WINDOWS = [
     CUMULATIVE,
     TumblingProcessingTimeWindows("10 s"),
     EventTimeSessionWindows("3 s"),
+    EventTimeSessionWindows("500 ms"),
     EventTimeSessionWindows("20 s"),
 ]
 KEYS: dict[str, list[pa.Field]] = {
