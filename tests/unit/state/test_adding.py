@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import binary_array
-from poundlock.operators.columns.encoding import decode_accumulators, encode_accumulators
+from poundlock.operators.columns.encoding import decode_accumulators, encode_accumulators, encode_spans
 from poundlock.operators.columns.operator import EncodedRows
 from poundlock.operators.keyed.codec import decode, encode_key
 from poundlock.state.edit import KeyInWindow, StateEditor
@@ -111,3 +112,26 @@ def test_what_a_person_writes_is_the_whole_and_later_rows_are_added_to_it(store:
     state.append("slices", SLICE, lambda: EncodedRows(rows.hashes, rows.keys, rows.values))
     store.write()
     assert entries(store) == written | {("a", SLICE): [101, 1001], ("b", SLICE): [2, 2]}
+
+
+def test_a_session_that_is_open_is_written_by_key_and_start_wherever_it_lies() -> None:
+    store = ScratchState(16)
+    state = store.open()
+    state.declare("contents", "spans", windowed=True)
+    base = 1 << 41
+    for bucket, name in (((base, base + 1000), "a"), ((base + 1000, base + 2000), "b")):
+        rows = rows_of({name: [1, 10]})
+        spans = encode_spans(np.array([bucket[0] - 500]), np.array([bucket[0] + 5]))
+        pending = EncodedRows(rows.hashes, rows.keys, rows.values, spans)
+        state.append("contents", bucket, lambda pending=pending: pending)
+    store.write()
+    assert entries(store) == {("a", (base - 500, base + 5)): [1, 10], ("b", (base + 500, base + 1005)): [1, 10]}
+    editor = StateEditor(store.manifest, store.participant, store.files, attempt="edit", now=0, slots=[OPERATOR])
+    editor.put(OPERATOR, "contents", KeyInWindow("b", base + 500), [7, 70])
+    editor.delete(OPERATOR, "contents", KeyInWindow("a", base - 500))
+    with pytest.raises(DefinitionError, match="no open window of 'b' from 5 on"):
+        editor.put(OPERATOR, "contents", KeyInWindow("b", 5), [7, 70])
+    store.manifest = editor.finish()
+    assert entries(store) == {("b", (base + 500, base + 1005)): [7, 70]}
+    (there,) = (store.open().entries_of("contents", bucket) for bucket in [(base + 1000, base + 2000)])
+    assert len(there) == 1

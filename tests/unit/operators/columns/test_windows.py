@@ -244,7 +244,7 @@ def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> N
             assert sorted(theirs[0], key=repr) == sorted(late, key=repr)
             assert theirs[1] == again, "each late row makes its windows fire, in the order the rows came"
             assert sorted(theirs[2], key=repr) == sorted(fired, key=repr)
-            assert [each[1] for each in theirs[2]] == [each[1] for each in fired], "windows fire by their ends"
+            assert [each[1][1] for each in theirs[2]] == [each[1][1] for each in fired], "windows fire by their ends"
         before = after
     assert other.late_dropped == one.late_dropped
 
