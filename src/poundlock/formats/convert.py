@@ -8,7 +8,7 @@ from __future__ import annotations
 import decimal
 import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,9 @@ FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the year
 US = {"s": 1_000_000, "ms": 1_000, "us": 1, "day": 86_400_000_000}
 VALUE = "value"
 _SAMPLE = 1024
+_FLOAT_US = -(
+    1 << 52
+)  # up to some 140 years from 1970 a float has the microsecond of a time, and makes a datetime in half the time
 Mask = npt.NDArray[np.bool_] | Sequence[bool]
 _ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -108,14 +111,21 @@ def _times(column: pa.Array) -> list[Any]:
     # The bounds of windows are few, and one object does for many of them.
     few = len(np.unique(known[:_SAMPLE])) * 4 <= min(len(known), _SAMPLE)
     different, places = np.unique(known, return_inverse=True) if few else (known, known)
-    values = (different if few else known).view("datetime64[us]").astype(object).tolist()
-    if column.type.tz is not None:
-        values = [value.replace(tzinfo=UTC) for value in values]
+    values = _datetimes(different if few else known, zoned=column.type.tz is not None)
     if few:
         values = list(map(values.__getitem__, places.tolist()))
     if micros.null_count:
         values = [value if there else None for value, there in zip(values, micros.is_valid().to_pylist(), strict=True)]
     return list(values)
+
+
+def _datetimes(micros: npt.NDArray[np.int64], *, zoned: bool) -> list[Any]:
+    """Return microseconds since 1970 as datetimes, with the zone UTC or none."""
+    if not zoned:
+        return list(micros.view("datetime64[us]").astype(object).tolist())
+    if len(micros) and micros.min() >= _FLOAT_US and micros.max() <= -_FLOAT_US:
+        return [datetime.fromtimestamp(seconds, UTC) for seconds in (micros / 1e6).tolist()]
+    return [moment.replace(tzinfo=UTC) for moment in micros.view("datetime64[us]").astype(object).tolist()]
 
 
 def for_python(chunk: Chunk, reject: Callable[[Reject], None] | None, names: Container[str] | None = None) -> Chunk:
