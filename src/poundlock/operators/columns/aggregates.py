@@ -37,6 +37,7 @@ IN_ORDER = ("first", "last", "collect_list")
 """The aggregates that depend on the order of rows."""
 _SAFE = 1 << 62
 _DIGITS_38 = 10**38
+_MOST = (1 << 63) - 1
 _DECIMAL = Context(prec=80)
 
 
@@ -187,6 +188,34 @@ class _End(_Part):
         return [column.take(_with_nulls(rows, there)), column_of(there, pa.bool_())]
 
 
+class _By(_Part):
+    """The value of the row whose other value is the least or the greatest, and that; of equal ones the first row counts."""
+
+    def __init__(self, kind: pa.DataType, by: pa.DataType, greatest: bool) -> None:
+        super().__init__(kind)
+        self._by, self._greatest = by, greatest
+
+    @property
+    def types(self) -> list[pa.DataType]:
+        return [self.kind, self._by]
+
+    def partial(self, column: Any, groups: Groups) -> list[pa.Array]:
+        values, by = column
+        ranks, valid = _ordinals(by), valid_in(by)
+        sorted_ranks = (ranks if not self._greatest else ~ranks)[groups.order]
+        shown = np.ones(len(sorted_ranks), np.bool_) if valid is None else valid[groups.order]
+        least = np.minimum.reduceat(np.where(shown, sorted_ranks, _MOST), groups.starts)
+        first = shown & (sorted_ranks == np.repeat(least, groups.counts))
+        places = np.arange(len(sorted_ranks))
+        at = np.minimum.reduceat(np.where(first, places, len(places)), groups.starts)
+        there = at < len(places)
+        rows = _with_nulls(groups.order[np.where(there, at, 0)], there)
+        return [values.take(rows), by.take(rows)]
+
+    def merge(self, held: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
+        return self.partial(held, groups)
+
+
 class _Collect(_Part):
     """The values in the order they came."""
 
@@ -249,6 +278,8 @@ _PARTS: dict[str, Callable[[SqlAggregate, Any], _Part]] = {
     "last": lambda a, kind: _End(kind, last=True, ignore_nulls=a.ignore_nulls),
     "collect_list": lambda a, kind: _Collect(kind),
     "count_distinct": lambda a, kind: _Distinct(kind),
+    "min_by": lambda a, kinds: _By(kinds[0], kinds[1], greatest=False),
+    "max_by": lambda a, kinds: _By(kinds[0], kinds[1], greatest=True),
 }
 
 
@@ -266,18 +297,12 @@ class ColumnAggregates:
 
     @cached_property
     def _parts(self) -> list[_Part]:
-        return [
-            _PARTS[each.kind](each, None if each.column is None else self.arguments[int(each.column)])
-            for each in self.aggregates
-        ]
+        return [_PARTS[each.kind](each, _of(each, self.arguments)) for each in self.aggregates]
 
     @property
     def are_by_column(self) -> bool:
         """Whether all of them are computed here for columns of their types."""
-        return all(
-            can_aggregate(each, None if each.column is None else self.arguments[int(each.column)])
-            for each in self.aggregates
-        )
+        return all(can_aggregate(each, _of(each, self.arguments)) for each in self.aggregates)
 
     @property
     def types(self) -> list[pa.DataType]:
@@ -292,6 +317,7 @@ class ColumnAggregates:
                 [
                     each.kind,
                     *([] if each.column is None else [ddl.render_type(self.arguments[int(each.column)])]),
+                    *([] if each.by is None else [f"by {ddl.render_type(self.arguments[int(each.by)])}"]),
                     *(["ignore nulls"] if each.ignore_nulls else []),
                 ]
             )
@@ -305,10 +331,13 @@ class ColumnAggregates:
         kinds: list[pa.DataType] = []
         for text in texts:
             text, ignore_nulls = text.removesuffix(" ignore nulls"), text.endswith(" ignore nulls")
-            kind, _, type_text = text.partition(" ")
-            column = len(kinds) if type_text else None
-            kinds += [ddl.parse_type(type_text)] if type_text else []
-            aggregates.append(SqlAggregate(kind=cast("Kind", kind), column=column, ignore_nulls=ignore_nulls))
+            kind, _, of = text.partition(" ")
+            types = [ddl.parse_type(each) for each in of.split(" by ")] if of else []
+            places: list[int | None] = [*range(len(kinds), len(kinds) + len(types)), None, None]
+            kinds += types
+            aggregates.append(
+                SqlAggregate(kind=cast("Kind", kind), column=places[0], ignore_nulls=ignore_nulls, by=places[1])
+            )
         return cls(tuple(aggregates), tuple(kinds))
 
     def partial(self, columns: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
@@ -320,7 +349,7 @@ class ColumnAggregates:
         return [
             column
             for each, part in zip(self.aggregates, self._parts, strict=True)
-            for column in part.partial(None if each.column is None else columns[int(each.column)], groups)
+            for column in part.partial(_of(each, columns), groups)
         ]
 
     def merge(self, held: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
@@ -357,10 +386,20 @@ def too_large(kind: pa.DataType, what: str) -> TerminalError:
     )
 
 
-def can_aggregate(aggregate: SqlAggregate, kind: pa.DataType | None) -> bool:
-    """Return whether an aggregate of values of a type is computed here; None: of no column."""
+def _of(aggregate: SqlAggregate, columns: Sequence[Any]) -> Any:
+    """Return what an aggregate is of: one of some columns, a pair of them, or None."""
+    if aggregate.column is None:
+        return None
+    value = columns[int(aggregate.column)]
+    return value if aggregate.by is None else (value, columns[int(aggregate.by)])
+
+
+def can_aggregate(aggregate: SqlAggregate, kind: Any) -> bool:
+    """Return whether an aggregate of values of a type is computed here; None: of no column, a pair: of one by another."""
     if kind is None or aggregate.kind == "count":
         return True
+    if aggregate.by is not None:
+        return can_aggregate(SqlAggregate(kind="min", column=0), kind[1])
     if aggregate.kind in ("sum", "avg"):
         return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal128(kind))
     if aggregate.kind in ("min", "max", "count_distinct"):
@@ -417,6 +456,17 @@ def _sum_decimals(column: pa.Array, valid: Flags | None, groups: Groups) -> npt.
     if (carry != top >> 31).any() or any(abs(number) >= _DIGITS_38 for number in numbers):
         raise too_large(column.type, "a sum has more than 38 digits")
     return np.ascontiguousarray(out).view(np.dtype("V16")).reshape(-1)
+
+
+def _ordinals(column: pa.Array) -> Numbers:
+    """Return whole numbers in the order of a column's values; those at nulls are any."""
+    if not _is_number(column.type):
+        return ranks_of(column)[0]
+    values = numbers_in(column)
+    if values.dtype.kind != "f":
+        return values.astype(np.int64)
+    bits = np.where(values == values, values.astype(np.float64) + 0.0, np.nan).view(np.int64)
+    return bits ^ ((bits >> 63) & _MOST)  # of negative numbers all bits but the sign are turned round
 
 
 def _with_nulls(places: Numbers, valid: Flags) -> pa.Array:

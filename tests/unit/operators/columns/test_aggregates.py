@@ -19,7 +19,7 @@ from poundlock.errors import TerminalError
 from poundlock.formats.arrays import indices_of, joined
 from poundlock.operators.columns.aggregates import ColumnAggregates, can_aggregate
 from poundlock.operators.columns.groups import grouped
-from poundlock.operators.windows.aggregates import KINDS, SqlAggregate, SqlAggregates
+from poundlock.operators.windows.aggregates import BY, KINDS, SqlAggregate, SqlAggregates
 from poundlock.plan.sql_text import result_type
 from poundlock.state.hashing import key_hashes
 
@@ -42,6 +42,8 @@ def every(kind: pa.DataType) -> list[SqlAggregate]:
     """Return all aggregates that there are of values of a type."""
     found = [SqlAggregate(kind="count")]
     for name in KINDS:
+        if name in BY:
+            continue
         for ignore_nulls in (False, True) if name in ("first", "last") else (False,):
             aggregate = SqlAggregate(kind=name, column=0, ignore_nulls=ignore_nulls)  # type: ignore[arg-type]
             if can_aggregate(aggregate, kind):
