@@ -127,12 +127,15 @@ class OperatorState(KeyGroup):
         )
 
     def rows_of(self, name: str, namespace: Any = None) -> list[Rows]:
-        """Return what runs have of a table, oldest first, each by hash."""
+        """Return what runs have of a table, oldest first, each by hash; of one that is added up only what counts."""
         self._used = True
-        if (name, namespace) in self._gone:
+        view = None if (name, namespace) in self._gone else self._view.table((self.operator, name, namespace))
+        if view is None:
             return []
-        view = self._view.table((self.operator, name, namespace))
-        return [] if view is None else list(reversed(view.parts))
+        merges = self._declared[name].merges
+        if merges and any(part.values.null_count for part in view.parts):  # a person wrote a whole
+            return [added_up(view.parts, merges, drop_deleted=True)]
+        return list(reversed(view.parts))
 
     def entries_of(self, name: str, namespace: Any) -> Rows:
         """Return the rows of a table that runs have and that are true, by hash."""

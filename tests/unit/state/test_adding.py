@@ -108,6 +108,8 @@ def test_what_a_person_writes_is_the_whole_and_later_rows_are_added_to_it(store:
     assert entries(store) == written
     assert entries(store, "a") == {("a", SLICE): [100, 1000]}
     state = store.open()
+    (there,) = state.rows_of("slices", SLICE)
+    assert not there.values.null_count, "operators see what counts"
     rows = rows_of({"a": [1, 1], "b": [2, 2]})
     state.append("slices", SLICE, lambda: EncodedRows(rows.hashes, rows.keys, rows.values))
     store.write()
