@@ -18,8 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError
+from poundlock.formats.arrays import flags_in, numbers_in
 from poundlock.operators.keyed.codec import encode_key
-from poundlock.state.runs.columns import Hashes, as_flags, as_numbers
+from poundlock.state.runs.columns import Hashes
 
 DEFAULT_MAX_PARALLELISM = 128
 MAX_PARALLELISM = 32_768
@@ -274,14 +275,14 @@ def _column_hashes(column: pa.Array) -> Hashes:
         return _dictionary_hashes(column)
     out = _valid_hashes(column)
     if column.null_count:
-        out[as_flags(column.is_null())] = 0
+        out[flags_in(column.is_null())] = 0
     return out
 
 
 def _dictionary_hashes(column: pa.DictionaryArray) -> Hashes:
     # One more hash stands behind those of the dictionary: that of null.
     of_value: Hashes = np.append(_column_hashes(column.dictionary), np.zeros(1, np.uint64))
-    codes = as_numbers(column.indices.cast(pa.int64()).fill_null(len(of_value) - 1), np.int64)
+    codes = numbers_in(column.indices.cast(pa.int64()).fill_null(len(of_value) - 1))
     result: Hashes = of_value[codes]
     return result
 
@@ -292,12 +293,12 @@ def _valid_hashes(column: pa.Array) -> Hashes:
     if pa.types.is_null(kind):
         return np.zeros(n, np.uint64)
     if pa.types.is_boolean(kind):
-        return _mixed(as_flags(column.fill_null(False)).astype(np.uint64), KeyKind.BOOL)
+        return _mixed(flags_in(column.fill_null(False)).astype(np.uint64), KeyKind.BOOL)
     if pa.types.is_integer(kind):
         wide = pa.uint64() if kind == pa.uint64() else pa.int64()
-        return _mixed(as_numbers(column.cast(wide), np.uint64), KeyKind.INT)
+        return _mixed(numbers_in(column.cast(wide)).view(np.uint64), KeyKind.INT)
     if pa.types.is_floating(kind):
-        return _mixed(float_words(as_numbers(column.cast(pa.float64()), np.float64)), KeyKind.FLOAT)
+        return _mixed(float_words(numbers_in(column.cast(pa.float64()))), KeyKind.FLOAT)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _text_hashes(column, KeyKind.TEXT)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
@@ -307,7 +308,7 @@ def _valid_hashes(column: pa.Array) -> Hashes:
         limbs = np.frombuffer(column.buffers()[1], "<u8")[2 * column.offset : 2 * (column.offset + n)].reshape(n, 2)
         return _wide(limbs[:, 0].astype(np.uint64), limbs[:, 1].astype(np.uint64), KeyKind.DECIMAL)
     if pa.types.is_date32(kind):
-        return _mixed(as_numbers(column.cast(pa.int32()).cast(pa.int64()), np.uint64), KeyKind.DATE)
+        return _mixed(numbers_in(column.cast(pa.int32()).cast(pa.int64())).view(np.uint64), KeyKind.DATE)
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         of = KeyKind.TIMESTAMP if pa.types.is_timestamp(kind) else KeyKind.DURATION
         return _mixed(_micros(column, kind.unit), of)
@@ -330,7 +331,7 @@ def _text_hashes(column: pa.Array, kind: KeyKind) -> Hashes:
 
 
 def _micros(column: pa.Array, unit: str) -> Hashes:
-    counts = as_numbers(column.cast(pa.int64()), np.int64)
+    counts = numbers_in(column.cast(pa.int64()))
     micros = counts // 1000 if unit == "ns" else counts * _EPOCH_UNITS[unit]
     result: Hashes = micros.view(np.uint64)
     return result

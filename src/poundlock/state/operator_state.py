@@ -12,10 +12,11 @@ from weakref import proxy
 import numpy as np
 import pyarrow as pa
 
+from poundlock.formats.arrays import Numbers, indices_of, ranks_of
 from poundlock.operators.keyed.group import KeyGroup, Table, Timers
 from poundlock.state.manifest import OperatorChange, OperatorMeta, TableMeta, TimerBound
 from poundlock.state.runs.adding import added_up
-from poundlock.state.runs.columns import Hashes, Numbers, Rows, as_indices, byte_order, empty_rows, is_valid
+from poundlock.state.runs.columns import Hashes, Rows, empty_rows, is_valid
 from poundlock.state.runs.lookup import TableView, View
 from poundlock.state.runs.merge import merge_rows
 from poundlock.state.runs.run import Removal, SectionKey
@@ -155,12 +156,12 @@ class OperatorState(KeyGroup):
         places = np.concatenate([match.places for match in matches])
         subkeys = pa.concat_arrays([match.subkeys for match in matches])
         values = pa.concat_arrays([match.values for match in matches])
-        order = byte_order(subkeys)
+        order = ranks_of(subkeys)[0]
         # Of a key and subkey the first is the newest.
         _, first = np.unique(places * (int(order.max()) + 1) + order, return_index=True)
         first = first[is_valid(values)[first]]
-        indices, own = as_indices(first), places[first]
-        return own, Rows(hashes[own], keys.take(as_indices(own)), subkeys.take(indices), values.take(indices))
+        indices, own = indices_of(first), places[first]
+        return own, Rows(hashes[own], keys.take(indices_of(own)), subkeys.take(indices), values.take(indices))
 
     def append(self, name: str, namespace: Any, pending: Callable[[], Any]) -> None:
         """Put rows beside those that runs have of a table; they are asked for at the end of the checkpoint."""
