@@ -17,7 +17,7 @@ from poundlock.state import hashing
 from poundlock.stream.windows.builtin_assigners import TumblingEventTimeWindows
 from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.blocks import Block, ExchangeInput
-from poundlock.tasks.exchange.partial_blocks import PARTIAL_SIDE, PartialWriter, partials_of
+from poundlock.tasks.exchange.partial_blocks import PARTIAL_SIDE, PartialWriter, Stretch, partials_of
 
 ADDING = SliceAggregation(
     ("k",),
@@ -31,14 +31,14 @@ ROWS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 30_000), st.in
 Row = tuple[str, int, int]
 
 
-def written(rows: list[Row], cuts: list[int], tasks: int, stretch: int) -> list[Block]:
+def written(rows: list[Row], cuts: list[int], tasks: int, stretch: Stretch) -> list[Block]:
     """Return the blocks of rows that come from two splits, in batches that end at some places."""
     to = ExchangeInput(operator="w", keys=("k",), parallelism=tasks, max_parallelism=8)
     writer = PartialWriter(to, ADDING, hashing, 0, stretch)
     blocks: list[Block] = []
     edges = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})
-    for first, stop in pairwise(edges):
-        for split in (0, 1):
+    for split in (0, 1):  # one split after the other
+        for first, stop in pairwise(edges):
             own = [(number, row) for number, row in enumerate(rows) if first <= number < stop and row[2] == split]
             batch = pa.RecordBatch.from_arrays(
                 [
@@ -54,9 +54,17 @@ def written(rows: list[Row], cuts: list[int], tasks: int, stretch: int) -> list[
 
 
 @given(
-    rows=ROWS, cuts=st.lists(st.integers(1, 60)), tasks=st.sampled_from([1, 2, 3]), stretch=st.sampled_from([1, 4, 100])
+    rows=ROWS,
+    cuts=st.lists(st.integers(1, 60)),
+    tasks=st.sampled_from([1, 2, 3]),
+    stretch=st.builds(
+        Stretch,
+        unit=st.sampled_from([1, 3, 100]),
+        rows=st.sampled_from([1, 6, 900]),
+        bytes=st.sampled_from([1, 120, 10**9]),
+    ),
 )
-def test_blocks_do_not_depend_on_the_batches(rows: list[Row], cuts: list[int], tasks: int, stretch: int) -> None:
+def test_blocks_do_not_depend_on_the_batches(rows: list[Row], cuts: list[int], tasks: int, stretch: Stretch) -> None:
     blocks = written(rows, cuts, tasks, stretch)
     whole = written(rows, [], tasks, stretch)
     by_place = {(b.target, *b.places[0], b.part): bytes(b.rows) for b in whole}
@@ -75,3 +83,19 @@ def test_blocks_do_not_depend_on_the_batches(rows: list[Row], cuts: list[int], t
         splits = [rows[number][2] for number in order]
         assert splits == sorted(splits), "what was read in one split stands before what was read in the next"
     assert counted == Counter((key, at - at % 10_000) for key, at, _ in rows)
+
+
+def test_what_waits_is_bounded_though_many_splits_are_open() -> None:
+    to = ExchangeInput(operator="w", keys=("k",), parallelism=1, max_parallelism=8)
+    writer = PartialWriter(to, ADDING, hashing, 0, Stretch(unit=1000, rows=10_000, bytes=2_000))
+    times = pa.array(range(50), pa.int64()).cast(pa.timestamp("us", "UTC"))
+    batch = pa.RecordBatch.from_arrays([pa.array(["key"] * 50), times, pa.array(range(50))], ["k", "t", "n"])
+    blocks = []
+    for number in range(40):
+        blocks += writer.add(batch, SplitPlace("in", f"p{number}", number))
+        assert sum(waiting.bytes for waiting in writer._open.values()) < 4_000
+    assert [block.places[0][1] for block in blocks] == list(range(len(blocks))), (
+        "the split that was read first goes first"
+    )
+    blocks += writer.finish()
+    assert sum(int(part.counts.sum()) for part in partials_of(blocks)) == 2_000
