@@ -74,7 +74,7 @@ format: $(STAMP) ## format the code and sort imports
 bench: $(STAMP) ## measure against Spark's file sink, write build/bench/report.json
 	$(BIN)/python -m benchmarks
 
-bench-flink: $(STAMP) ## install Flink for make bench to measure against
+bench-flink: $(STAMP) ## install Flink and PyFlink for make bench to measure against
 	$(BIN)/python -m benchmarks.flink
 
 torture: $(STAMP) seed ## kill the job at 50 or more random moments, audit the files; S3 on MinIO (PART=3/8, SEED=7)

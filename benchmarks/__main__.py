@@ -43,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show(console, results)
     if given.quick:
         console.print("quick: inputs are small, so start-up weighs most and the bars mean nothing")
-    if bench.flink is None:
-        console.print("Flink is not installed here. Next, to measure it too: make bench-flink")
+    if missing := [name for name, there in (("Flink", bench.flink), ("PyFlink", bench.pyflink)) if there is None]:
+        console.print(f"Not installed here: {' and '.join(missing)}. Next, to measure it too: make bench-flink")
     return 1 if failed else 0
 
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from benchmarks.data import Input, WrongOutput, check, files
-from benchmarks.flink.install import Installed, installed
+from benchmarks.data import Input, check, files
+from benchmarks.flink.install import Installed, PyFlink, installed, installed_pyflink
 from benchmarks.measure import process_cpu_s, run
 from benchmarks.result import Result
+from benchmarks.topics import fill
 from poundlock.errors import PoundlockError
 from poundlock.spark.launch import class_archive as cds
 from poundlock.spark.launch.java import find_java
@@ -71,26 +72,18 @@ class Bench:
     @cached_property
     def topic(self) -> str:
         """A topic of three partitions with the lines."""
-        self.broker.create_topic(TOPIC, partitions=3)
-        producer = self.broker.producer(linger_ms=50, batch_size=500_000, queue_buffering_max_messages=500_000)
-        for number, file in enumerate(sorted(self.lines.folder.iterdir())):
-            for i, line in enumerate(file.read_bytes().splitlines()):
-                if i % 10_000 == 0:
-                    producer.poll(0)
-                while True:
-                    try:
-                        producer.produce(TOPIC, line, partition=(number + i // 100) % 3)
-                        break
-                    except BufferError:
-                        producer.poll(0.1)
-        if producer.flush(300):
-            raise WrongOutput("the broker did not take all rows")
+        fill(self.broker, TOPIC, (path.read_bytes().splitlines() for path in sorted(self.lines.folder.iterdir())))
         return TOPIC
 
     @cached_property
     def flink(self) -> Installed | None:
         """Flink, where it was installed."""
         return installed()
+
+    @cached_property
+    def pyflink(self) -> PyFlink | None:
+        """PyFlink, where it was installed."""
+        return installed_pyflink()
 
     def folder(self, name: str) -> Path:
         """Return an empty folder's path for an output."""

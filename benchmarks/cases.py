@@ -5,18 +5,24 @@ What is compared with one another runs engine after engine, in the same minutes.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from benchmarks import (
     kafka_to_kafka,
     keyed,
+    keyed_kafka,
     latency,
     ledger_cost,
     parquet_to_s3,
     postgres,
     postgres_copy,
+    recovery,
     savepoint,
     small,
 )
 from benchmarks.bench import ROOT, Bench, Case, measured, program
+from benchmarks.data import check
 from benchmarks.result import Result
 from benchmarks.spark_connector import connector_jars
 
@@ -37,6 +43,16 @@ def python_map(bench: Bench) -> Result:
     work = bench.folder("python-map")
     command = program("jobs/python_map.py", bench.place("files"), work / "out", work / "checkpoints")
     return measured(bench, "files_to_files/poundlock_python_map", "files", command, work, rewritten=True)
+
+
+def pyflink_map(bench: Bench) -> Result | None:
+    """The same function in PyFlink, into one folder, since Python cannot name one for a record; None where it is not installed."""
+    if bench.pyflink is None:
+        return None
+    work = bench.folder("pyflink-map")
+    command = bench.pyflink.command("pyflink_map.py", bench.place("files"), work / "out" / "all", work / "checkpoints")
+    proof = partial(check, work / "out", replace(bench.lines, buckets={"all": bench.lines.rows}), rewritten=True)
+    return measured(bench, "files_to_files/pyflink_python_map", "files", command, work, proof=proof)
 
 
 def spark_file_sink(bench: Bench, kind: str) -> Result:
@@ -62,15 +78,18 @@ CASES: tuple[Case, ...] = (
     Case("files_to_files/flink", lambda bench: flink(bench, "files")),
     Case("files_to_files/spark_file_sink", lambda bench: spark_file_sink(bench, "files")),
     Case("files_to_files/poundlock_python_map", python_map),
+    Case("files_to_files/pyflink_python_map", pyflink_map),
     Case("kafka_to_files/poundlock", lambda bench: event_log(bench, "kafka")),
     Case("kafka_to_files/flink", lambda bench: flink(bench, "kafka")),
     Case("kafka_to_files/spark_file_sink", lambda bench: spark_file_sink(bench, "kafka")),
     *kafka_to_kafka.CASES,
     *latency.CASES,
     *keyed.CASES,
+    *keyed_kafka.CASES,
     *ledger_cost.CASES,
     *postgres_copy.CASES,
     *parquet_to_s3.CASES,
+    *recovery.CASES,
     *savepoint.CASES,
     *postgres.CASES,
     *small.CASES,

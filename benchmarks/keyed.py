@@ -22,7 +22,7 @@ from benchmarks.data import WrongOutput
 from benchmarks.measure import Usage, run
 from benchmarks.result import Result
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "finished", "rows_of", "some_rows"]
 
 _BASE_MS, _FILES = 1_545_184_224_000, 20
 _KEYS = {"1k": 1_000, "100k": 100_000}
@@ -34,6 +34,17 @@ def rows_of(bench: Bench) -> int:
     return 200_000 if bench.quick else 10_000_000
 
 
+def some_rows(rows: int, keys: int, part: int, parts: int) -> tuple[npt.NDArray[np.int64], ...]:
+    """Return number, time in ms and key of the rows in one of equal parts of all event time, in the order in which they come."""
+    half = rows // 2
+    js = np.arange(half * part // parts, half * (part + 1) // parts, dtype=np.uint64)
+    i = np.ravel(np.column_stack([js, js + np.uint64(half)]))
+    j = (i % np.uint64(half)).astype(np.int64)
+    at = _BASE_MS + j // 50 - (j * 7919) % 4000
+    key = ((i * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(33)) % np.uint64(keys)
+    return i.astype(np.int64), at, key.astype(np.int64)
+
+
 def given(bench: Bench, keys: int) -> Path:
     """Return the folder with the rows, made once."""
     rows = rows_of(bench)
@@ -43,28 +54,27 @@ def given(bench: Bench, keys: int) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     names = pa.array([f"key-{number}" for number in range(keys)])
-    half = rows // 2
     for number in range(_FILES):
-        js = np.arange(half * number // _FILES, half * (number + 1) // _FILES, dtype=np.uint64)
-        i = np.ravel(np.column_stack([js, js + np.uint64(half)]))
-        j = (i % np.uint64(half)).astype(np.int64)
-        at = _BASE_MS + j // 50 - (j * 7919) % 4000
-        key = ((i * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(33)) % np.uint64(keys)
+        i, at, key = some_rows(rows, keys, number, _FILES)
         columns = {
             "at": pa.array(at * 1000, pa.timestamp("us", "UTC")),
-            "key": names.take(pa.array(key.astype(np.int64))),
-            "n": pa.array((i % np.uint64(1000)).astype(np.int64)),
+            "key": names.take(pa.array(key)),
+            "n": pa.array(i % 1000),
         }
         pq.write_table(pa.table(columns), folder / f"{number}.parquet", use_dictionary=False)
     (folder / "_done").touch()
     return folder
 
 
+def finished(folder: Path) -> list[Path]:
+    """Return the files that a reader of the folder sees."""
+    found = (p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
+    return [folder / p for p in found if not any(part.startswith((".", "_")) for part in p.parts)]
+
+
 def counted(folder: Path) -> int:
     """Return the sum of all counts in the finished files."""
-    found = (p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
-    files = [folder / p for p in found if not any(part.startswith((".", "_")) for part in p.parts)]
-    return sum(json.loads(line)["n"] for path in files for line in path.read_bytes().splitlines())
+    return sum(json.loads(line)["n"] for path in finished(folder) for line in path.read_bytes().splitlines())
 
 
 def poundlock(bench: Bench, work: str, size: str) -> Result:

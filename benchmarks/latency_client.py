@@ -71,10 +71,42 @@ class Arrivals:
         self._consumer.close()
 
 
+class SteadyEvents:
+    """Produces numbered events, RATE a second from now on.
+
+    Args:
+        servers: host:port.
+        topic: gets them in its first two partitions, in turn.
+    """
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self._producer = confluent_kafka.Producer({"bootstrap.servers": servers, "linger.ms": 1, "acks": "all"})
+        self._topic = topic
+        self._begin = time.monotonic()
+        self.number = 0  # of the next event
+
+    def step(self) -> None:
+        """Produce what is due by now, and wait for the next step."""
+        now = time.monotonic()
+        due = int((now - self._begin) * RATE)
+        while self.number < due:
+            event = {"number": self.number, "event": "page_view", "produced_ns": time.time_ns()}
+            self._producer.produce(self._topic, json.dumps(event).encode(), partition=self.number % 2)
+            self.number += 1
+        self._producer.poll(0)
+        time.sleep(max(0.0, now + STEP_S - time.monotonic()))
+
+    def end(self) -> int:
+        """Wait until the broker has all of them; return how many there are."""
+        if self._producer.flush(30):
+            raise SystemExit("the broker did not take all events")
+        return self.number
+
+
 def produce(servers: str, topic: str, arrivals: Arrivals, warm_up_s: float, seconds: float) -> tuple[int, int]:
     """Produce until the time is over; return the number of the first event that counts, and how many there are."""
-    producer = confluent_kafka.Producer({"bootstrap.servers": servers, "linger.ms": 1, "acks": "all"})
-    begin, number, counted = time.monotonic(), 0, -1
+    events = SteadyEvents(servers, topic)
+    begin, counted = time.monotonic(), -1
     counts_from = float("inf")
     while (now := time.monotonic()) < counts_from + seconds:
         if now - begin > ARRIVAL_S and not arrivals.times:
@@ -82,17 +114,9 @@ def produce(servers: str, topic: str, arrivals: Arrivals, warm_up_s: float, seco
         if counts_from == float("inf") and arrivals.times:
             counts_from = now + warm_up_s
         if counted < 0 and now >= counts_from:
-            counted = number
-        due = int((now - begin) * RATE)
-        while number < due:
-            event = {"number": number, "event": "page_view", "produced_ns": time.time_ns()}
-            producer.produce(topic, json.dumps(event).encode(), partition=number % 2)
-            number += 1
-        producer.poll(0)
-        time.sleep(max(0.0, now + STEP_S - time.monotonic()))
-    if producer.flush(30):
-        raise SystemExit("the broker did not take all events")
-    return counted, number
+            counted = events.number
+        events.step()
+    return counted, events.end()
 
 
 def fault(times: Mapping[int, object], repeated: int, produced: int) -> str | None:

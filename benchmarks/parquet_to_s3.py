@@ -27,14 +27,14 @@ from poundlock.storage.s3 import S3Storage
 from poundlock.testing.minio import EmbeddedMinio
 from poundlock.testing.s3 import EmbeddedS3
 
-__all__ = ["CASES", "as_lines", "prove"]
+__all__ = ["CASES", "as_lines", "prove", "s3_server"]
 
 _NAME = "parquet_to_s3"
 _CHECKPOINTS = 4
 
 
 @contextmanager
-def _server() -> Iterator[EmbeddedS3]:
+def s3_server() -> Iterator[EmbeddedS3]:
     """Yield MinIO, built where there is Go; else moto's, which answers one request at a time."""
     server: EmbeddedS3 = EmbeddedMinio(progress=lambda line: print(line, flush=True))
     try:
@@ -104,7 +104,7 @@ def prove(storage: S3Storage, given: Input) -> int:
 def _measured(bench: Bench, engine: str, command: Callable[[S3Storage, Path], list[str]], jars: str = "") -> Result:
     name, given = f"{_NAME}/{engine}", bench.lines
     work = bench.folder(name.replace("/", "-"))
-    with _server() as server:
+    with s3_server() as server:
         server.bucket("events")
         storage = server.storage("events", "out")
         settings = json.dumps(needs_of(storage).settings)

@@ -170,7 +170,8 @@ BARS = (
     Bar(name="kafka_to_files/poundlock", factor=3.5, against="kafka_to_files/flink"),
     Bar(name="kafka_to_files/poundlock", factor=2.5, per="wall", against="kafka_to_files/flink"),
     Bar(name="kafka_to_files/poundlock", most_mb=700),
-    Bar(name="files_to_files/poundlock_python_map", least=200_000),
+    Bar(name="files_to_files/poundlock_python_map", least=250_000),
+    Bar(name="files_to_files/poundlock_python_map", factor=5, against="files_to_files/pyflink_python_map"),
     Bar(name="kafka_to_kafka/poundlock", factor=0.6, per="wall", against="kafka_to_kafka/spark_kafka_sink"),
     Bar(name="postgres_copy/poundlock", factor=0.9, per="wall", against="postgres_copy/spark_jdbc"),
     Bar(name="parquet_to_s3/poundlock", factor=0.9, per="wall", against="parquet_to_s3/spark_file_sink"),
@@ -181,8 +182,30 @@ BARS = (
         for size, rows in (("1k", 150_000), ("100k", 100_000))
         for work in ("window_python", "process", "sessions")
     ),
+    *(
+        bar
+        for work, factor, most_mb in (
+            ("window_1k", 3, 900),
+            ("window_100k", 3, 900),
+            ("sliding_100k", 2, 900),
+            ("sessions_100k", 1.5, 900),
+            ("process_100k", 1, 900),
+            ("window_1M", 3, 1200),
+            ("window_10M", 2, 1200),
+        )
+        for bar in (
+            Bar(name=f"keyed_kafka/{work}", factor=factor, against=f"keyed_kafka/flink_{work}"),
+            Bar(name=f"keyed_kafka/{work}", most_mb=most_mb),
+        )
+    ),
+    Bar(name="keyed_kafka/process_100k", factor=5, against="keyed_kafka/pyflink_process_100k"),
     Bar(name="keyed/open_windows", figure="growth", most=2),
-    Bar(name="latency/poundlock_0s", most_ms=600),
+    Bar(name="latency/poundlock_0s", most_ms=120),
+    Bar(name="latency/poundlock_0s", share=1, against="latency/flink_exactly_once"),
+    Bar(name="cold_start/poundlock", share=1, against="cold_start/flink"),
+    Bar(name="recovery/local", most_ms=8000),
+    Bar(name="recovery/hdfs", most_ms=10000),
+    Bar(name="recovery/s3", most_ms=10000),
     Bar(name="ledger_cost/poundlock", figure="growth", most=1.5),
     Bar(name="savepoint/1MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/100MB", figure="pause / checkpoint", most=1),

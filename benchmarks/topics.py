@@ -1,4 +1,4 @@
-"""The output of a case that is a Kafka topic: made before a run, proven afterwards, then deleted.
+"""The topics of the cases: one is filled for them to read, another is made for an output, proven afterwards, then deleted.
 
 What is counted is what a read_committed consumer gets that has nothing to do with the engine that wrote.
 """
@@ -6,7 +6,7 @@ What is counted is what a read_committed consumer gets that has nothing to do wi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,10 +15,33 @@ import confluent_kafka
 from benchmarks.data import Input, WrongOutput, fingerprint
 from poundlock.testing.topics import Topics
 
-__all__ = ["committed_values", "output_topic", "prove"]
+__all__ = ["committed_values", "fill", "output_topic", "prove"]
 
 _BATCH = 20_000
 QUIET_S = 30.0
+_PARTITIONS, _STRETCH = 3, 100
+
+
+def fill(broker: Topics, name: str, blocks: Iterable[Sequence[bytes]]) -> None:
+    """Make a topic of three partitions; each gets every third stretch of a hundred lines of a block, in their order.
+
+    Raises:
+        WrongOutput: the broker did not take all lines.
+    """
+    broker.create_topic(name, partitions=_PARTITIONS)
+    producer = broker.producer(linger_ms=50, batch_size=500_000, queue_buffering_max_messages=500_000)
+    for number, lines in enumerate(blocks):
+        for i, line in enumerate(lines):
+            if i % 10_000 == 0:
+                producer.poll(0)
+            while True:
+                try:
+                    producer.produce(name, line, partition=(number + i // _STRETCH) % _PARTITIONS)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+    if producer.flush(300):
+        raise WrongOutput(f"the broker did not take all lines of topic {name}")
 
 
 @contextmanager

@@ -62,14 +62,14 @@ public final class KeyedWork {
   }
 
   /** How many rows there were. */
-  public static final class Count implements AggregateFunction<Tuple3<Long, String, Long>, Long, Long> {
+  public static final class Count<T> implements AggregateFunction<T, Long, Long> {
     @Override
     public Long createAccumulator() {
       return 0L;
     }
 
     @Override
-    public Long add(Tuple3<Long, String, Long> row, Long count) {
+    public Long add(T row, Long count) {
       return count + 1;
     }
 
@@ -92,8 +92,8 @@ public final class KeyedWork {
     }
   }
 
-  /** Counts the rows of a key until a timer, ten seconds on, gives the count. */
-  public static final class CountUntilTimer extends KeyedProcessFunction<String, Tuple3<Long, String, Long>, String> {
+  /** Counts the rows of a key until a timer, ten seconds on, gives the count; a row's first field is its time. */
+  public static final class CountUntilTimer<T> extends KeyedProcessFunction<String, Tuple3<Long, String, T>, String> {
     private transient ValueState<Long> rows;
 
     @Override
@@ -102,7 +102,7 @@ public final class KeyedWork {
     }
 
     @Override
-    public void processElement(Tuple3<Long, String, Long> row, Context context, Collector<String> out) throws Exception {
+    public void processElement(Tuple3<Long, String, T> row, Context context, Collector<String> out) throws Exception {
       Long before = rows.value();
       if (before == null) {
         before = 0L;
@@ -139,10 +139,10 @@ public final class KeyedWork {
         env.fromSource(new DataGeneratorSource<>(new Rows(rows, keys), rows, ROW), byTime, "rows").keyBy(row -> row.f1);
     DataStream<String> lines =
         switch (args[0]) {
-          case "window" -> keyed.window(TumblingEventTimeWindows.of(Duration.ofMillis(SPAN_MS))).aggregate(new Count(), new Line());
+          case "window" -> keyed.window(TumblingEventTimeWindows.of(Duration.ofMillis(SPAN_MS))).aggregate(new Count<>(), new Line());
           case "sessions" ->
-              keyed.window(EventTimeSessionWindows.withGap(Duration.ofMillis(50L * keys / 1000))).aggregate(new Count(), new Line());
-          default -> keyed.process(new CountUntilTimer());
+              keyed.window(EventTimeSessionWindows.withGap(Duration.ofMillis(50L * keys / 1000))).aggregate(new Count<>(), new Line());
+          default -> keyed.process(new CountUntilTimer<>());
         };
     lines.sinkTo(FileSink.forRowFormat(new Path(args[3]), new SimpleStringEncoder<String>("UTF-8")).build());
     env.execute("keyed-work");

@@ -1,1 +1,1 @@
-"""Flink's Java job as a baseline: installed once by `make bench-flink`, then run beside ours in the same minutes."""
+"""Flink's Java jobs and PyFlink's programs as baselines: installed once by `make bench-flink`, then run beside ours in the same minutes."""

@@ -1,6 +1,6 @@
 """Installs Flink below build/flink: the jars of its Python wheel, the Kafka connector by pinned SHA-256, our Java jobs compiled.
 
-Nothing outside that folder and the jar cache is changed; a second call does nothing.
+PyFlink is in build/pyflink. Nothing outside these folders and the jar cache is changed; a second call fetches nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import venv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +17,14 @@ from poundlock.errors import DefinitionError
 from poundlock.spark.launch.jars import JarPins, JarPlaces, Pin, jar_set
 from poundlock.spark.launch.java import find_java
 
-__all__ = ["FLINK", "Installed", "install", "installed"]
+__all__ = ["FLINK", "Installed", "PyFlink", "install", "install_pyflink", "installed", "installed_pyflink"]
 
 FLINK = "2.3.0"
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "build" / "flink"
-_SOURCES = [Path(__file__).with_name(f"{job}.java") for job in ("EventLog", "KafkaCopy", "KeyedWork")]
+PYFLINK_HOME = ROOT / "build" / "pyflink"
+_HEAP = ("-Xmx2g", "-XX:+UseSerialGC")
+_SOURCES = [Path(__file__).with_name(f"{job}.java") for job in ("EventLog", "KafkaCopy", "KeyedWork", "KeyedKafka")]
 _CONNECTOR = JarPins(
     what="Flink's Kafka connector",
     pins=tuple(
@@ -38,6 +41,15 @@ com.fasterxml.jackson.core jackson-annotations 2.18.2 581bd61000ef7648943f781ca0
 """.strip().splitlines()
     ),
 )
+_PYFLINK_CONNECTOR = JarPins(
+    what="PyFlink's Kafka connector",
+    pins=(
+        Pin(
+            "org.apache.flink", "flink-sql-connector-kafka", "5.0.0-2.2",
+            "5605c691d11a501382c383fecba37a7a552467da5ab7ba904ef5d6f3d62c5616",
+        ),
+    ),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +59,36 @@ class Installed:
     java: str
     classpath: str
 
-    def command(self, job: str, *arguments: object) -> list[str]:
-        """Return the command that runs one of our jobs with a heap of 2 GB."""
+    def command(self, job: str, *arguments: object, options: Sequence[str] = ()) -> list[str]:
+        """Return the command that runs one of our jobs with a heap of 2 GB.
+
+        Args:
+            job: its class.
+            arguments: its own.
+            options: further ones of Java's.
+        """
         opens = [word for p in ("util", "lang", "time") for word in ("--add-opens", f"java.base/java.{p}=ALL-UNNAMED")]
         return [
-            self.java, "-Xmx2g", "-XX:+UseSerialGC", *opens, "-cp", self.classpath, job, *map(str, arguments)
+            self.java, *_HEAP, *options, *opens, "-cp", self.classpath, job, *map(str, arguments)
         ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PyFlink:
+    """A PyFlink that can be run: the Python of its environment and the jar of its Kafka connector."""
+
+    python: str
+    connector: str
+
+    def command(self, program: str, *arguments: object) -> list[str]:
+        """Return the command that runs one of our programs in this folder; the connector's jar is its first argument."""
+        env = {
+            "JAVA_HOME": find_java().home,
+            "JVM_ARGS": " ".join(_HEAP),
+            "FLINK_LOG_DIR": str(PYFLINK_HOME / "log"),
+        }
+        words = [self.python, str(Path(__file__).with_name(program)), self.connector, *map(str, arguments)]
+        return ["env", *(f"{name}={value}" for name, value in env.items()), *words]
 
 
 def installed() -> Installed | None:
@@ -61,9 +97,11 @@ def installed() -> Installed | None:
     if not listing.exists():
         return None
     entries = listing.read_text().splitlines()
-    compiled = [Path(entries[0]) / f"{source.stem}.class" for source in _SOURCES]
+    compiled = {Path(entries[0]) / f"{source.stem}.class": source for source in _SOURCES}
     if not all(path.exists() for path in (*map(Path, entries), *compiled)):
         return None
+    if any(path.stat().st_mtime < source.stat().st_mtime for path, source in compiled.items()):
+        return None  # they take other arguments than the cases give
     return Installed(find_java().path, os.pathsep.join(entries))
 
 
@@ -90,6 +128,32 @@ def install() -> Installed:
     return found
 
 
+def installed_pyflink() -> PyFlink | None:
+    """Return the installed PyFlink, None where it could not be installed or `make bench-flink` has not been run here."""
+    listing, python = PYFLINK_HOME / "connector", PYFLINK_HOME / "venv" / "bin" / "python"
+    if not listing.exists() or not python.exists() or not Path(connector := listing.read_text()).exists():
+        return None
+    return PyFlink(str(python), connector)
+
+
+def install_pyflink() -> PyFlink:
+    """Install what is missing; needs, the first time, a network.
+
+    Raises:
+        DefinitionError: there is no PyFlink for this Python, or a download failed.
+    """
+    environment = PYFLINK_HOME / "venv"
+    if not list(environment.glob("lib/python*/site-packages/pyflink/datastream")):
+        print(f"installing PyFlink {FLINK} below {PYFLINK_HOME}: about 850 MB, once", flush=True)
+        package, next = f"apache-flink=={FLINK}", "use Python 3.11 or 3.12 and a network; make bench runs without it"
+        _pip(environment, next, "--only-binary", "apache-flink", package)
+    (connector,) = jar_set("pyflink-connector", progress=print, pins=_PYFLINK_CONNECTOR)
+    (PYFLINK_HOME / "connector").write_text(connector)
+    found = installed_pyflink()
+    assert found is not None
+    return found
+
+
 def _javac() -> str:
     home = Path(find_java().home)
     program = home / "bin" / "javac"
@@ -106,12 +170,17 @@ def _flink_jars() -> list[str]:
     environment = HOME / "venv"
     if not (jars := sorted(environment.glob("lib/python*/site-packages/pyflink/lib/*.jar"))):
         print(f"installing Flink {FLINK} below {HOME}: about 240 MB, once", flush=True)
-        venv.create(environment, with_pip=True, clear=True)
-        package = f"apache-flink-libraries=={FLINK}"
-        pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps", package]
-        _do(pip, f"install {package}", "connect to a network and type it again: make bench-flink")
+        next = "connect to a network and type it again: make bench-flink"
+        _pip(environment, next, "--no-deps", f"apache-flink-libraries=={FLINK}")
         jars = sorted(environment.glob("lib/python*/site-packages/pyflink/lib/*.jar"))
     return [str(jar) for jar in jars]
+
+
+def _pip(environment: Path, next: str, *words: str) -> None:
+    """Make an environment with one package, the last word."""
+    venv.create(environment, with_pip=True, clear=True)
+    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", *words]
+    _do(pip, f"install {words[-1]}", next)
 
 
 def _do(command: list[str], what: str, next: str) -> None:

@@ -1,24 +1,17 @@
-"""Ten rows, and when their checkpoint was done. Arguments: FOLDER OUT CHECKPOINTS TIMES, TIMES a file for the time since 1970, s."""
+"""Ten rows into a file, visible with the first checkpoint. Arguments: FOLDER OUT CHECKPOINTS PARTS, PARTS a file as of `life.noted`."""
 
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
-from poundlock import EventTimeBucketAssigner, FileSink, FileSource, Job
-from poundlock.driver.progress import Progress
+from benchmarks.jobs.life import noted
+from poundlock import EventTimeBucketAssigner, FileSink, FileSource, Job, RollingPolicy
 
 if __name__ == "__main__":
-    place, out, checkpoints, times = sys.argv[1:5]
-    first: list[float] = []
-
-    def note(progress: Progress) -> None:
-        if progress.checkpoint is not None and not first:
-            first.append(time.time())
-
+    place, out, checkpoints, parts = sys.argv[1:5]
     job = Job("cold", checkpoint_interval="0 s", checkpoint_dir=checkpoints, parallelism=2)
-    rows = job.from_source(FileSource(place), name="events")
-    rows.sink_to(FileSink(out, row="value", bucket=EventTimeBucketAssigner("timestamp", zone="UTC")), name="event_log")
-    job.run(on_progress=note)
-    Path(times).write_text(str(first[0]))
+    bucket = EventTimeBucketAssigner("timestamp", "'dt='yyyyMMdd", zone="UTC")
+    sink = FileSink(out, row="value", bucket=bucket, rolling=RollingPolicy(on_checkpoint=True))
+    job.from_source(FileSource(place), name="events").sink_to(sink, name="event_log")
+    noted(job, Path(parts))

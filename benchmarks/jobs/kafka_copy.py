@@ -6,25 +6,10 @@ With INTERVAL it goes on until a file STOP is there; without, it ends where the 
 from __future__ import annotations
 
 import sys
-import threading
-import time
 from pathlib import Path
 
+from benchmarks.jobs.life import watched
 from poundlock import Job, KafkaSink, KafkaSource
-from poundlock.driver.progress import StopRequest
-
-
-def watched(file: Path) -> StopRequest:
-    request = StopRequest()
-
-    def watch() -> None:
-        while not file.exists():
-            time.sleep(0.2)
-        request.stop()
-
-    threading.Thread(target=watch, daemon=True).start()
-    return request
-
 
 if __name__ == "__main__":
     place, out, guarantee, checkpoints, *more = sys.argv[1:]

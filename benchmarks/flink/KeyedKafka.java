@@ -1,0 +1,188 @@
+import java.io.IOException;
+import java.nio.file.Paths;
+import java.time.Duration;
+import org.apache.flink.api.common.eventtime.WatermarkStrategy;
+import org.apache.flink.api.common.functions.AggregateFunction;
+import org.apache.flink.api.common.serialization.AbstractDeserializationSchema;
+import org.apache.flink.api.common.serialization.SimpleStringEncoder;
+import org.apache.flink.api.common.typeinfo.TypeInformation;
+import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.api.java.tuple.Tuple3;
+import org.apache.flink.api.java.tuple.Tuple4;
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.connector.file.sink.FileSink;
+import org.apache.flink.connector.kafka.source.KafkaSource;
+import org.apache.flink.connector.kafka.source.enumerator.initializer.OffsetsInitializer;
+import org.apache.flink.core.fs.Path;
+import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.core.JsonFactory;
+import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.core.JsonParser;
+import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.core.StreamReadFeature;
+import org.apache.flink.streaming.api.datastream.DataStream;
+import org.apache.flink.streaming.api.datastream.KeyedStream;
+import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.streaming.api.functions.sink.filesystem.bucketassigners.BasePathBucketAssigner;
+import org.apache.flink.streaming.api.functions.windowing.ProcessWindowFunction;
+import org.apache.flink.streaming.api.windowing.assigners.EventTimeSessionWindows;
+import org.apache.flink.streaming.api.windowing.assigners.SlidingEventTimeWindows;
+import org.apache.flink.streaming.api.windowing.assigners.TumblingEventTimeWindows;
+import org.apache.flink.streaming.api.windowing.windows.TimeWindow;
+import org.apache.flink.util.Collector;
+
+/**
+ * Work by key on Flink, over lines of JSON in a topic, bounded: two subtasks, a checkpoint every 10 s, state on the heap,
+ * results as lines of JSON in files, exactly once.
+ *
+ * <p>Arguments: {@code WORK SERVERS/TOPIC OUT CHECKPOINTS}; WORK is window, sliding, sessions or process, as in
+ * keyed_kafka.py.
+ */
+public final class KeyedKafka {
+  private static final TypeInformation<Tuple3<Long, String, Double>> ROW = Types.TUPLE(Types.LONG, Types.STRING, Types.DOUBLE);
+  private static final TypeInformation<Tuple4<Long, Double, Double, Double>> AGGREGATES =
+      Types.TUPLE(Types.LONG, Types.DOUBLE, Types.DOUBLE, Types.DOUBLE);
+
+  private KeyedKafka() {}
+
+  /** A line as its time in ms, key and value; read token by token. */
+  public static final class JsonRow extends AbstractDeserializationSchema<Tuple3<Long, String, Double>> {
+    private transient JsonFactory json;
+
+    JsonRow() {
+      super(ROW);
+    }
+
+    @Override
+    public void open(InitializationContext context) {
+      json = JsonFactory.builder().enable(StreamReadFeature.USE_FAST_DOUBLE_PARSER).build();
+    }
+
+    @Override
+    public Tuple3<Long, String, Double> deserialize(byte[] line) throws IOException {
+      Tuple3<Long, String, Double> row = new Tuple3<>();
+      try (JsonParser parser = json.createParser(line)) {
+        parser.nextToken();
+        for (String name = parser.nextFieldName(); name != null; name = parser.nextFieldName()) {
+          parser.nextToken();
+          switch (name) {
+            case "timestamp" -> row.f0 = (long) (parser.getDoubleValue() * 1e6) / 1000;
+            case "key" -> row.f1 = parser.getText();
+            case "value" -> row.f2 = parser.getDoubleValue();
+            default -> parser.skipChildren();
+          }
+        }
+      }
+      return row;
+    }
+  }
+
+  /** Count, sum, least and greatest; the accumulator is changed in place. */
+  public static final class Aggregates
+      implements AggregateFunction<
+          Tuple3<Long, String, Double>, Tuple4<Long, Double, Double, Double>, Tuple4<Long, Double, Double, Double>> {
+    @Override
+    public Tuple4<Long, Double, Double, Double> createAccumulator() {
+      return Tuple4.of(0L, 0.0, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY);
+    }
+
+    @Override
+    public Tuple4<Long, Double, Double, Double> add(
+        Tuple3<Long, String, Double> row, Tuple4<Long, Double, Double, Double> all) {
+      double value = row.f2;
+      all.f0 += 1;
+      all.f1 += value;
+      if (value < all.f2) {
+        all.f2 = row.f2;
+      }
+      if (value > all.f3) {
+        all.f3 = row.f2;
+      }
+      return all;
+    }
+
+    @Override
+    public Tuple4<Long, Double, Double, Double> getResult(Tuple4<Long, Double, Double, Double> all) {
+      return all;
+    }
+
+    @Override
+    public Tuple4<Long, Double, Double, Double> merge(
+        Tuple4<Long, Double, Double, Double> a, Tuple4<Long, Double, Double, Double> b) {
+      return Tuple4.of(a.f0 + b.f0, a.f1 + b.f1, Math.min(a.f2, b.f2), Math.max(a.f3, b.f3));
+    }
+  }
+
+  /** A line for each window: its count. */
+  public static final class CountLine extends ProcessWindowFunction<Long, String, String, TimeWindow> {
+    @Override
+    public void process(String key, Context context, Iterable<Long> counts, Collector<String> out) {
+      out.collect(begun(key, context.window(), counts.iterator().next()).append('}').toString());
+    }
+  }
+
+  /** A line for each window: its aggregates. */
+  public static final class AggregatesLine
+      extends ProcessWindowFunction<Tuple4<Long, Double, Double, Double>, String, String, TimeWindow> {
+    @Override
+    public void process(
+        String key, Context context, Iterable<Tuple4<Long, Double, Double, Double>> aggregates, Collector<String> out) {
+      Tuple4<Long, Double, Double, Double> all = aggregates.iterator().next();
+      StringBuilder line = begun(key, context.window(), all.f0).append(",\"total\":").append(all.f1.doubleValue());
+      line.append(",\"low\":").append(all.f2.doubleValue()).append(",\"high\":").append(all.f3.doubleValue());
+      out.collect(line.append('}').toString());
+    }
+  }
+
+  private static StringBuilder begun(String key, TimeWindow window, long rows) {
+    StringBuilder line = new StringBuilder(160).append("{\"key\":\"").append(key);
+    line.append("\",\"window_start\":").append(window.getStart()).append(",\"window_end\":").append(window.getEnd());
+    return line.append(",\"n\":").append(rows);
+  }
+
+  private static DataStream<String> windows(KeyedStream<Tuple3<Long, String, Double>, String> keyed, String work) {
+    Duration span = Duration.ofSeconds(10);
+    return (work.equals("window")
+            ? keyed.window(TumblingEventTimeWindows.of(span))
+            : keyed.window(SlidingEventTimeWindows.of(Duration.ofSeconds(60), span)))
+        .aggregate(new Aggregates(), new AggregatesLine(), AGGREGATES, AGGREGATES, Types.STRING);
+  }
+
+  public static void main(String[] args) throws Exception {
+    Configuration settings = new Configuration();
+    settings.setString("execution.checkpointing.interval", "10 s");
+    settings.setString("execution.checkpointing.dir", Paths.get(args[3]).toUri().toString());
+    settings.setString("taskmanager.numberOfTaskSlots", "2");
+    settings.setString("pipeline.object-reuse", "true");
+    settings.setString("rest.port", "0");
+    StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment(settings);
+    env.setParallelism(2);
+    String[] serversAndTopic = args[1].split("/", 2);
+    KafkaSource<Tuple3<Long, String, Double>> source =
+        KafkaSource.<Tuple3<Long, String, Double>>builder()
+            .setBootstrapServers(serversAndTopic[0])
+            .setTopics(serversAndTopic[1])
+            .setGroupId("flink-baseline-" + System.nanoTime())
+            .setStartingOffsets(OffsetsInitializer.earliest())
+            .setBounded(OffsetsInitializer.latest())
+            .setValueOnlyDeserializer(new JsonRow())
+            .build();
+    WatermarkStrategy<Tuple3<Long, String, Double>> byTime =
+        WatermarkStrategy.<Tuple3<Long, String, Double>>forBoundedOutOfOrderness(Duration.ofSeconds(5))
+            .withTimestampAssigner((row, before) -> row.f0);
+    KeyedStream<Tuple3<Long, String, Double>, String> keyed =
+        env.fromSource(source, byTime, "rows").keyBy(row -> row.f1);
+    DataStream<String> lines =
+        switch (args[0]) {
+          case "process" -> keyed.process(new KeyedWork.CountUntilTimer<>(), Types.STRING);
+          case "sessions" ->
+              keyed
+                  .window(EventTimeSessionWindows.withGap(Duration.ofMillis(500)))
+                  .aggregate(new KeyedWork.Count<>(), new CountLine(), Types.LONG, Types.LONG, Types.STRING);
+          default -> windows(keyed, args[0]);
+        };
+    lines.sinkTo(
+        FileSink.forRowFormat(new Path(args[2]), new SimpleStringEncoder<String>("UTF-8"))
+            .withBucketAssigner(new BasePathBucketAssigner<>())
+            .build());
+    env.execute("keyed-kafka");
+    System.exit(0);
+  }
+}

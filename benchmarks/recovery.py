@@ -1,0 +1,99 @@
+"""How long a job stands still when its driver is killed: from SIGKILL to the next decision in the ledger, several times in a run.
+
+A topic into files, 1,000 events/s, a checkpoint after the other; checkpoint and output on a local disk, on HDFS, on S3. The next
+process is started at once, by the benchmark. Every event has to be in one finished file, or there is no figure.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+
+from benchmarks.bench import Bench, Case, program
+from benchmarks.data import WrongOutput
+from benchmarks.measure import run
+from benchmarks.parquet_to_s3 import s3_server
+from benchmarks.recovery_client import Times
+from benchmarks.result import Result
+from benchmarks.topics import output_topic
+from poundlock.storage import Storage, open_storage
+from poundlock.storage.uploads import Uploads
+from poundlock.testing.hdfs import EmbeddedHdfs
+
+__all__ = ["CASES", "prove"]
+
+_TOPIC, _PARTITIONS = "bench_recovery", 2
+_KILLS, _QUICK_KILLS = 9, 2
+
+# A folder on a store, and the variables that lead a program there.
+Place = tuple[str, Mapping[str, str]]
+
+
+@contextmanager
+def _local(work: Path) -> Iterator[Place]:
+    yield str(work), {}
+
+
+@contextmanager
+def _hdfs(work: Path) -> Iterator[Place]:
+    with EmbeddedHdfs(progress=lambda line: print(line, flush=True)) as cluster:
+        yield f"{cluster.uri}/recovery", {}
+
+
+@contextmanager
+def _s3(work: Path) -> Iterator[Place]:
+    with s3_server() as server:
+        yield f"{server.bucket('recovery')}/job", server.environment
+
+
+_STORES: Mapping[str, Callable[[Path], AbstractContextManager[Place]]] = {"local": _local, "hdfs": _hdfs, "s3": _s3}
+
+
+def prove(out: Storage, produced: int) -> None:
+    """Read every finished file and look for each event once.
+
+    Args:
+        out: where they are.
+        produced: how many events there were, numbered from 0.
+
+    Raises:
+        WrongOutput: an event is missing or twice, or a hidden file or an upload was left.
+    """
+    times: Counter[int] = Counter()
+    for entry in out.list():
+        if Path(entry.path).name.startswith("."):
+            raise WrongOutput(f"left behind: {entry.path}")
+        times.update(json.loads(line)["number"] for line in out.read(entry.path).splitlines())
+    if isinstance(out, Uploads) and (left := [upload.path for upload in out.uploads()]):
+        raise WrongOutput(f"uploads left behind: {left}")
+    lost, foreign = sum(n not in times for n in range(produced)), sum(not 0 <= n < produced for n in times)
+    again = times.total() - len(times)
+    if lost or again or foreign:
+        raise WrongOutput(
+            f"of {produced} events {lost} are missing, and {again} came again, and {foreign} are none of them"
+        )
+
+
+def recovery(bench: Bench, store: str) -> Result:
+    """Some deaths of the driver, one after the other; the median and the longest time to the next decision."""
+    bench.warm()
+    name, work = f"recovery/{store}", bench.folder(f"recovery-{store}")
+    kills = _QUICK_KILLS if bench.quick else _KILLS
+    with output_topic(bench.broker, _TOPIC, _PARTITIONS) as topic, _STORES[store](work) as (root, variables):
+        words = program("recovery_client.py", bench.broker.bootstrap_servers, topic, root, kills, work)
+        usage = run(words, env=bench.environment(work, **variables), log=bench.log(name))
+        times = Times(**json.loads((work / "times").read_text()))
+        prove(open_storage(f"{root}/out"), times.produced)
+    shutil.rmtree(work)
+    figures = {part: statistics.median(each[part] for each in times.parts_ms) for part in times.parts_ms[0]}
+    median = statistics.median(times.took_ms)
+    return Result.of(name, times.produced, usage, median_ms=median, max_ms=max(times.took_ms), figures=figures)
+
+
+CASES: tuple[Case, ...] = tuple(Case(f"recovery/{store}", partial(recovery, store=store)) for store in _STORES)
