@@ -14,8 +14,9 @@ import pytest
 from poundlock import DefinitionError, KafkaSecurity, KafkaSink, TerminalError, TopicExpression, TransientError
 from poundlock.audit.read_back import AuditScope, Decided, ReadBack
 from poundlock.checkpoint.participant import JSON, Prepared, Reject, WriterContext
-from poundlock.connectors.kafka.sink.message_encoder import Digest
+from poundlock.connectors.kafka.sink.digest import Digest
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC
+from poundlock.connectors.kafka.wire.byte_strings import of_list
 from poundlock.errors import PoundlockError
 from poundlock.formats.chunk import Batch, Records
 from poundlock.testing.kafka import EmbeddedKafka
@@ -147,8 +148,7 @@ def test_values_alone_pass_a_full_queue_and_leave_out_what_is_too_large(
     count, rejects, (payload,) = write(sink, table(value=pa.array(values)))
     good = [value for value in values if value is None or len(value) < 10]
     digest = Digest()
-    for value in good:
-        digest.add(value)
+    digest.add(of_list(good))
     assert (count, payload["rows"], payload["bytes"]) == (1199, 1199, digest.bytes)
     assert payload["digest"] == digest.text
     assert [(r.reason, r.value) for r in rejects] == [("larger than a message may be: 2000000 bytes", values[1100])]

@@ -66,7 +66,7 @@ def key_hashes(columns: Sequence[pa.Array]) -> Hashes:
     if not columns:
         raise DefinitionError("a key of no column", next="give the columns that are the key")
     hashes = [_column_hashes(column) for column in columns]
-    return hashes[0] if len(hashes) == 1 else _combined(hashes)
+    return hashes[0] if len(hashes) == 1 else combined_hashes(hashes)
 
 
 def hashes_of(keys: Sequence[Any]) -> Hashes:
@@ -121,7 +121,13 @@ def _mixed(words: Hashes, kind: KeyKind) -> Hashes:
     return h ^ (h >> _S32)
 
 
-def _combined(hashes: Sequence[Hashes]) -> Hashes:
+def hashes_of_numbers(numbers: npt.NDArray[np.int64], kind: KeyKind) -> Hashes:
+    """Return the hashes of numbers of a kind."""
+    return _mixed(numbers.view(np.uint64), kind)
+
+
+def combined_hashes(hashes: Sequence[Hashes]) -> Hashes:
+    """Return the hashes of composite keys whose parts have these."""
     h = np.full(len(hashes[0]), len(hashes), np.uint64)
     for part in hashes:
         h = _mixed(h * _K3 ^ part, KeyKind.COMPOSITE)
@@ -133,23 +139,25 @@ def _wide(low: Hashes, high: Hashes, kind: KeyKind) -> Hashes:
     return _mixed(_mixed(low, kind) ^ high, kind)
 
 
-def _of_bytes(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], kind: KeyKind) -> Hashes:
+def hashes_of_bytes(
+    data: npt.NDArray[np.uint8], start: npt.NDArray[np.int64], length: npt.NDArray[np.int64], kind: KeyKind
+) -> Hashes:
     """Return the hashes of byte strings, eight bytes of all of them at a time.
 
     Args:
         data: their bytes; what lies in it before, between and behind them is not looked at.
-        ends: where the first begins, and where each ends.
+        start: where each begins.
+        length: how many bytes each has.
     """
-    start, length = ends[:-1], ends[1:] - ends[:-1]
-    if len(data) < int(ends[-1]) + 8:
-        data = np.concatenate([data[: int(ends[-1])], np.zeros(8, np.uint8)])
-    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
     h = np.empty(len(length), np.uint64)
+    if len(length) and len(data) < int((start + length).max()) + 8:
+        data = np.concatenate([data, np.zeros(8, np.uint8)])
+    words = np.ndarray((max(len(data) - 7, 0),), "<u8", data, strides=(1,))
     for first in range(0, len(length), _AT_ONCE):
         some = slice(first, first + _AT_ONCE)
         h[some] = _of_some(words, start[some], length[some], kind)
     for place in np.flatnonzero(length > _LONG).tolist():
-        digest = hashlib.blake2b(data[start[place] : ends[place + 1]].tobytes(), digest_size=8).digest()
+        digest = hashlib.blake2b(data[start[place] : start[place] + length[place]].tobytes(), digest_size=8).digest()
         h[place] = _mixed(np.frombuffer(digest, "<u8"), kind)[0]
     return h
 
@@ -187,7 +195,7 @@ def _of_kind(keys: Sequence[Any], kind: Any) -> Hashes:
     if kind is int:
         return _of_integers(keys)
     if type(kind) is tuple and kind[1]:
-        return _combined([hashes_of(part) for part in zip(*keys, strict=True)])
+        return combined_hashes([hashes_of(part) for part in zip(*keys, strict=True)])
     if kind is bytes:
         return _of_strings(keys, KeyKind.BYTES)
     if kind is float:
@@ -223,7 +231,8 @@ def _words(keys: Sequence[Any], kind: Any) -> tuple[KeyKind, list[int]] | None:
 def _of_texts(keys: Sequence[str]) -> Hashes:
     whole = "".join(keys)
     if whole.isascii():
-        return _of_bytes(np.frombuffer(whole.encode(), np.uint8), _ends(keys), KeyKind.TEXT)
+        ends = _ends(keys)
+        return hashes_of_bytes(np.frombuffer(whole.encode(), np.uint8), ends[:-1], np.diff(ends), KeyKind.TEXT)
     try:
         return _of_strings([key.encode() for key in keys], KeyKind.TEXT)
     except UnicodeEncodeError as error:
@@ -234,7 +243,8 @@ def _of_texts(keys: Sequence[str]) -> Hashes:
 
 
 def _of_strings(keys: Sequence[bytes], kind: KeyKind) -> Hashes:
-    return _of_bytes(np.frombuffer(b"".join(keys), np.uint8), _ends(keys), kind)
+    ends = _ends(keys)
+    return hashes_of_bytes(np.frombuffer(b"".join(keys), np.uint8), ends[:-1], np.diff(ends), kind)
 
 
 def _ends(keys: Sequence[bytes] | Sequence[str]) -> npt.NDArray[np.int64]:
@@ -326,7 +336,7 @@ def _text_hashes(column: pa.Array, kind: KeyKind) -> Hashes:
         return np.empty(0, np.uint64)
     numbers = np.frombuffer(offsets, np.int64 if wide else np.int32)
     ends = numbers[column.offset : column.offset + len(column) + 1].astype(np.int64)
-    return _of_bytes(np.frombuffer(b"" if data is None else data, np.uint8), ends, kind)
+    return hashes_of_bytes(np.frombuffer(b"" if data is None else data, np.uint8), ends[:-1], np.diff(ends), kind)
 
 
 def _micros(column: pa.Array, unit: str) -> Hashes:
