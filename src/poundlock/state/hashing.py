@@ -169,11 +169,12 @@ def _of_some(words: Hashes, start: npt.NDArray[np.int64], length: npt.NDArray[np
     live = np.arange(len(length))
     for at in range(0, min(longest, _LONG), 8):
         if at < shortest:
-            word = words[start + at]
+            word = words[at:][start]
             if at + 8 > shortest:
                 word &= _MASK[shortest - at] if shortest == longest else _MASK[np.minimum(length - at, 8)]
-            h = (h ^ word) * _K2
-            h ^= h >> _S29
+            h ^= word
+            h *= _K2
+            h ^= np.right_shift(h, _S29, out=word)
             continue
         live = live[length[live] > at]
         x = (h[live] ^ (words[start[live] + at] & _MASK[np.minimum(length[live] - at, 8)])) * _K2

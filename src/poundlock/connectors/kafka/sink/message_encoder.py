@@ -183,7 +183,7 @@ def _rows(encoder: JsonEncoder | CsvEncoder) -> _Encode:
         piece = np.zeros(batch.num_rows, np.int64)
         piece[np.setdiff1d(np.arange(batch.num_rows), list(encoded.bad))] = good.piece
         bounds = good.bounds if len(good) else np.zeros(2, np.int64)
-        return ByteStrings(good.data, bounds, piece), encoded.bad
+        return ByteStrings(good.data, bounds, piece, bounds[piece + 1] - bounds[piece]), encoded.bad
 
     return encode
 

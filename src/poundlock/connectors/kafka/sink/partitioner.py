@@ -67,7 +67,7 @@ class Partitioner:
 
 def murmur2(keys: ByteStrings) -> _Words:
     """Return the hash that Java's clients choose partitions by, of each key; null is as empty."""
-    start, length = keys.bounds[keys.piece], keys.length
+    start, length = keys.start, keys.length
     data = np.concatenate([keys.data, np.zeros(4, np.uint8)])
     words = np.ndarray((len(data) - 3,), "<u4", data, strides=(1,))
     out = np.empty(len(length), np.uint32)

@@ -124,7 +124,7 @@ class Sender:
         self._held.append(messages)
         self._held_bytes += int(messages.sizes.sum())
         waited = now - self._held_since > self._settings.linger_s
-        if waited or not self._queue.messages or self._held_bytes >= self._settings.batch_bytes:
+        if waited or not self._queue.messages or self._held_bytes >= self._settings.batch_bytes // 4:
             self._send_held()
 
     def _send_held(self) -> None:

@@ -23,20 +23,21 @@ class ByteStrings:
     data: npt.NDArray[np.uint8]
     bounds: Integers  # where each piece begins and, one behind another, ends; ascending
     piece: Integers  # that each row is: from bounds[piece] to bounds[piece + 1]
+    length: Integers  # how many bytes each row has; none where it is null
     null: npt.NDArray[np.bool_] | None = None  # which rows have none; None: all have one
 
     def __len__(self) -> int:
         return len(self.piece)
 
     @property
-    def length(self) -> Integers:
-        """How many bytes each row has; none where it is null."""
-        sizes: Integers = self.bounds[self.piece + 1] - self.bounds[self.piece]
-        return sizes if self.null is None else np.where(self.null, 0, sizes)
+    def start(self) -> Integers:
+        """Where each row begins."""
+        places: Integers = self.bounds[self.piece]
+        return places
 
     def hashes(self, kind: KeyKind = KeyKind.BYTES) -> npt.NDArray[np.uint64]:
         """Return a hash of each row, the same in every process and version; 0 for null."""
-        hashes = hashes_of_bytes(self.data, self.bounds[self.piece], self.length, kind)
+        hashes = hashes_of_bytes(self.data, self.start, self.length, kind)
         if self.null is not None:
             hashes[self.null] = 0
         return hashes
@@ -45,18 +46,18 @@ class ByteStrings:
         """Return some rows in an order of one's own, with no more of the buffer than lies between the first and the last of them."""
         piece, null = self.piece[rows], None if self.null is None else self.null[rows]
         if not len(piece):
-            return ByteStrings(self.data[:0], np.zeros(1, np.int64), piece, null)
+            return ByteStrings(self.data[:0], np.zeros(1, np.int64), piece, piece, null)
         first, last = int(piece.min()), int(piece.max())
         bounds = self.bounds[first : last + 2]
         data = self.data[int(bounds[0]) : int(bounds[-1])]
-        return ByteStrings(data, bounds - bounds[0], piece - first, null)
+        return ByteStrings(data, bounds - bounds[0], piece - first, self.length[rows], null)
 
     def at(self, row: int) -> bytes | None:
         """Return one row."""
         if self.null is not None and self.null[row]:
             return None
-        first, after = self.bounds[self.piece[row]], self.bounds[self.piece[row] + 1]
-        return self.data[first:after].tobytes()
+        first = int(self.bounds[self.piece[row]])
+        return self.data[first : first + int(self.length[row])].tobytes()
 
 
 def of_column(column: pa.Array) -> ByteStrings:
@@ -65,8 +66,10 @@ def of_column(column: pa.Array) -> ByteStrings:
     first, after = int(bounds[0]), int(bounds[-1])
     buffer = column.buffers()[2]
     data = np.zeros(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)[first:after]
-    valid = valid_in(column)
-    return ByteStrings(data, bounds - first, np.arange(len(column)), None if valid is None else ~valid)
+    length, valid = np.diff(bounds), valid_in(column)
+    if valid is None:
+        return ByteStrings(data, bounds - first, np.arange(len(column)), length)
+    return ByteStrings(data, bounds - first, np.arange(len(column)), np.where(valid, length, 0), ~valid)
 
 
 def of_lines(data: memoryview, ends: Integers) -> ByteStrings:
@@ -82,7 +85,7 @@ def of_spans(
     """Return the bytes from each start to each end, none of which lies before the one in front of it."""
     bounds = np.empty(2 * len(ends), np.int64)
     bounds[0::2], bounds[1::2] = starts, ends
-    return ByteStrings(data, bounds, np.arange(0, 2 * len(ends), 2), null)
+    return ByteStrings(data, bounds, np.arange(0, 2 * len(ends), 2), ends - starts, null)
 
 
 def of_list(values: Sequence[bytes | None]) -> ByteStrings:
@@ -90,40 +93,54 @@ def of_list(values: Sequence[bytes | None]) -> ByteStrings:
     return of_column(binary_array(values))
 
 
+def of_bytes(value: bytes, rows: int) -> ByteStrings:
+    """Return the same byte string for every row."""
+    data, size = np.frombuffer(value, np.uint8), len(value)
+    return ByteStrings(data, np.array([0, size]), np.zeros(rows, np.int64), np.full(rows, size))
+
+
 def joined(parts: Sequence[ByteStrings]) -> ByteStrings:
     """Return rows one behind the other."""
     if len(parts) == 1:
         return parts[0]
-    bytes_before = np.cumsum([0, *(len(part.data) for part in parts)])
-    pieces_before = np.cumsum([0, *(len(part.bounds) for part in parts)])
     nulls = [np.zeros(len(part), np.bool_) if part.null is None else part.null for part in parts]
     return ByteStrings(
-        np.concatenate([part.data for part in parts]),
-        np.concatenate([part.bounds + at for part, at in zip(parts, bytes_before, strict=False)]),
-        np.concatenate([part.piece + at for part, at in zip(parts, pieces_before, strict=False)]),
+        *_one_buffer(parts),
+        np.concatenate([part.piece + at for part, at in zip(parts, _before(parts), strict=True)]),
+        np.concatenate([part.length for part in parts]),
         np.concatenate(nulls) if any(part.null is not None for part in parts) else None,
     )
 
 
-def interleaved(columns: Sequence[ByteStrings]) -> tuple[npt.NDArray[np.uint8], Integers]:
-    """Return the bytes of all columns of the first row, of the second and so on, and where each row begins and the last ends."""
+def _one_buffer(parts: Sequence[ByteStrings]) -> tuple[npt.NDArray[np.uint8], Integers]:
+    """Return the buffers one behind the other, and the bounds in it."""
+    begins = accumulate((len(part.data) for part in parts[:-1]), initial=0)
+    bounds = np.concatenate([part.bounds + at for part, at in zip(parts, begins, strict=True)])
+    return np.concatenate([part.data for part in parts]), bounds
+
+
+def _before(parts: Sequence[ByteStrings]) -> list[int]:
+    """Return how many pieces come before those of each part when the buffers lie one behind the other."""
+    return list(accumulate((len(part.bounds) for part in parts[:-1]), initial=0))
+
+
+def interleaved(columns: Sequence[ByteStrings], end: ByteStrings) -> tuple[npt.NDArray[np.uint8], Integers]:
+    """Return the bytes of all columns of the first row, of the second and so on, and where each row begins.
+
+    Behind the last one comes the one row of `end`, which is counted as one more.
+    """
     n, width = len(columns[0]), len(columns)
-    all_bounds = np.concatenate(
-        [c.bounds + at for c, at in zip(columns, _before([c.data for c in columns]), strict=True)]
-    )
-    places = np.empty(n * width, np.int32)
-    for k, (column, at) in enumerate(zip(columns, _before([c.bounds for c in columns]), strict=True)):
-        places[k::width] = column.piece + at
-    data = np.concatenate([column.data for column in columns])
+    parts = [*columns, end]
+    data, bounds = _one_buffer(parts)
+    before = _before(parts)
+    places = np.empty(n * width + 1, np.int32)
+    for k, column in enumerate(columns):
+        np.add(column.piece, before[k], out=places[k:-1:width], casting="unsafe")
+    places[-1] = before[-1]
     # Arrow gathers pieces faster than numpy does.
-    buffers = [None, pa.py_buffer(all_bounds.astype(np.int32)), pa.py_buffer(data)]
-    pieces = pa.Array.from_buffers(pa.binary(), len(all_bounds) - 1, buffers)
-    _, ends, gathered = pieces.take(
-        pa.Array.from_buffers(pa.int32(), n * width, [None, pa.py_buffer(places)])
-    ).buffers()
+    buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(data)]
+    pieces = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
+    wanted = pa.Array.from_buffers(pa.int32(), len(places), [None, pa.py_buffer(places)])
+    _, ends, gathered = pieces.take(wanted).buffers()
     starts = np.frombuffer(ends, np.int32, n * width + 1)[::width].astype(np.int64)
-    return np.frombuffer(gathered, np.uint8) if gathered is not None else np.zeros(0, np.uint8), starts
-
-
-def _before(parts: Sequence[npt.NDArray[np.uint8]] | Sequence[Integers]) -> list[int]:
-    return list(accumulate(map(len, parts[:-1]), initial=0))
+    return np.zeros(0, np.uint8) if gathered is None else np.frombuffer(gathered, np.uint8), starts

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from poundlock.connectors.kafka.client_loader import google_crc32c
-from poundlock.connectors.kafka.wire.byte_strings import ByteStrings, interleaved
+from poundlock.connectors.kafka.wire.byte_strings import ByteStrings, interleaved, of_bytes
 from poundlock.connectors.kafka.wire.compression import CODECS, compress
 
 Bytes = npt.NDArray[np.uint8]
@@ -26,6 +26,7 @@ _BEFORE_CRC, _AFTER_CRC = struct.Struct(">qiibI"), struct.Struct(">hiqqqhii")
 _NOT_COUNTED = 12  # bytes of a batch that its length does not count: the first offset, and the length
 _TRANSACTIONAL = 0x10
 _NULL = 1  # the varint of -1
+_NO_HEADERS = of_bytes(b"\0", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,7 @@ def encode_runs(
     number = np.arange(n) - np.repeat(starts, sizes)
     # Without headers each record ends with the number of them, 0: it stands in front of the next record's numbers.
     behind = 1 if headers is None else 0
-    data, at = interleaved(_columns(values, keys, headers, delta_ms, number))
-    data = np.append(data, np.uint8(0)) if behind else data
+    data, at = interleaved(_columns(values, keys, headers, delta_ms, number), _NO_HEADERS)
     return [
         Run(slice(i, j), data[at[i] + behind : at[j] + behind], int(low), int(high))
         for i, j, low, high in zip(starts, after, first_ms, last_ms, strict=True)
@@ -161,10 +161,10 @@ def _packed(fields: Sequence[_Varint], n: int) -> ByteStrings:
             out[:, at] = byte
             at += 1
     if used is None:
-        return ByteStrings(out.reshape(-1), np.arange(0, n * at + 1, at), np.arange(n))
-    bounds = np.zeros(n + 1, np.int64)
-    np.cumsum(used.sum(axis=1), out=bounds[1:])
-    return ByteStrings(out[used], bounds, np.arange(n))
+        return ByteStrings(out.reshape(-1), np.arange(0, n * at + 1, at), np.arange(n), np.full(n, at))
+    bounds, widths = np.zeros(n + 1, np.int64), used.sum(axis=1)
+    np.cumsum(widths, out=bounds[1:])
+    return ByteStrings(out[used], bounds, np.arange(n), widths)
 
 
 def encode_batch(run: Run, kind: BatchKind, sequence: int) -> bytes:
@@ -197,10 +197,9 @@ def encode_named_headers(named: Mapping[str, ByteStrings]) -> ByteStrings:
         coded, n = name.encode(), len(values)
         front = (b"" if columns else varint(len(named))) + varint(len(coded)) + coded
         _, size = _lengths(values)
-        same = ByteStrings(np.frombuffer(front, np.uint8), np.array([0, len(front)]), np.zeros(n, np.int64))
-        columns += [same, _packed([size], n), values]
-    data, bounds = interleaved(columns)
-    return ByteStrings(data, bounds, np.arange(len(bounds) - 1))
+        columns += [of_bytes(front, n), _packed([size], n), values]
+    data, bounds = interleaved(columns, _NO_HEADERS)
+    return ByteStrings(data, bounds, np.arange(len(bounds) - 1), np.diff(bounds))
 
 
 def varint(number: int) -> bytes:
