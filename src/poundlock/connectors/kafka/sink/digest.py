@@ -17,6 +17,7 @@ from poundlock.state.hashing import KeyKind, combined_hashes, hashes_of_numbers
 
 NO_TIME = -(1 << 63)
 """Stands for the time of a message whose row gives none."""
+_TOMBSTONE = np.uint64(0x9E3779B97F4A7C15)  # the hash of null: that of no bytes is 0
 _Hashes = npt.NDArray[np.uint64]
 
 
@@ -46,6 +47,8 @@ class Digest(SumDigest):
             times_ms: NO_TIME where it does not count.
         """
         hashes = values.hashes()
+        if values.null is not None:
+            hashes[values.null] = _TOMBSTONE
         if keys is not None:
             hashes = _with(hashes, keys.hashes(), keys.null)
         if headers is not None:

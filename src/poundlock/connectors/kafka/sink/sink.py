@@ -98,7 +98,7 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         compression: "none", "gzip", "snappy", "lz4" or "zstd".
         acks: "all"; "1" or "0" only with guarantee="none".
         security: how to log in.
-        client_options: further settings of confluent-kafka's producer, such as {"message.max.bytes": "2000000"}.
+        client_options: further settings, by the names they have in confluent-kafka's producer, such as {"message.max.bytes": "2000000"}.
 
     Raises:
         DefinitionError: settings contradict each other.

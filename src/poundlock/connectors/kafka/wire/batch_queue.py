@@ -21,7 +21,7 @@ from poundlock.connectors.kafka.sink.client_options import ProduceSettings
 from poundlock.connectors.kafka.wire.connection import BrokerConnection, ConnectionLost, readable
 from poundlock.connectors.kafka.wire.coordinators import BrokerRefusal, ProducerIdentity, Transaction
 from poundlock.connectors.kafka.wire.fetch_client import Address, FetchClient
-from poundlock.connectors.kafka.wire.record_encoder import BatchKind, Run, encode_batch
+from poundlock.connectors.kafka.wire.record_encoder import BatchKind, RecordRun, encode_batch
 
 _OUT_OF_ORDER, _DUPLICATE = 45, 46
 _AGAIN = frozenset((2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 51, 56, 72, 74, 75, 89))
@@ -98,7 +98,7 @@ class BatchQueue:
         self._bytes = self.messages = 0
         """How many messages no broker has taken yet."""
 
-    def put(self, place: Partition, run: Run) -> None:
+    def put(self, place: Partition, run: RecordRun) -> None:
         """Take a batch, and wait while there are too many."""
         lane = self._lanes.setdefault(place, _Lane(place))
         sequence = lane.sequence if self._who.id >= 0 else -1
@@ -263,7 +263,7 @@ class BatchQueue:
         }
         for lane, batch in broker.sent.popleft():
             result = by_place[lane.place]
-            self._answered(lane, batch, int(result.error_code), str(getattr(result, "error_message", None) or ""))
+            self._answered(lane, batch, int(result.error_code), result.error_message or "")
 
     def _answered(self, lane: _Lane, batch: _Batch, code: int, what: str) -> None:
         overtook = code == _OUT_OF_ORDER and lane.waiting and lane.waiting[0].number < batch.number

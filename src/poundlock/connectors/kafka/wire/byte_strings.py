@@ -36,11 +36,8 @@ class ByteStrings:
         return places
 
     def hashes(self, kind: KeyKind = KeyKind.BYTES) -> npt.NDArray[np.uint64]:
-        """Return a hash of each row, the same in every process and version; 0 for null."""
-        hashes = hashes_of_bytes(self.data, self.start, self.length, kind)
-        if self.null is not None:
-            hashes[self.null] = 0
-        return hashes
+        """Return a hash of each row, the same in every process and version; null has that of no bytes."""
+        return hashes_of_bytes(self.data, self.start, self.length, kind)
 
     def take(self, rows: Integers | slice) -> ByteStrings:
         """Return some rows in an order of one's own, with no more of the buffer than lies between the first and the last of them."""

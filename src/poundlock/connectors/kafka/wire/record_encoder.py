@@ -41,7 +41,7 @@ class BatchKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecordRun:
     """Some records of one partition, one behind the other: which rows, and their bytes."""
 
     rows: slice
@@ -61,7 +61,7 @@ def encode_runs(
     headers: ByteStrings | None,
     times_ms: Integers,
     starts: Sequence[int],
-) -> list[Run]:
+) -> list[RecordRun]:
     """Return the records of batches, each of the rows from one start to before the next.
 
     Args:
@@ -82,7 +82,7 @@ def encode_runs(
     behind = 1 if headers is None else 0
     data, at = interleaved(_columns(values, keys, headers, delta_ms, number), _NO_HEADERS)
     return [
-        Run(slice(i, j), data[at[i] + behind : at[j] + behind], int(low), int(high))
+        RecordRun(slice(i, j), data[at[i] + behind : at[j] + behind], int(low), int(high))
         for i, j, low, high in zip(starts, after, first_ms, last_ms, strict=True)
     ]
 
@@ -167,7 +167,7 @@ def _packed(fields: Sequence[_Varint], n: int) -> ByteStrings:
     return ByteStrings(out[used], bounds, np.arange(n), widths)
 
 
-def encode_batch(run: Run, kind: BatchKind, sequence: int) -> bytes:
+def encode_batch(run: RecordRun, kind: BatchKind, sequence: int) -> bytes:
     """Return a record batch; `sequence` is the number of its first record for this producer in its partition."""
     plain = kind.compression == "none"
     records: Any = run.records if plain else compress(kind.compression, run.records.data, kind.level)
