@@ -210,7 +210,8 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         return KafkaWriter(context, sink=self, sender=self._sender(names, context))
 
     def _sender(self, names: TransactionNames, context: WriterContext) -> Sender:
-        from poundlock.connectors.kafka.sink.producer import PlainSender, TaskSender, TransactionSender
+        from poundlock.connectors.kafka.sink.producer import PlainSender
+        from poundlock.connectors.kafka.sink.transactional_senders import TaskSender, TransactionSender
 
         if not self._once:
             return PlainSender(self, wait=self.guarantee == "at-least-once")
