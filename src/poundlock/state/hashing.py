@@ -150,8 +150,14 @@ def hashes_of_bytes(
         length: how many bytes each has.
     """
     h = np.empty(len(length), np.uint64)
-    if len(length) and len(data) < int((start + length).max()) + 8:
-        data = np.concatenate([data, np.zeros(8, np.uint8)])
+    late = np.flatnonzero(start + length > len(data) - 8)
+    if len(late):  # those near the end of the buffer have one of their own, with eight bytes behind it
+        first = int(start[late].min())
+        rest = np.concatenate([data[first:], np.zeros(8, np.uint8)])
+        ahead = np.flatnonzero(start + length <= len(data) - 8)
+        h[late] = hashes_of_bytes(rest, start[late] - first, length[late], kind)
+        h[ahead] = hashes_of_bytes(data, start[ahead], length[ahead], kind)
+        return h
     words = np.ndarray((max(len(data) - 7, 0),), "<u8", data, strides=(1,))
     for first in range(0, len(length), _AT_ONCE):
         some = slice(first, first + _AT_ONCE)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 from poundlock.connectors.kafka.client_loader import kafka_python
@@ -21,6 +20,7 @@ from poundlock.connectors.kafka.sink.client_options import ProduceSettings
 from poundlock.connectors.kafka.wire.connection import BrokerConnection, ConnectionLost, readable
 from poundlock.connectors.kafka.wire.coordinators import BrokerRefusal, ProducerIdentity, Transaction
 from poundlock.connectors.kafka.wire.fetch_client import Address, FetchClient
+from poundlock.connectors.kafka.wire.produce_protocol import Piece, Topics
 from poundlock.connectors.kafka.wire.record_encoder import BatchKind, RecordRun, encode_batch
 
 _OUT_OF_ORDER, _DUPLICATE = 45, 46
@@ -41,7 +41,8 @@ class Undelivered(Exception):
 @dataclass(slots=True)
 class _Batch:
     number: int  # in its partition
-    data: bytes
+    pieces: Sequence[Piece]
+    size: int
     messages: int
     first_try: float | None = None
     tries: int = 0
@@ -54,6 +55,7 @@ class _Lane:
     place: Partition
     waiting: deque[_Batch] = field(default_factory=deque)
     in_flight: int = 0
+    open: set[int] = field(default_factory=set)  # the numbers of the batches that have not arrived, as far as is known
     batches: int = 0
     sequence: int = 0
     # A broker takes any sequence for the first one of a producer that it does not know, and a batch that is sent again must not be
@@ -102,12 +104,14 @@ class BatchQueue:
         """Take a batch, and wait while there are too many."""
         lane = self._lanes.setdefault(place, _Lane(place))
         sequence = lane.sequence if self._who.id >= 0 else -1
-        batch = _Batch(lane.batches, encode_batch(run, self._kind, sequence), run.count)
+        pieces = encode_batch(run, self._kind, sequence)
+        batch = _Batch(lane.batches, pieces, sum(map(len, pieces)), run.count)
         lane.sequence = (lane.sequence + run.count) % _SEQUENCES
+        lane.open.add(lane.batches)
         lane.batches += 1
         lane.waiting.append(batch)
         self._waiting[place] = lane
-        self._bytes += len(batch.data)
+        self._bytes += batch.size
         self.messages += batch.messages
         self.poll()
         while self._bytes > self._settings.buffer_bytes:
@@ -193,10 +197,10 @@ class BatchQueue:
         size = 0
         for lane in lanes:
             batch = lane.waiting[0]
-            if chosen and size + len(batch.data) > self._settings.request_bytes:
+            if chosen and size + batch.size > self._settings.request_bytes:
                 break
             chosen.append((lane, lane.waiting.popleft()))
-            size += len(batch.data)
+            size += batch.size
             lane.in_flight += 1
             batch.tries += 1
             batch.first_try = batch.first_try or time.monotonic()
@@ -216,7 +220,7 @@ class BatchQueue:
                 lease = self._client.lent(address)
                 broker = self._brokers[address] = _Broker(lease, lease.__enter__())
             broker.sent.append(batches)
-            broker.connection.send_request(self._request(batches))
+            broker.connection.send_produce(self._request(), _topics(batches))
         except OSError as error:
             if address not in self._brokers:
                 self._requeue(batches, str(error))
@@ -227,22 +231,9 @@ class BatchQueue:
             for lane, batch in broker.sent.pop():
                 self._taken(lane, batch)
 
-    def _request(self, batches: list[tuple[_Lane, _Batch]]) -> Any:
-        request = kafka_python("protocol.producer").ProduceRequest
-        topic_data = request.TopicProduceData
-        topics = [
-            topic_data(
-                name=name,
-                partition_data=[
-                    topic_data.PartitionProduceData(index=lane.place[1], records=batch.data) for lane, batch in group
-                ],
-            )
-            for name, group in groupby(
-                sorted(batches, key=lambda item: item[0].place), key=lambda item: item[0].place[0]
-            )
-        ]
-        return request(
-            transactional_id=self._who.transactional_id, acks=self._settings.acks, topic_data=topics,
+    def _request(self) -> Any:
+        return kafka_python("protocol.producer").ProduceRequest(
+            transactional_id=self._who.transactional_id, acks=self._settings.acks, topic_data=[],
             timeout_ms=int(self._settings.request_timeout_s * 1000), min_version=3, max_version=11,
         )  # fmt: skip
 
@@ -266,7 +257,8 @@ class BatchQueue:
             self._answered(lane, batch, int(result.error_code), result.error_message or "")
 
     def _answered(self, lane: _Lane, batch: _Batch, code: int, what: str) -> None:
-        overtook = code == _OUT_OF_ORDER and lane.waiting and lane.waiting[0].number < batch.number
+        # One before it has failed too, or its answer is still to come from the broker that led until now.
+        overtook = code == _OUT_OF_ORDER and min(lane.open) < batch.number
         if not code or (code == _DUPLICATE and batch.tries > 1):
             self._taken(lane, batch)
         elif code in _AGAIN or overtook:
@@ -276,8 +268,9 @@ class BatchQueue:
 
     def _taken(self, lane: _Lane, batch: _Batch) -> None:
         lane.in_flight -= 1
-        lane.one_by_one, lane.pause = bool(lane.waiting) and lane.waiting[0].number < batch.number, 0.0
-        self._bytes -= len(batch.data)
+        lane.open.discard(batch.number)
+        lane.one_by_one, lane.pause = any(number < batch.number for number in lane.open), 0.0
+        self._bytes -= batch.size
         self.messages -= batch.messages
 
     def _lose(self, address: Address, error: Exception) -> None:
@@ -305,3 +298,10 @@ class BatchQueue:
         lane.pause = min(2 * lane.pause or self._settings.backoff_s, self._settings.backoff_max_s)
         lane.not_before = now + lane.pause
         self._stale.add(lane.place[0])
+
+
+def _topics(batches: Iterable[tuple[_Lane, _Batch]]) -> Topics:
+    topics: dict[str, list[tuple[int, Sequence[Piece]]]] = {}
+    for lane, batch in batches:
+        topics.setdefault(lane.place[0], []).append((lane.place[1], batch.pieces))
+    return topics

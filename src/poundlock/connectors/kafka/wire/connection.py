@@ -17,6 +17,7 @@ from typing import Any
 from poundlock.connectors.kafka.client_loader import kafka_python
 from poundlock.connectors.kafka.login import Login, sasl_mechanism, tls_context
 from poundlock.connectors.kafka.source.client_properties import FetchSettings
+from poundlock.connectors.kafka.wire.produce_protocol import Topics, with_topics
 from poundlock.connectors.kafka.wire.record_fields import SPARE
 from poundlock.errors import TerminalError
 
@@ -145,6 +146,16 @@ class BrokerConnection:
         """Send a request made of kafka-python's classes; others may follow before its answer is received."""
         request.API_VERSION = self._versions.api_version(request)
         self._send(request)
+
+    def send_produce(self, request: Any, topics: Topics) -> None:
+        """Send a Produce request that has no topics as yet, with these; others may follow before its answer is received."""
+        request.API_VERSION = self._versions.api_version(request)
+        self._parser.send_request(request)
+        pieces = with_topics(self._parser.send_bytes(), topics, request.API_VERSION)
+        if isinstance(self._socket, ssl.SSLSocket):  # it would make a record of each
+            pieces = [b"".join(pieces)]
+        for piece in pieces:
+            self._socket.sendall(piece)
 
     def _exchange(self, request: Any) -> Any:
         self._send(request)

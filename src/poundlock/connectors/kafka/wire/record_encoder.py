@@ -167,8 +167,8 @@ def _packed(fields: Sequence[_Varint], n: int) -> ByteStrings:
     return ByteStrings(out[used], bounds, np.arange(n), widths)
 
 
-def encode_batch(run: RecordRun, kind: BatchKind, sequence: int) -> bytes:
-    """Return a record batch; `sequence` is the number of its first record for this producer in its partition."""
+def encode_batch(run: RecordRun, kind: BatchKind, sequence: int) -> tuple[bytes, bytes | memoryview]:
+    """Return a record batch in two pieces, its header and its records; `sequence` is the number of its first record for this producer in its partition."""
     plain = kind.compression == "none"
     records: Any = run.records if plain else compress(kind.compression, run.records.data, kind.level)
     attributes = CODECS.get(kind.compression, 0) | (_TRANSACTIONAL if kind.transactional else 0)
@@ -178,7 +178,7 @@ def encode_batch(run: RecordRun, kind: BatchKind, sequence: int) -> bytes:
     crc = google_crc32c()
     size = _BEFORE_CRC.size + len(behind) + len(records) - _NOT_COUNTED
     front = _BEFORE_CRC.pack(0, size, -1, 2, crc.extend(crc.value(behind), records))
-    return b"".join((front, behind, records))
+    return front + behind, records if isinstance(records, bytes) else records.data
 
 
 def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:

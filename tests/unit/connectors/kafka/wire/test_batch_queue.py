@@ -21,6 +21,7 @@ from poundlock.connectors.kafka.wire.byte_strings import of_list
 from poundlock.connectors.kafka.wire.connection import ConnectionLost
 from poundlock.connectors.kafka.wire.coordinators import BrokerRefusal, ProducerIdentity
 from poundlock.connectors.kafka.wire.fetch_client import TopicMetadata
+from poundlock.connectors.kafka.wire.produce_protocol import Topics
 from poundlock.connectors.kafka.wire.record_batches import read_headers
 from poundlock.connectors.kafka.wire.record_encoder import RecordRun, encode_runs
 
@@ -77,14 +78,13 @@ class Connection:
         self.cluster, self.number = cluster, number
         self.answers: deque[Any] = deque()
 
-    def send_request(self, request: Any) -> None:
+    def send_produce(self, request: Any, topics: Topics) -> None:
         cluster = self.cluster
         fault = cluster.faults.popleft() if cluster.faults else "none"
         results = []
-        for topic in request.topic_data:
-            for data in topic.partition_data:
-                code = self._take(data, fault)
-                results.append(_ANSWER.PartitionProduceResponse(index=data.index, error_code=code, base_offset=0))
+        for partition, batch in topics["t"]:
+            code = self._take(partition, b"".join(map(bytes, batch)), fault)
+            results.append(_ANSWER.PartitionProduceResponse(index=partition, error_code=code, base_offset=0))
         lost = fault in ("lost", "lost after")
         self.answers.append(
             None if lost else SimpleNamespace(responses=[_ANSWER(name="t", partition_responses=results)])
@@ -93,15 +93,15 @@ class Connection:
         if fault == "move":
             cluster.moved += 1
 
-    def _take(self, data: Any, fault: str) -> int:
+    def _take(self, partition: int, batch: bytes, fault: str) -> int:
         cluster = self.cluster
-        if cluster.topic("t").leaders[data.index][1] != self.number or fault == "not leader":
+        if cluster.topic("t").leaders[partition][1] != self.number or fault == "not leader":
             return NOT_LEADER
         if fault == "too few":
             return TOO_FEW
         if fault == "lost" or None in self.answers:
             return 0
-        code = cluster.logs[data.index].append(bytes(data.records))
+        code = cluster.logs[partition].append(batch)
         return TIMED_OUT if fault == "timed out" and not code else code
 
     def answer(self) -> Any:

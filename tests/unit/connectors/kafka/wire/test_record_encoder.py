@@ -71,7 +71,7 @@ def test_any_messages_are_read_as_they_were(
             (number, time, key if keyed else None, value, list(named) if headed else [])
             for number, (value, key, named, time) in enumerate(rows[run.rows])
         ]
-        batch = encode_batch(run, kind, sequence)
+        batch = b"".join(map(bytes, encode_batch(run, kind, sequence)))
         if kind.compression in ("none", "gzip"):  # for the others it needs packages that are not installed
             assert by_another_decoder(batch) == expected
         assert by_ours(batch) == expected
