@@ -317,6 +317,28 @@ def test_other_data_the_second_time_stops_the_job(rig: Rig, broker: EmbeddedKafk
     assert ours_open(rig) == []
 
 
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_broker_that_is_killed_in_mid_write_costs_no_attempt(
+    rig: Rig, broker: EmbeddedKafka, topic: str, guarantee: Any
+) -> None:
+    """What was on its way is sent again with the sequences it had: once, and in order."""
+    small = {"batch.num.messages": "20"}
+    sink = KafkaSink(broker.bootstrap_servers, topic, guarantee=guarantee, client_options=small)
+    rig.driver()
+    writer = sink.open_writer(rig.context(0, 0))
+    parts = [rows(n, 0, 400) for n in range(4)]
+    writer.write(batch(parts[0]))
+    broker.kill()
+    writer.write(batch(parts[1]))
+    writer.write(batch(parts[2]))
+    broker.start()
+    writer.write(batch(parts[3]))
+    prepared = [Prepared("out", 0, payload) for payload in writer.prepare()]
+    for committable in sink.stage({}, prepared, None, 0).committables:  # type: ignore[arg-type]
+        assert isinstance(sink.commit(committable), Committed)
+    assert_exact(broker, topic, parts)
+
+
 def test_the_broker_is_killed_between_decision_and_commit(rig: Rig, broker: EmbeddedKafka, topic: str) -> None:
     driver = rig.driver()
 
