@@ -21,6 +21,7 @@ from poundlock.connectors.kafka.wire.coordinators import ProducerIdentity, Trans
 from poundlock.errors import TerminalError, TransientError
 
 _TIMED_OUT = f"if it ran out of time, {LONGER}"
+_DRAIN_S = 5.0
 _COMMIT_S = 60.0  # for a task that commits by itself
 _DONE = "NoError"
 
@@ -70,10 +71,13 @@ class TransactionalSender(Sender):
         return self._asked.end(str(self._who.transactional_id), self._who.id, self._who.epoch, commit=commit)
 
     def abandon(self) -> None:
-        begun = self._queue is not None
+        queue = self._queue
+        with contextlib.suppress(Exception):
+            if queue is not None:
+                queue.drain(_DRAIN_S)
         super().abandon()
-        if begun:
-            with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):
+            if queue is not None:
                 self._end(commit=False)
 
 

@@ -130,6 +130,15 @@ class BatchQueue:
             if self.messages and time.monotonic() > end:
                 raise Undelivered(self.messages, seconds, "no answer")
 
+    def drain(self, seconds: float) -> None:
+        """Send nothing more, and wait until brokers have answered what was sent: it must not come behind the end of its transaction."""
+        end = time.monotonic() + seconds
+        self._waiting.clear()
+        for broker in self._brokers.values():
+            while broker.sent and readable([broker.connection], end - time.monotonic()):
+                broker.connection.answer()
+                broker.sent.popleft()
+
     def close(self) -> None:
         """Forget what is on its way."""
         for broker in self._brokers.values():

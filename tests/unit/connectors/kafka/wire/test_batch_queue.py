@@ -194,6 +194,19 @@ def test_who_is_not_answered_for_too_long_gives_up() -> None:
     assert (raised.value.messages, raised.value.seconds) == (2, 0.05)
 
 
+def test_what_was_sent_is_answered_before_it_is_given_up() -> None:
+    cluster = Cluster(partitions=2)
+    sent = queue(cluster, most_in_flight=1, request_bytes=1)
+    for n, run in enumerate(runs([b"%d" % n for n in range(4)], 1)):
+        sent.put(("t", n % 2), run)
+    sent.drain(5)
+    sent._step(0.0)
+    assert all(not broker.sent for broker in sent._brokers.values())
+    assert not any(broker.connection.answers for broker in sent._brokers.values())  # type: ignore[attr-defined]
+    assert sum(len(log.values) for log in cluster.logs.values()) + sent.messages >= 4
+    sent.close()
+
+
 def test_sequences_begin_again_at_the_end_of_their_range() -> None:
     cluster = Cluster(partitions=1)
     sent = queue(cluster)
