@@ -154,7 +154,8 @@ def hashes_of_bytes(
     if len(late):  # those near the end of the buffer have one of their own, with eight bytes behind it
         first = int(start[late].min())
         rest = np.concatenate([data[first:], np.zeros(8, np.uint8)])
-        ahead = np.flatnonzero(start + length <= len(data) - 8)
+        # Mostly they are the last ones.
+        ahead = slice(0, late[0]) if late[0] == len(length) - len(late) else np.setdiff1d(np.arange(len(length)), late)
         h[late] = hashes_of_bytes(rest, start[late] - first, length[late], kind)
         h[ahead] = hashes_of_bytes(data, start[ahead], length[ahead], kind)
         return h

@@ -35,6 +35,8 @@ class Partitioner:
             led: those that have a leader.
             at_once: about how many bytes go to one partition before it is the turn of the next.
         """
+        if keys is None and given is None:
+            return self._in_turn(sizes, led, at_once)
         partition = np.full(len(sizes), -1, np.int64) if given is None else given.copy()
         if keys is not None and self._kind != "random":
             by_key = partition < 0
@@ -59,10 +61,11 @@ class Partitioner:
         before = np.cumsum(sizes) - sizes
         total = int(before[-1] + sizes[-1])
         turns = -(-total // at_once)
-        numbers = before * turns // max(total, 1) + self._turn
+        cuts = np.searchsorted(before, np.arange(turns) * total // turns)
+        chosen = led[(self._turn + np.arange(turns)) % len(led)]
         self._turn += turns
-        chosen: Integers = led[numbers % len(led)]
-        return chosen
+        partitions: Integers = np.repeat(chosen, np.diff(cuts, append=len(sizes)))
+        return partitions
 
 
 def murmur2(keys: ByteStrings) -> _Words:

@@ -29,6 +29,7 @@ _REPEATED = "look into the broker's log; the checkpoint is repeated"
 ANSWER_S = 30.0  # how long one question may take
 PATIENCE_S = 300.0  # how long a batch is tried
 _TOPIC_S = 5.0
+_LONG_RUN = 1000  # messages that follow one another into a partition: such runs are left where they are
 _PIECE_BYTES = 8 << 20  # so much is encoded at a time
 # What a broker refuses for what it is, in librdkafka's words.
 _OF_MESSAGES = {
@@ -144,14 +145,13 @@ class Sender:
         partitions = partitioner.choose(
             messages.keys, messages.partitions, sizes, metadata.partitions, led, settings.batch_bytes
         )
-        if (partitions[1:] < partitions[:-1]).any():
+        if np.count_nonzero(np.diff(partitions)) * _LONG_RUN > len(partitions):
             order = np.argsort(partitions, kind="stable")
             messages, partitions, sizes = messages.take(order), partitions[order], sizes[order]
-        times_ms, now_ms = messages.times_ms, int(time.time() * 1000)
-        if times_ms is None:
-            times_ms = np.full(len(messages), now_ms)
-        elif (missing := times_ms == NO_TIME).any():
-            times_ms = np.where(missing, now_ms, times_ms)
+        now_ms = int(time.time() * 1000)
+        times_ms: Integers | int = now_ms
+        if messages.times_ms is not None:
+            times_ms = np.where(messages.times_ms == NO_TIME, now_ms, messages.times_ms)
         starts = _starts(partitions, sizes, settings.batch_bytes, settings.batch_records)
         for run in encode_runs(messages.values, messages.keys, messages.headers, times_ms, starts):
             self._queue.put((topic, int(partitions[run.rows.start])), run)

@@ -59,7 +59,7 @@ def encode_runs(
     values: ByteStrings,
     keys: ByteStrings | None,
     headers: ByteStrings | None,
-    times_ms: Integers,
+    times_ms: Integers | int,
     starts: Sequence[int],
 ) -> list[RecordRun]:
     """Return the records of batches, each of the rows from one start to before the next.
@@ -68,19 +68,22 @@ def encode_runs(
         values: of the messages, null for a tombstone.
         keys: null where a message has none.
         headers: the number of headers and the headers of each message, as `encode_headers` gives them; None: no message has any.
-        times_ms: the time of each.
+        times_ms: the time of each, or of all.
         starts: the first row of each batch; ascending, the first is 0.
     """
     n = len(values)
     after = [*starts[1:], n]
     sizes = np.diff([*starts, n])
-    first_ms = np.minimum.reduceat(times_ms, starts)
-    last_ms = np.maximum.reduceat(times_ms, starts)
-    delta_ms = times_ms - np.repeat(first_ms, sizes)
-    number = np.arange(n) - np.repeat(starts, sizes)
+    if isinstance(times_ms, int):
+        first_ms = last_ms = np.full(len(starts), times_ms)
+        since = _ZERO
+    else:
+        first_ms, last_ms = np.minimum.reduceat(times_ms, starts), np.maximum.reduceat(times_ms, starts)
+        since = _Varint.of(times_ms - np.repeat(first_ms, sizes))
+    number = _Varint.of(np.arange(n) - np.repeat(starts, sizes))
     # Without headers each record ends with the number of them, 0: it stands in front of the next record's numbers.
     behind = 1 if headers is None else 0
-    data, at = interleaved(_columns(values, keys, headers, delta_ms, number), _NO_HEADERS)
+    data, at = interleaved(_columns(values, keys, headers, since, number), _NO_HEADERS)
     return [
         RecordRun(slice(i, j), data[at[i] + behind : at[j] + behind], int(low), int(high))
         for i, j, low, high in zip(starts, after, first_ms, last_ms, strict=True)
@@ -88,12 +91,12 @@ def encode_runs(
 
 
 def _columns(
-    values: ByteStrings, keys: ByteStrings | None, headers: ByteStrings | None, delta_ms: Integers, number: Integers
+    values: ByteStrings, keys: ByteStrings | None, headers: ByteStrings | None, since: _Varint, number: _Varint
 ) -> list[ByteStrings]:
     """Return what records consist of, in order: their numbers, their bytes."""
     end = [] if headers is None else [headers]
     tail = np.ones(len(values), np.int64) if headers is None else headers.length
-    sizes = [_Varint.of(delta_ms), _Varint.of(number)]
+    sizes = [since, number]
     value_length, value_size = _lengths(values)
     if keys is None:
         sizes += [value_size]
