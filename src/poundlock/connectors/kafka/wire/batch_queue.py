@@ -266,7 +266,8 @@ class BatchQueue:
             self._answered(lane, batch, int(result.error_code), result.error_message or "")
 
     def _answered(self, lane: _Lane, batch: _Batch, code: int, what: str) -> None:
-        # One before it has failed too, or its answer is still to come from the broker that led until now.
+        # One before it has failed too, or its answer is still to come from the broker that led until now. Where all before it have
+        # arrived, it may be there itself: a broker that was killed remembers the last batch only. That is an error, as to Java's.
         overtook = code == _OUT_OF_ORDER and min(lane.open) < batch.number
         if not code or (code == _DUPLICATE and batch.tries > 1):
             self._taken(lane, batch)
