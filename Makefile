@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 STAMP := $(VENV)/.poundlock-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo unit engine services crash test torture compat lint types format bench bench-flink docs lock clean seed
+.PHONY: help venv demo unit engine services crash test torture compat lint types format bench bench-flink bench-peers docs lock clean seed
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,10 @@ bench: $(STAMP) ## measure against Spark's file sink, write build/bench/report.j
 
 bench-flink: $(STAMP) ## install Flink and PyFlink for make bench to measure against
 	$(BIN)/python -m benchmarks.flink
+
+bench-peers: $(STAMP) ## install Bytewax, Quix Streams, Pathway and PyFlink, and measure against them
+	$(BIN)/python -m benchmarks.peers
+	$(BIN)/python -m benchmarks peers
 
 torture: $(STAMP) seed ## kill the job at 50 or more random moments, audit the files; S3 on MinIO (PART=3/8, SEED=7)
 	POUNDLOCK_TORTURE_SEED=$${POUNDLOCK_TORTURE_SEED:-$(SEED)} $(PYTEST) -o timeout=14400 -o faulthandler_timeout=14300 \

@@ -34,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     found: dict[str, list[Result]] = {}
     failed = False
-    with Bench(ROOT / "build" / "bench", quick=given.quick, millions=given.millions) as bench:
+    sizes = {"millions": given.millions, "peer_millions": given.peer_millions}
+    with Bench(ROOT / "build" / "bench", quick=given.quick, **sizes) as bench:
         for _ in range(given.runs):
             for case in wanted:
                 failed |= not _one(case, bench, found, console)
@@ -57,6 +58,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--millions", type=int, default=10, choices=range(2, 101, 2), metavar="N",
         help="millions of rows of files and topic, an even number (10)",
     )  # fmt: skip
+    parser.add_argument("--peer-millions", type=int, default=1, metavar="N", help="millions of rows of the peers (1)")
     return parser.parse_args(arguments)
 
 

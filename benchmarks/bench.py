@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from benchmarks.data import Input, check, files
+from benchmarks.data import Input, check, files, lines_of
 from benchmarks.flink.install import Installed, PyFlink, installed, installed_pyflink
 from benchmarks.measure import process_cpu_s, run
+from benchmarks.peers.inputs import PeerInput
 from benchmarks.result import Result
 from benchmarks.topics import fill
 from poundlock.errors import PoundlockError
@@ -38,11 +39,13 @@ class Bench:
         home: folder for inputs, outputs and logs.
         quick: small inputs: shows that everything runs, its figures mean little.
         millions: rows of the files and of the topic, in millions; an even number.
+        peer_millions: rows that the peers get, in millions.
     """
 
     home: Path
     quick: bool = False
     millions: int = 10
+    peer_millions: int = 1
     _exits: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Bench:
@@ -72,8 +75,13 @@ class Bench:
     @cached_property
     def topic(self) -> str:
         """A topic of three partitions with the lines."""
-        fill(self.broker, TOPIC, (path.read_bytes().splitlines() for path in sorted(self.lines.folder.iterdir())))
+        fill(self.broker, TOPIC, lines_of(self.lines))
         return TOPIC
+
+    @cached_property
+    def peers(self) -> PeerInput:
+        """What the peers read."""
+        return PeerInput(self.home / "data", 100_000 if self.quick else self.peer_millions * 1_000_000)
 
     @cached_property
     def flink(self) -> Installed | None:

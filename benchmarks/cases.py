@@ -23,6 +23,7 @@ from benchmarks import (
 )
 from benchmarks.bench import ROOT, Bench, Case, measured, program
 from benchmarks.data import check
+from benchmarks.peers import cases as peers
 from benchmarks.result import Result
 from benchmarks.spark_connector import connector_jars
 
@@ -93,4 +94,5 @@ CASES: tuple[Case, ...] = (
     *savepoint.CASES,
     *postgres.CASES,
     *small.CASES,
+    *peers.CASES,
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LINE_BYTES", "Input", "WrongOutput", "blocks", "check", "files"]
+__all__ = ["LINE_BYTES", "Input", "WrongOutput", "blocks", "check", "files", "lines_of"]
 
 LINE_BYTES = 95
 _EVENTS = (b"page_view", b"adv_click", b"thumbs_up")
@@ -65,6 +65,11 @@ def blocks(rows: int) -> Iterator[bytes]:
     rng = np.random.default_rng(_SEED)
     for first in range(0, rows, 50_000):
         yield _lines(first, min(50_000, rows - first), rng)
+
+
+def lines_of(given: Input) -> Iterator[list[bytes]]:
+    """Yield the lines of each file, without their ends."""
+    return (path.read_bytes().splitlines() for path in sorted(given.folder.iterdir()))
 
 
 def fingerprint(block: bytes | memoryview) -> int:

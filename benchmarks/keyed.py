@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 
 from benchmarks.bench import Bench, Case, program
 from benchmarks.data import WrongOutput
+from benchmarks.keyed_rows import BASE_MS, columns_of
 from benchmarks.measure import Usage, run
 from benchmarks.result import Result
 
-__all__ = ["CASES", "finished", "rows_of", "some_rows"]
+__all__ = ["CASES", "finished", "rows_of"]
 
-_BASE_MS, _FILES = 1_545_184_224_000, 20
+_FILES = 20
 _KEYS = {"1k": 1_000, "100k": 100_000}
 _WORK = ("window_native", "window_python", "process", "sessions")
 
@@ -32,17 +33,6 @@ _WORK = ("window_native", "window_python", "process", "sessions")
 def rows_of(bench: Bench) -> int:
     """Return how many rows there are."""
     return 200_000 if bench.quick else 10_000_000
-
-
-def some_rows(rows: int, keys: int, part: int, parts: int) -> tuple[npt.NDArray[np.int64], ...]:
-    """Return number, time in ms and key of the rows in one of equal parts of all event time, in the order in which they come."""
-    half = rows // 2
-    js = np.arange(half * part // parts, half * (part + 1) // parts, dtype=np.uint64)
-    i = np.ravel(np.column_stack([js, js + np.uint64(half)]))
-    j = (i % np.uint64(half)).astype(np.int64)
-    at = _BASE_MS + j // 50 - (j * 7919) % 4000
-    key = ((i * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(33)) % np.uint64(keys)
-    return i.astype(np.int64), at, key.astype(np.int64)
 
 
 def given(bench: Bench, keys: int) -> Path:
@@ -55,11 +45,11 @@ def given(bench: Bench, keys: int) -> Path:
     folder.mkdir(parents=True)
     names = pa.array([f"key-{number}" for number in range(keys)])
     for number in range(_FILES):
-        i, at, key = some_rows(rows, keys, number, _FILES)
+        at, key, value = columns_of(rows, keys, number, _FILES)
         columns = {
             "at": pa.array(at * 1000, pa.timestamp("us", "UTC")),
             "key": names.take(pa.array(key)),
-            "n": pa.array(i % 1000),
+            "n": pa.array(value),
         }
         pq.write_table(pa.table(columns), folder / f"{number}.parquet", use_dictionary=False)
     (folder / "_done").touch()
@@ -125,8 +115,8 @@ def _open_at_once(bench: Bench, keys: int) -> Path:
     names = pa.array([f"key-{number}" for number in range(keys)])
     for number, first in enumerate(range(0, keys, 250_000)):
         some = names.slice(first, 250_000)
-        _write(folder / f"{number}.parquet", np.full(len(some), _BASE_MS), some)
-    _write(folder / "9.parquet", np.array([_BASE_MS + 3_600_000]), names.slice(0, 1))
+        _write(folder / f"{number}.parquet", np.full(len(some), BASE_MS), some)
+    _write(folder / "9.parquet", np.array([BASE_MS + 3_600_000]), names.slice(0, 1))
     return folder
 
 

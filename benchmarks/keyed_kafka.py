@@ -17,7 +17,8 @@ import pyarrow.json as pj
 
 from benchmarks.bench import Bench, Case, program
 from benchmarks.data import WrongOutput
-from benchmarks.keyed import finished, rows_of, some_rows
+from benchmarks.keyed import finished, rows_of
+from benchmarks.keyed_rows import VALUES, columns_of
 from benchmarks.measure import process_cpu_s, run
 from benchmarks.result import Result
 from benchmarks.topics import fill
@@ -28,7 +29,6 @@ _KEYS = {"1k": 1_000, "100k": 100_000, "1M": 1_000_000, "10M": 10_000_000}
 _WORK = {"100k": ("window", "sliding", "sessions", "process")}
 _TOPIC, _BLOCK = "keyed_", 100_000
 _WINDOWS_OF_A_ROW = {"sliding": 6}
-_VALUES = 1000
 _RESULT = pj.ParseOptions(
     explicit_schema=pa.schema([("n", pa.int64()), *((name, pa.float64()) for name in ("total", "low", "high"))]),
     unexpected_field_behavior="ignore",
@@ -37,15 +37,15 @@ _RESULT = pj.ParseOptions(
 
 def blocks(rows: int, keys: int) -> Iterator[list[bytes]]:
     """Yield the lines as blocks, in the order of event time."""
-    values = pa.array([str(number / 4) for number in range(_VALUES)])
+    values = pa.array([str(number / 4) for number in range(VALUES)])
     parts = rows // _BLOCK
     for part in range(parts):
-        i, at, key = some_rows(rows, keys, part, parts)
+        at, key, value = columns_of(rows, keys, part, parts)
         digits = pc.cast(pa.array(at), pa.string())
         columns = (
             '{"timestamp":', pc.utf8_slice_codeunits(digits, 0, 10), ".", pc.utf8_slice_codeunits(digits, 10, 13),
             ',"key":"user-', pc.utf8_lpad(pc.cast(pa.array(key), pa.string()), 8, "0"),
-            '","value":', values.take(pa.array(i % _VALUES)), "}",
+            '","value":', values.take(pa.array(value)), "}",
         )  # fmt: skip
         yield pc.cast(pc.binary_join_element_wise(*columns, ""), pa.binary()).to_pylist()
 
@@ -76,8 +76,8 @@ def prove(folder: Path, rows: int, work: str) -> int:
     found: dict[str, float] = {"n": pc.sum(results["n"]).as_py()}
     if work in ("window", "sliding"):
         # Quarters, so that a sum of doubles is exact.
-        expected |= {"total": times * int((np.arange(rows) % _VALUES).sum()) / 4}
-        expected |= {"low": 0.0, "high": (_VALUES - 1) / 4}
+        expected |= {"total": times * int((np.arange(rows) % VALUES).sum()) / 4}
+        expected |= {"low": 0.0, "high": (VALUES - 1) / 4}
         sums = (("total", pc.sum), ("low", pc.min), ("high", pc.max))
         found |= {name: function(results[name]).as_py() for name, function in sums}
     if found != expected:

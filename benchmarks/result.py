@@ -37,6 +37,7 @@ class Result:
         broker_cpu_s: CPU seconds the Kafka broker spent meanwhile.
         parts: CPU seconds by kind of process, as sampled.
         figures: what else the case is about, by name.
+        cannot: what the engine cannot do of what poundlock does, where the case is about such.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Result:
     broker_cpu_s: float | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
+    cannot: Sequence[str] | None = None
 
     @classmethod
     def of(
@@ -68,6 +70,7 @@ class Result:
         max_ms: float | None = None,
         broker_cpu_s: float | None = None,
         figures: Mapping[str, float] | None = None,
+        cannot: Sequence[str] | None = None,
     ) -> Result:
         """Return the result of one run."""
         return cls(
@@ -86,6 +89,7 @@ class Result:
             broker_cpu_s=_rounded(broker_cpu_s, 2),
             parts=usage.parts,
             figures={} if figures is None else {name: round(value, 3) for name, value in figures.items()},
+            cannot=cannot,
         )
 
 
@@ -216,6 +220,11 @@ BARS = (
     Bar(name="state_cost/10M", figure="bytes growth", most=1.5),
     Bar(name="many_branches/20", most_ms=1000),
     Bar(name="many_branches/20", figure="ms growth / branches", most=1),
+    *(
+        Bar(name=f"peers_{work}/poundlock", against=f"peers_{work}/{peer}")
+        for work, more in (("lines", ()), ("windows", ("pyflink_datastream",)))
+        for peer in ("bytewax", "quix", "pathway", "pyflink", *more)
+    ),
 )
 
 
@@ -241,6 +250,7 @@ def show(console: Console, results: Sequence[Result]) -> bool:
             f"{r.peak_rss_mb:,.0f}", f"{r.load:.1f}", str(r.runs),
         )  # fmt: skip
     console.print(table)
+    _show_peers(console, results)
     _show_times(console, results)
     named = {r.name: r for r in results}
     judged = [verdict for bar in BARS if (verdict := bar.judge(named)) is not None]
@@ -252,6 +262,18 @@ def show(console: Console, results: Sequence[Result]) -> bool:
     if judged:
         console.print(bars)
     return all(reached for *_, reached in judged)
+
+
+def _show_peers(console: Console, results: Sequence[Result]) -> None:
+    """Print what engines cannot do, by their documentation."""
+    peers = Table(title="Peers", title_justify="left")
+    for head in ("benchmark", "rows/CPU-s", "cannot"):
+        peers.add_column(head, justify="right" if head == "rows/CPU-s" else "left")
+    for r in results:
+        if r.cannot is not None:
+            peers.add_row(r.name, f"{r.rows_per_cpu_s:,.0f}", ", ".join(r.cannot))
+    if peers.row_count:
+        console.print(peers)
 
 
 def _show_times(console: Console, results: Sequence[Result]) -> None:

@@ -6,7 +6,7 @@ What is counted is what a read_committed consumer gets that has nothing to do wi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,11 +15,32 @@ import confluent_kafka
 from benchmarks.data import Input, WrongOutput, fingerprint
 from poundlock.testing.topics import Topics
 
-__all__ = ["committed_values", "fill", "output_topic", "prove"]
+__all__ = ["PARTITIONS", "committed_values", "fill", "output_topic", "produce", "prove"]
 
 _BATCH = 20_000
 QUIET_S = 30.0
-_PARTITIONS, _STRETCH = 3, 100
+PARTITIONS, _STRETCH = 3, 100
+
+
+def produce(broker: Topics, name: str, records: Iterable[tuple[bytes, Mapping[str, Any]]]) -> None:
+    """Make a topic of three partitions with the records, each a value and the further arguments of `Producer.produce`.
+
+    Raises:
+        WrongOutput: the broker did not take all of them.
+    """
+    broker.create_topic(name, partitions=PARTITIONS)
+    producer = broker.producer(linger_ms=50, batch_size=500_000, queue_buffering_max_messages=500_000)
+    for i, (value, more) in enumerate(records):
+        if i % 10_000 == 0:
+            producer.poll(0)
+        while True:
+            try:
+                producer.produce(name, value, **more)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    if producer.flush(300):
+        raise WrongOutput(f"the broker did not take all records of topic {name}")
 
 
 def fill(broker: Topics, name: str, blocks: Iterable[Sequence[bytes]]) -> None:
@@ -28,20 +49,9 @@ def fill(broker: Topics, name: str, blocks: Iterable[Sequence[bytes]]) -> None:
     Raises:
         WrongOutput: the broker did not take all lines.
     """
-    broker.create_topic(name, partitions=_PARTITIONS)
-    producer = broker.producer(linger_ms=50, batch_size=500_000, queue_buffering_max_messages=500_000)
-    for number, lines in enumerate(blocks):
-        for i, line in enumerate(lines):
-            if i % 10_000 == 0:
-                producer.poll(0)
-            while True:
-                try:
-                    producer.produce(name, line, partition=(number + i // _STRETCH) % _PARTITIONS)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-    if producer.flush(300):
-        raise WrongOutput(f"the broker did not take all lines of topic {name}")
+    in_partition = [{"partition": partition} for partition in range(PARTITIONS)]
+    numbered = ((number + i // _STRETCH, line) for number, lines in enumerate(blocks) for i, line in enumerate(lines))
+    produce(broker, name, ((line, in_partition[stretch % PARTITIONS]) for stretch, line in numbered))
 
 
 @contextmanager

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.flink.install import FLINK, HOME, PYFLINK_HOME, install, install_pyflink
+from benchmarks.flink.install import FLINK, HOME, install
+from benchmarks.peers import install as peers
 from poundlock.errors import PoundlockError
 
 if __name__ == "__main__":
     try:
         install()
         print(f"Flink {FLINK} is in {HOME}", flush=True)
-        install_pyflink()
+        peers.install(peers.PYFLINK)
     except PoundlockError as error:
         sys.exit(str(error))
-    print(f"PyFlink {FLINK} is in {PYFLINK_HOME}. Next: make bench")
+    print(f"PyFlink {FLINK} is in {peers.HOME / peers.PYFLINK.name}. Next: make bench")

@@ -1,6 +1,7 @@
 """Installs Flink below build/flink: the jars of its Python wheel, the Kafka connector by pinned SHA-256, our Java jobs compiled.
 
-PyFlink is in build/pyflink. Nothing outside these folders and the jar cache is changed; a second call fetches nothing.
+PyFlink is one of the peers, below build/peers. Nothing outside these folders and the jar cache is changed; a second call fetches
+nothing.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.peers import install as peers
+from benchmarks.peers.install import PYFLINK
 from poundlock.errors import DefinitionError
-from poundlock.spark.launch.jars import JarPins, JarPlaces, Pin, jar_set
+from poundlock.spark.launch.jars import JarPins, Pin, jar_set
 from poundlock.spark.launch.java import find_java
 
-__all__ = ["FLINK", "Installed", "PyFlink", "install", "install_pyflink", "installed", "installed_pyflink"]
+__all__ = ["FLINK", "Installed", "PyFlink", "install", "installed", "installed_pyflink"]
 
 FLINK = "2.3.0"
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "build" / "flink"
-PYFLINK_HOME = ROOT / "build" / "pyflink"
 _HEAP = ("-Xmx2g", "-XX:+UseSerialGC")
 _SOURCES = [Path(__file__).with_name(f"{job}.java") for job in ("EventLog", "KafkaCopy", "KeyedWork", "KeyedKafka")]
 _CONNECTOR = JarPins(
@@ -41,15 +43,6 @@ com.fasterxml.jackson.core jackson-annotations 2.18.2 581bd61000ef7648943f781ca0
 """.strip().splitlines()
     ),
 )
-_PYFLINK_CONNECTOR = JarPins(
-    what="PyFlink's Kafka connector",
-    pins=(
-        Pin(
-            "org.apache.flink", "flink-sql-connector-kafka", "5.0.0-2.2",
-            "5605c691d11a501382c383fecba37a7a552467da5ab7ba904ef5d6f3d62c5616",
-        ),
-    ),
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +68,25 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class PyFlink:
-    """A PyFlink that can be run: the Python of its environment and the jar of its Kafka connector."""
+    """A PyFlink that can be run: the Python of its environment and the jars of its Kafka connector."""
 
     python: str
-    connector: str
+    jars: Sequence[str]
 
     def command(self, program: str, *arguments: object) -> list[str]:
-        """Return the command that runs one of our programs in this folder; the connector's jar is its first argument."""
+        """Return the command that runs one of our programs with a heap of 2 GB.
+
+        Args:
+            program: its path, from this folder.
+            arguments: its own; before them come the URLs of the jars, joined by semicolons.
+        """
         env = {
             "JAVA_HOME": find_java().home,
             "JVM_ARGS": " ".join(_HEAP),
-            "FLINK_LOG_DIR": str(PYFLINK_HOME / "log"),
+            "FLINK_LOG_DIR": str(PYFLINK.bin.parent / "log"),
         }
-        words = [self.python, str(Path(__file__).with_name(program)), self.connector, *map(str, arguments)]
+        jars = ";".join(Path(jar).as_uri() for jar in self.jars)
+        words = [self.python, str(Path(__file__).parent / program), jars, *map(str, arguments)]
         return ["env", *(f"{name}={value}" for name, value in env.items()), *words]
 
 
@@ -113,45 +112,24 @@ def install() -> Installed:
     """
     javac = _javac()
     jars = _flink_jars()
-    connector = jar_set("flink-connector", progress=print, places=JarPlaces.from_environment(), pins=_CONNECTOR)
+    kafka = jar_set("flink-connector", progress=print, pins=_CONNECTOR)
     classes = HOME / "classes"
     shutil.rmtree(classes, ignore_errors=True)
     classes.mkdir(parents=True)
     _do(
-        [javac, "-cp", os.pathsep.join([*jars, *connector]), "-d", str(classes), *map(str, _SOURCES)],
+        [javac, "-cp", os.pathsep.join([*jars, *kafka]), "-d", str(classes), *map(str, _SOURCES)],
         "compile the Java jobs",
         "read what javac says above",
     )
-    (HOME / "classpath").write_text("\n".join([str(classes), *jars, *connector]))
+    (HOME / "classpath").write_text("\n".join([str(classes), *jars, *kafka]))
     found = installed()
     assert found is not None
     return found
 
 
 def installed_pyflink() -> PyFlink | None:
-    """Return the installed PyFlink, None where it could not be installed or `make bench-flink` has not been run here."""
-    listing, python = PYFLINK_HOME / "connector", PYFLINK_HOME / "venv" / "bin" / "python"
-    if not listing.exists() or not python.exists() or not Path(connector := listing.read_text()).exists():
-        return None
-    return PyFlink(str(python), connector)
-
-
-def install_pyflink() -> PyFlink:
-    """Install what is missing; needs, the first time, a network.
-
-    Raises:
-        DefinitionError: there is no PyFlink for this Python, or a download failed.
-    """
-    environment = PYFLINK_HOME / "venv"
-    if not list(environment.glob("lib/python*/site-packages/pyflink/datastream")):
-        print(f"installing PyFlink {FLINK} below {PYFLINK_HOME}: about 850 MB, once", flush=True)
-        package, next = f"apache-flink=={FLINK}", "use Python 3.11 or 3.12 and a network; make bench runs without it"
-        _pip(environment, next, "--only-binary", "apache-flink", package)
-    (connector,) = jar_set("pyflink-connector", progress=print, pins=_PYFLINK_CONNECTOR)
-    (PYFLINK_HOME / "connector").write_text(connector)
-    found = installed_pyflink()
-    assert found is not None
-    return found
+    """Return the installed PyFlink, None where neither `make bench-flink` nor `make bench-peers` has been run here."""
+    return PyFlink(str(PYFLINK.bin / "python"), PYFLINK.jars()) if peers.installed(PYFLINK) else None
 
 
 def _javac() -> str:

@@ -1,6 +1,6 @@
 """Counts by key until a timer, ten seconds on, in PyFlink, over lines of JSON in a topic.
 
-Arguments: CONNECTOR EACH WORK SERVERS/TOPIC OUT CHECKPOINTS. EACH is how many rows of each of the three partitions are read; WORK
+Arguments: JARS EACH WORK SERVERS/TOPIC OUT CHECKPOINTS. EACH is how many rows of each of the three partitions are read; WORK
 is process.
 """
 
@@ -55,8 +55,8 @@ def row(line: str) -> tuple[float, str, float]:
     return given["timestamp"], given["key"], given["value"]
 
 
-def main(connector: str, each: str, _work: str, place: str, out: str, checkpoints: str) -> None:
-    env = environment(connector, checkpoints)  # loads the connector, so it comes first
+def main(jars: str, each: str, _work: str, place: str, out: str, checkpoints: str) -> None:
+    env = environment(jars, checkpoints)  # loads the connector, so it comes first
     servers, topic = place.split("/", 1)
     ends = {KafkaTopicPartition(topic, partition): int(each) for partition in range(3)}
     source = (

@@ -18,11 +18,11 @@ from pyflink.datastream.connectors.file_system import BucketAssigner, FileSink
 __all__ = ["environment", "lines_to"]
 
 
-def environment(connector: str, checkpoints: str) -> StreamExecutionEnvironment:
+def environment(jars: str, checkpoints: str) -> StreamExecutionEnvironment:
     """Return the environment of a program.
 
     Args:
-        connector: the jar of the Kafka connector.
+        jars: the URLs of the Kafka connector's jars, joined by semicolons.
         checkpoints: folder for them.
     """
     settings = Configuration()
@@ -43,7 +43,7 @@ def environment(connector: str, checkpoints: str) -> StreamExecutionEnvironment:
         settings.set_string(name, value)
     env = StreamExecutionEnvironment.get_execution_environment(settings)
     env.set_parallelism(2)
-    env.add_jars(Path(connector).as_uri())
+    env.add_jars(*jars.split(";"))
     return env
 
 

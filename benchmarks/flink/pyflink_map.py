@@ -1,4 +1,4 @@
-"""A Python function per record in PyFlink: lines of JSON in, the function names the day, lines of JSON out. Arguments: CONNECTOR FOLDER OUT CHECKPOINTS."""
+"""A Python function per record in PyFlink: lines of JSON in, the function names the day, lines of JSON out. Arguments: JARS FOLDER OUT CHECKPOINTS."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def with_day(line: str) -> str:
     return json.dumps({"dt": day, **event}, separators=(",", ":"))
 
 
-def main(connector: str, folder: str, out: str, checkpoints: str) -> None:
-    env = environment(connector, checkpoints)
+def main(jars: str, folder: str, out: str, checkpoints: str) -> None:
+    env = environment(jars, checkpoints)
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), folder).build()
     lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines")
     lines.map(with_day, Types.STRING()).sink_to(lines_to(out))
