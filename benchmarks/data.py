@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LINE_BYTES", "Input", "WrongOutput", "blocks", "check", "files", "lines_of"]
+__all__ = ["LINE_BYTES", "Input", "WrongOutput", "blocks", "check", "files", "finished", "lines_of"]
 
 LINE_BYTES = 95
 _EVENTS = (b"page_view", b"adv_click", b"thumbs_up")
@@ -70,6 +70,12 @@ def blocks(rows: int) -> Iterator[bytes]:
 def lines_of(given: Input) -> Iterator[list[bytes]]:
     """Yield the lines of each file, without their ends."""
     return (path.read_bytes().splitlines() for path in sorted(given.folder.iterdir()))
+
+
+def finished(folder: Path) -> list[Path]:
+    """Return the files that a reader of the folder sees."""
+    there = (path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file())
+    return [folder / path for path in there if not any(part.startswith((".", "_")) for part in path.parts)]
 
 
 def fingerprint(block: bytes | memoryview) -> int:

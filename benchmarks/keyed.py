@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.bench import Bench, Case, program
-from benchmarks.data import WrongOutput
+from benchmarks.data import WrongOutput, finished
 from benchmarks.keyed_rows import BASE_MS, columns_of
 from benchmarks.measure import Usage, run
 from benchmarks.result import Result
 
-__all__ = ["CASES", "finished", "rows_of"]
+__all__ = ["CASES", "rows_of"]
 
 _FILES = 20
 _KEYS = {"1k": 1_000, "100k": 100_000}
@@ -54,12 +54,6 @@ def given(bench: Bench, keys: int) -> Path:
         pq.write_table(pa.table(columns), folder / f"{number}.parquet", use_dictionary=False)
     (folder / "_done").touch()
     return folder
-
-
-def finished(folder: Path) -> list[Path]:
-    """Return the files that a reader of the folder sees."""
-    found = (p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
-    return [folder / p for p in found if not any(part.startswith((".", "_")) for part in p.parts)]
 
 
 def counted(folder: Path) -> int:

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from benchmarks.bench import Bench, Case, program
-from benchmarks.data import WrongOutput
-from benchmarks.keyed import finished, rows_of
+from benchmarks.data import WrongOutput, finished
+from benchmarks.keyed import rows_of
 from benchmarks.keyed_rows import VALUES, columns_of
 from benchmarks.measure import process_cpu_s, run
 from benchmarks.result import Result

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.bench import Bench, Case, program
-from benchmarks.data import WrongOutput
+from benchmarks.data import WrongOutput, finished
 from benchmarks.measure import run
 from benchmarks.result import Result
 from poundlock.spark.launch.jars import jar_set
@@ -58,7 +58,7 @@ def _measured(bench: Bench, engine: str) -> Result:
 
 
 def _prove(out: Path, expected: tuple[int, ...]) -> None:
-    files = [p for p in out.rglob("*") if p.is_file() and not p.name.startswith((".", "_"))]
+    files = finished(out)
     tables = [pq.read_table(path, columns=["id", "kind"]) for path in files]
     found = (
         sum(table.num_rows for table in tables),

@@ -148,17 +148,12 @@ def _flink_jars() -> list[str]:
     environment = HOME / "venv"
     if not (jars := sorted(environment.glob("lib/python*/site-packages/pyflink/lib/*.jar"))):
         print(f"installing Flink {FLINK} below {HOME}: about 240 MB, once", flush=True)
-        next = "connect to a network and type it again: make bench-flink"
-        _pip(environment, next, "--no-deps", f"apache-flink-libraries=={FLINK}")
+        venv.create(environment, with_pip=True, clear=True)
+        package = f"apache-flink-libraries=={FLINK}"
+        pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps", package]
+        _do(pip, f"install {package}", "connect to a network and type it again: make bench-flink")
         jars = sorted(environment.glob("lib/python*/site-packages/pyflink/lib/*.jar"))
     return [str(jar) for jar in jars]
-
-
-def _pip(environment: Path, next: str, *words: str) -> None:
-    """Make an environment with one package, the last word."""
-    venv.create(environment, with_pip=True, clear=True)
-    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", *words]
-    _do(pip, f"install {words[-1]}", next)
 
 
 def _do(command: list[str], what: str, next: str) -> None:

@@ -1,7 +1,7 @@
 """Work by key on poundlock, over lines of JSON in a topic. Arguments: WORK SERVERS/TOPIC OUT CHECKPOINTS.
 
-WORK is window (tumbling, ten seconds), sliding (a minute by ten seconds), sessions (a gap of half a second) or process (a state
-and a timer for each key and ten seconds).
+WORK is window (tumbling, ten seconds), totals (the same with fewer aggregates, as the peers have them), sliding (a minute by ten
+seconds), sessions (a gap of half a second) or process (a state and a timer for each key and ten seconds).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from poundlock import (
     WatermarkStrategy,
 )
 
-_AGGREGATES = ("count(*) as n", "sum(value) as total", "min(value) as low", "max(value) as high")
+_TOTALS = ("count(*) as n", "sum(value) as total")
+_AGGREGATES = (*_TOTALS, "min(value) as low", "max(value) as high")
 
 
 def results(keyed: Any, work: str) -> Any:
@@ -28,8 +29,8 @@ def results(keyed: Any, work: str) -> Any:
         return keyed.process(Count(), schema="key string, n bigint", name="counts")
     if work == "sessions":
         return keyed.window(EventTimeSessionWindows("500 ms")).aggregate("count(*) as n", name="sessions")
-    windows = TumblingEventTimeWindows("10 s") if work == "window" else SlidingEventTimeWindows("60 s", "10 s")
-    return keyed.window(windows).aggregate(*_AGGREGATES, name="windows")
+    windows = SlidingEventTimeWindows("60 s", "10 s") if work == "sliding" else TumblingEventTimeWindows("10 s")
+    return keyed.window(windows).aggregate(*(_TOTALS if work == "totals" else _AGGREGATES), name="windows")
 
 
 def job(work: str, place: str, out: str, checkpoints: str) -> Job:

@@ -82,7 +82,7 @@ def _poundlock(setting: Setting) -> list[str]:
     place, checkpoints = f"{setting.servers}/{setting.topic}", setting.folder / "checkpoints"
     if setting.work == "lines":
         return program("jobs/event_log.py", "kafka", place, setting.out, checkpoints)
-    return program("jobs/key_windows.py", place, setting.out, checkpoints)
+    return program("jobs/keyed_kafka.py", "totals", place, setting.out, checkpoints)
 
 
 def _bytewax(setting: Setting) -> list[str]:

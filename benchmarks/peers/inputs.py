@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.data import Input, WrongOutput, files, lines_of
+from benchmarks.data import Input, WrongOutput, files, finished, lines_of
 from benchmarks.keyed_rows import BASE_MS, columns_of
 from benchmarks.topics import PARTITIONS, fill, produce
 from poundlock.testing.topics import Topics
@@ -134,6 +134,4 @@ def _start_ms(start: str | float) -> int:
 
 def visible(folder: Path) -> Iterator[bytes]:
     """Yield what is in each file that a run made visible."""
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts):
-            yield path.read_bytes()
+    return (path.read_bytes() for path in finished(folder))

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from pyflink.table import EnvironmentSettings, TableEnvironment
+from pyflink_tables import environment
 
 if __name__ == "__main__":
     jars, servers, topic, out, checkpoints = sys.argv[1:6]
-    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
-    for name, value in {
-        "pipeline.jars": jars,
-        "parallelism.default": "2",
-        "execution.checkpointing.interval": "10 s",
-        "restart-strategy.type": "none",
-        "execution.checkpointing.dir": f"file://{checkpoints}",
-        "table.local-time-zone": "UTC",
-    }.items():
-        tables.get_config().set(name, value)
+    tables = environment(jars, checkpoints)
     tables.execute_sql(f"""
         CREATE TABLE rows_in (
             `timestamp` DOUBLE, `key` STRING, `value` DOUBLE,
