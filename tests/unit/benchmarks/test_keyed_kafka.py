@@ -13,6 +13,8 @@ import pytest
 from benchmarks.data import WrongOutput
 from benchmarks.keyed_kafka import blocks, prove
 
+pytestmark = pytest.mark.slow
+
 ROWS, KEYS = 200_000, 100
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks.latency import pace, trend
 
+pytestmark = pytest.mark.slow
+
 
 def checkpoints(id: int, at_ms: int) -> dict[str, Any]:
     return {"latest": {"completed": {"id": id, "trigger_timestamp": at_ms}}}

@@ -18,6 +18,8 @@ from benchmarks.peers.install import PEERS, Peer, installed
 from benchmarks.peers.together import main
 from poundlock.errors import DefinitionError
 
+pytestmark = pytest.mark.slow
+
 ROWS = 4_000
 
 

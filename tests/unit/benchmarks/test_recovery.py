@@ -12,6 +12,8 @@ from benchmarks.jobs.life import durations_ms
 from benchmarks.recovery import prove
 from poundlock.storage import LocalStorage
 
+pytestmark = pytest.mark.slow
+
 EVERY = list(range(100))
 
 
