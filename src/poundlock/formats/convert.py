@@ -8,7 +8,7 @@ from __future__ import annotations
 import decimal
 import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.errors import DefinitionError, TerminalError
+from poundlock.formats.arrays import flags_in, numbers_in
 from poundlock.formats.chunk import Batch, Chunk, Lines, NoOrigin, Records, line_starts, origin_of, subset
 from poundlock.formats.reject import Reject
 
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
 US = {"s": 1_000_000, "ms": 1_000, "us": 1, "day": 86_400_000_000}
 VALUE = "value"
+_SAMPLE = 1024
+_FLOAT_US = -(
+    1 << 52
+)  # up to some 140 years from 1970 a float has the microsecond of a time, and makes a datetime in half the time
 Mask = npt.NDArray[np.bool_] | Sequence[bool]
 _ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -76,7 +81,7 @@ def take(chunk: Chunk, keep: Mask) -> Chunk:
 def column_values(column: pa.Array) -> list[Any]:
     """Return an Arrow column as Python values; maps become dicts. Raises TerminalError where Python has none, such as for the year 10000."""
     try:
-        return _values(column)
+        return python_values(column)
     except UnicodeDecodeError:
         raise
     except (OverflowError, ValueError) as error:
@@ -84,12 +89,15 @@ def column_values(column: pa.Array) -> list[Any]:
         raise TerminalError(what, next="leave such rows out first: where(\"ts < timestamp'9999-01-01'\")") from error
 
 
-def _values(column: pa.Array) -> list[Any]:
+def python_values(column: pa.Array) -> list[Any]:
+    """Return an Arrow column as Python values; maps become dicts. Raises OverflowError or ValueError where Python has none."""
     kind = column.type
-    text = pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind)
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    if text or (number and column.null_count == 0):
-        return list(column.to_numpy(zero_copy_only=False).tolist())
+    if pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind):
+        return list(column.to_pylist())
+    if column.null_count == 0 and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return list(numbers_in(column).tolist())
+    if column.null_count == 0 and pa.types.is_boolean(kind):
+        return list(flags_in(column).tolist())
     quick = pa.types.is_timestamp(kind) and kind.unit != "ns" and kind.tz in (None, "UTC")
     return _times(column) if quick else list(column.to_pylist(maps_as_pydicts="lossy"))
 
@@ -97,15 +105,27 @@ def _values(column: pa.Array) -> list[Any]:
 def _times(column: pa.Array) -> list[Any]:
     """Return timestamps as datetimes, in a quarter of the time that pyarrow takes."""
     micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-    known = micros.fill_null(0).to_numpy(zero_copy_only=False)
+    known = numbers_in(micros.fill_null(0) if micros.null_count else micros)
     if len(known) and (known.min() < FIRST_US or known.max() > LAST_US):
         return list(column.to_pylist())  # which says that a datetime cannot be so
-    values = known.view("datetime64[us]").astype(object).tolist()
-    if column.type.tz is not None:
-        values = [value.replace(tzinfo=UTC) for value in values]
+    # The bounds of windows are few, and one object does for many of them.
+    few = len(np.unique(known[:_SAMPLE])) * 4 <= min(len(known), _SAMPLE)
+    different, places = np.unique(known, return_inverse=True) if few else (known, known)
+    values = _datetimes(different if few else known, zoned=column.type.tz is not None)
+    if few:
+        values = list(map(values.__getitem__, places.tolist()))
     if micros.null_count:
         values = [value if there else None for value, there in zip(values, micros.is_valid().to_pylist(), strict=True)]
     return list(values)
+
+
+def _datetimes(micros: npt.NDArray[np.int64], *, zoned: bool) -> list[Any]:
+    """Return microseconds since 1970 as datetimes, with the zone UTC or none."""
+    if not zoned:
+        return list(micros.view("datetime64[us]").astype(object).tolist())
+    if len(micros) and micros.min() >= _FLOAT_US and micros.max() <= -_FLOAT_US:
+        return [datetime.fromtimestamp(seconds, UTC) for seconds in (micros / 1e6).tolist()]
+    return [moment.replace(tzinfo=UTC) for moment in micros.view("datetime64[us]").astype(object).tolist()]
 
 
 def for_python(chunk: Chunk, reject: Callable[[Reject], None] | None, names: Container[str] | None = None) -> Chunk:
@@ -143,7 +163,7 @@ def _may_be_beyond(column: pa.Array) -> bool:
 
 def _beyond(column: pa.Array) -> dict[int, str]:
     """Return which rows of a column have a value that Python has not, and why."""
-    return build_column(len(column), pa.null(), lambda part: pa.nulls(len(_values(column[part]))))[1]
+    return build_column(len(column), pa.null(), lambda part: pa.nulls(len(python_values(column[part]))))[1]
 
 
 def to_records(chunk: Chunk) -> Records:
@@ -257,7 +277,7 @@ def required_column(
     """Return what `build_column` does; where the field must not be null, what is null is a reason too."""
     array, failed = build_column(n, kind, build)
     if not field.nullable:
-        for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+        for row in np.flatnonzero(flags_in(array.is_null())).tolist():
             failed.setdefault(row, "is null, and must not be")
     return array, failed
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from poundlock.arguments import refuse_without_effect
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
+from poundlock.formats.arrays import flags_in
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records, origin_of, subset
 from poundlock.formats.convert import VALUE, column_values, for_python, take, to_batch, to_records
 from poundlock.formats.reject import Reject
@@ -86,7 +87,7 @@ class RawDecoder:
         if isinstance(chunk, Batch):
             if chunk.batch.schema.get_field_index(VALUE) < 0 or not chunk.batch.column(VALUE).null_count:
                 return chunk
-            keep = chunk.batch.column(VALUE).is_valid().to_numpy(zero_copy_only=False)
+            keep = flags_in(chunk.batch.column(VALUE).is_valid())
         else:
             keep = np.array([row.get(VALUE) is not None for row in chunk.rows], np.bool_)
         origin = origin_of(chunk)

@@ -20,7 +20,7 @@ import pyarrow.csv as pa_csv
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Records
-from poundlock.formats.convert import not_utf8
+from poundlock.formats.convert import not_utf8, python_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def values(column: pa.Array) -> list[Any]:
     if pa.types.is_nested(kind):
         return column.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]
     try:
-        return column.to_pylist()  # type: ignore[no-any-return]
+        return python_values(column)
     except OverflowError:  # such as the end of the last window of the year 9999
         return list(map(_value, column))
 

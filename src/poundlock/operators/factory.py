@@ -13,12 +13,14 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.chain import Edge, Operator, Pass
+from poundlock.operators.columns.aggregates import IN_ORDER, ColumnAggregates
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
 from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.operators.user_functions import Filter, FlatMap, MapBatches, MapRecords
+from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.aligned import AlignedWindowOperator, slice_of
 from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec
 from poundlock.operators.windows.general import WindowOperator
@@ -40,8 +42,10 @@ from poundlock.stream.windows.builtin_assigners import (
     CountTumblingWindows,
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
+    Sliding,
+    Tumbling,
 )
-from poundlock.stream.windows.builtin_triggers import EventTimeTrigger, ProcessingTimeTrigger
+from poundlock.stream.windows.builtin_triggers import EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger
 
 
 def window_operator(spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS, general: bool = False) -> KeyedOperator:
@@ -70,13 +74,40 @@ def _kind(spec: WindowSpec) -> type[WindowOperatorBase]:
     if isinstance(assigner, CountTumblingWindows):
         return CountWindowOperator if spec.trigger in (None, assigner.default_trigger()) else WindowOperator
     end = EventTimeTrigger if assigner.is_event_time() else ProcessingTimeTrigger
-    if type(spec.trigger or assigner.default_trigger()) is not end:
+    trigger = spec.trigger or assigner.default_trigger()
+    if isinstance(trigger, PurgingTrigger) and not spec.allowed_lateness_ms:
+        trigger = trigger.inner  # a window that goes away when it fires has nothing left to purge
+    if type(trigger) is not end:
         return WindowOperator
     if isinstance(assigner, AlignedWindows) and slice_of(assigner) is not None:
         return AlignedWindowOperator
     if type(assigner) in (EventTimeSessionWindows, ProcessingTimeSessionWindows):
         return SessionWindowOperator
     return WindowOperator
+
+
+def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> str | None:
+    """Return why windows need records one by one, None where they are computed by columns.
+
+    Args:
+        aggregates: with the types of their columns, where those are known.
+    """
+    if not isinstance(spec.function, SqlAggregates):
+        return "a Python function is given its elements"
+    assigner = spec.assigner
+    sessions = _kind(spec) is SessionWindowOperator and isinstance(assigner, EventTimeSessionWindows)
+    if _kind(spec) is not AlignedWindowOperator and not sessions:
+        return "its trigger, evictor or windows look at each element"
+    if sessions and spec.allowed_lateness_ms:
+        return "sessions that fired may grow as late elements come"
+    if isinstance(assigner, Sliding) and assigner.slide_ms > assigner.size_ms:
+        return "there are gaps between its windows"
+    ordered = [each.kind for each in spec.function.aggregates if each.kind in IN_ORDER]
+    if ordered and not isinstance(assigner, Tumbling):
+        return f"{ordered[0]} of such windows depends on the order in which elements came"
+    if aggregates is not None and not aggregates.are_by_column:
+        return "an aggregate of that type of column is computed value by value"
+    return None
 
 
 def process_operator(node: KeyedNode, *, bounded: bool = False, chunk_rows: int = CHUNK_ROWS) -> KeyedOperator:

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 from poundlock.arguments import function_name
 from poundlock.checkpoint.capabilities import Describable, HasPlace, prepares_ahead
 from poundlock.connectors.base import SparkSource, SplitSource
+from poundlock.operators.factory import by_record
+from poundlock.operators.windows.aggregates import SqlAggregates
+from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.guarantees import guarantees
 from poundlock.plan.plan import DEAD_LETTER, make_plan
 from poundlock.plan.segments import spark_streams
+from poundlock.plan.sql_text import parse_aggregates
 from poundlock.plan.stages import StageOutline, outline
 from poundlock.stream.nodes import (
     ApplyNode,
@@ -138,13 +142,20 @@ def _what(node: Node) -> str:
     if isinstance(node, WindowNode):
         keys = f"by {', '.join(node.keys)}, " if node.keys else ""
         what = ", ".join(node.aggregates) or type(node.function).__name__
-        return f"{keys}{node.describe()}: {what}"
+        return f"{keys}{node.describe()}: {what}, {_lane(node)}"
     if isinstance(node, KeyedNode):
         keys = ", ".join(dict.fromkeys(key for of_input in node.keys for key in of_input))
         return f"by {keys}, {node.describe()}" if keys else node.describe()
     if isinstance(node, SinkNode):
         return f"sink {_describe(node.sink)}"
     return f"DataFrame function {function_name(node.function)}" if isinstance(node, ApplyNode) else "DataFrame function"
+
+
+def _lane(node: WindowNode) -> str:
+    """Return how the tasks compute windows, and why."""
+    sql = SqlAggregates(parse_aggregates(node.aggregates, node.id).aggregates) if node.aggregates else None
+    reason = by_record(WindowSpec.of(node, sql))
+    return "by columns" if reason is None else f"record by record, since {reason}"
 
 
 def _describe(part: Any) -> str:

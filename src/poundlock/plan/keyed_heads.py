@@ -13,13 +13,20 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
-from poundlock.operators.factory import process_operator, window_operator
+from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.operators.columns.operator import ColumnWork, ResultColumns
+from poundlock.operators.columns.partials import SessionAggregation, SliceAggregation
+from poundlock.operators.columns.sessions import ColumnSessions
+from poundlock.operators.columns.windows import ColumnWindows
+from poundlock.operators.factory import by_record, process_operator, window_operator
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.sql_text import resolve_column
+from poundlock.state.hashing import key_hashes
 from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, Node, ProcessNode, WindowNode
+from poundlock.stream.windows.builtin_assigners import EventTimeSessionWindows
 from poundlock.tasks.columns import EVENT_TIME
 from poundlock.tasks.exchange.blocks import ExchangeInput
 from poundlock.tasks.keyed_rows import (
@@ -116,7 +123,26 @@ def _window(
     outputs |= {tag: RecordRows(node.id, ddl.parse(text)) for tag, text in node.side_outputs.items()}
     if node.late_tag is not None:
         outputs[node.late_tag] = RecordRows(node.id, own)
-    return KeyedHead(node.id, partial(window_operator, WindowSpec.of(node, aggregates)), [taken], outputs)
+    spec = WindowSpec.of(node, aggregates)
+    windows = _by_columns(spec, taken, schema, outputs[MAIN])
+    if windows is not None:
+        return KeyedHead(node.id, windows.operator, [taken], outputs, windows=windows)
+    return KeyedHead(node.id, partial(window_operator, spec), [taken], outputs)
+
+
+def _by_columns(spec: WindowSpec, taken: KeyedInput, schema: pa.Schema, output: KeyedOutput) -> ColumnWork | None:
+    """Return a window operator's work by columns, None where records are needed one by one."""
+    if not isinstance(output, WindowRows) or not isinstance(spec.function, SqlAggregates):
+        return None
+    arguments = tuple(schema.field(name).type for name in taken.columns)
+    aggregates = ColumnAggregates(spec.function.aggregates, arguments)
+    if by_record(spec, aggregates) is not None:
+        return None
+    rows = (tuple(taken.keys), taken.time, tuple(taken.columns), aggregates, spec.assigner, key_hashes)
+    results = ResultColumns(output.keys, output.results)
+    if isinstance(spec.assigner, EventTimeSessionWindows):
+        return ColumnSessions(spec, SessionAggregation(*rows), results, tuple(taken.whole))
+    return ColumnWindows(spec, SliceAggregation(*rows), results, tuple(taken.whole))
 
 
 def _named(expression: Expression, schema: pa.Schema, name_of: NameOf) -> str:

@@ -71,7 +71,12 @@ class WindowAggregates:
         """Return the types of the results. Raises DefinitionError: a column is not there, or an aggregate does not take values of its type."""
         types = [schema.field(resolve_column(schema, name, operator)).type for name in self.arguments]
         return [
-            result_type(each, types[each.column] if isinstance(each.column, int) else None, operator)
+            result_type(
+                each,
+                types[each.column] if isinstance(each.column, int) else None,
+                operator,
+                types[each.by] if isinstance(each.by, int) else None,
+            )
             for each in self.aggregates
         ]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.windows.aggregates import KINDS, Kind, SqlAggregate
+from poundlock.operators.windows.aggregates import BY, KINDS, Kind, SqlAggregate
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
@@ -142,7 +142,9 @@ def resolve_column(schema: pa.Schema, name: str, operator: str) -> str:
 
 _NAMES = {"mean": "avg", "array_agg": "collect_list", "first_value": "first", "last_value": "last"}
 _ENDS = ("first", "last")
-_KNOWN = ", ".join(KINDS).replace("count_distinct", "count(DISTINCT …)")
+_KNOWN = f"{', '.join(k for k in KINDS if k not in BY)} of one argument, {' and '.join(BY)} of two".replace(
+    "count_distinct", "count(DISTINCT …)"
+)
 _MAX_DIGITS = 38
 
 
@@ -172,15 +174,15 @@ def parse_aggregates(texts: Sequence[str], operator: str) -> ParsedAggregates:
         if call is None:
             raise DefinitionError(
                 f"{operator}: {text!r} cannot be computed by a window",
-                next=f"give each aggregate as a text of its own: {_KNOWN} of one argument; put results together in a select(…) "
+                next=f"give each aggregate as a text of its own: {_KNOWN}; put results together in a select(…) "
                 "behind, or write an AggregateFunction",
             )
-        column = None
-        if call.argument is not None:
-            if call.argument not in arguments:
-                arguments.append(call.argument)
-            column = arguments.index(call.argument)
-        aggregates.append(SqlAggregate(kind=call.kind, column=column, ignore_nulls=call.ignore_nulls))
+        places = []
+        for argument in (call.argument, call.by):
+            if argument is not None and argument not in arguments:
+                arguments.append(argument)
+            places.append(None if argument is None else arguments.index(argument))
+        aggregates.append(SqlAggregate(kind=call.kind, column=places[0], ignore_nulls=call.ignore_nulls, by=places[1]))
         names.append(call.name if alias is None else alias)
     return ParsedAggregates(aggregates, arguments, names)
 
@@ -193,6 +195,7 @@ class _Call:
     argument: str | None
     ignore_nulls: bool
     name: str | None
+    by: str | None = None
 
 
 def _inside(parts: Sequence[Part]) -> Sequence[Part]:
@@ -232,7 +235,9 @@ def _call(parts: Sequence[Part], text: str) -> _Call | None:
             return None
     elif behind:
         return None
-    if len(given) != 1 or not given[0]:
+    if kind in BY and len(given) == 2 and all(given):
+        return _of_two(kind, given, text)
+    if len(given) != 1 or not given[0] or kind in BY:
         return None
     return _of_one(kind, written, given[0], ignore_nulls, text)
 
@@ -253,6 +258,14 @@ def _of_one(kind: str, written: str, argument: Sequence[Part], ignore_nulls: boo
     written = {"array_agg": "collect_list"}.get(written, written)  # Spark forgets which of the two it was
     name = None if column is None else f"{written}({'DISTINCT ' if distinct else ''}{'.'.join(column.path)})"
     return _Call(cast("Kind", kind), source, ignore_nulls, name)
+
+
+def _of_two(kind: str, given: Sequence[Sequence[Part]], text: str) -> _Call:
+    value, by = (text[argument[0].start : argument[-1].end] for argument in given)
+    columns = [named_column(each) for each in (value, by)]
+    known = [".".join(column.path) for column in columns if column is not None]
+    name = f"{kind}({', '.join(known)})" if len(known) == 2 else None
+    return _Call(cast("Kind", kind), value, False, name, by)
 
 
 def _arguments(parts: Sequence[Part]) -> list[Sequence[Part]]:
@@ -283,11 +296,14 @@ def _counts_all(argument: Sequence[Part]) -> bool:
 # --- types ---------------------------------------------------------------------------------------------------------------
 
 
-def result_type(aggregate: SqlAggregate, argument: pa.DataType | None, operator: str) -> pa.DataType:
+def result_type(
+    aggregate: SqlAggregate, argument: pa.DataType | None, operator: str, by: pa.DataType | None = None
+) -> pa.DataType:
     """Return the type of an aggregate's result, which is Spark's.
 
     Args:
         argument: the type of what it is of; None for count(*).
+        by: of min_by and max_by, the type of what they go by.
 
     Raises:
         DefinitionError: there is no such aggregate of values of that type.
@@ -297,6 +313,8 @@ def result_type(aggregate: SqlAggregate, argument: pa.DataType | None, operator:
         return pa.int64()
     assert argument is not None
     result = _RESULTS[kind](argument)
+    if by is not None and _ordered(by) is None:
+        argument, result = by, None
     if result is None:
         raise DefinitionError(
             f"{operator}: there is no {kind} of values of type {argument}",
@@ -346,4 +364,6 @@ _RESULTS: Mapping[Kind, Callable[[pa.DataType], pa.DataType | None]] = {
     "first": lambda argument: argument,
     "last": lambda argument: argument,
     "collect_list": pa.list_,
+    "min_by": lambda argument: argument,
+    "max_by": lambda argument: argument,
 }

@@ -251,6 +251,10 @@ class _Builder:
     _source_heads: dict[str, SourceHead] = field(default_factory=dict)
     _drafts: list[_Draft] = field(default_factory=lambda: [_Draft(0)])
 
+    @cached_property
+    def _times(self) -> StreamTimes:
+        return StreamTimes(TimeGraph.of(self.graph.roots))
+
     def build(self) -> StageChain:
         nodes = list(walk(self.graph.roots))
         segments = cut_segments(self.graph.roots, _in_spark)
@@ -263,17 +267,16 @@ class _Builder:
                 self._add_keyed(unit)
             else:
                 self._add_step(unit)
-        times = StreamTimes(TimeGraph.of(self.graph.roots))
         order = sorted(range(1, len(self._drafts)), key=lambda number: (self._drafts[number].depth, number))
-        later = {number: self._stage(number, times) for number in order}
+        later = {number: self._stage(number) for number in order}
         feeds = {number: frozenset(draft.feeds) for number, draft in enumerate(self._drafts) if draft.feeds}
         source = SourceStage(self._body(0), self._source_heads)
-        return StageChain(nodes, segments, source, later, feeds, times, self.parallelism)
+        return StageChain(nodes, segments, source, later, feeds, self._times, self.parallelism)
 
-    def _stage(self, number: int, times: StreamTimes) -> Stage:
+    def _stage(self, number: int) -> Stage:
         draft, body = self._drafts[number], self._body(number)
         if draft.segment is None:
-            return KeyedStage(body, draft.heads, f"stage-{draft.depth}", times, self.state_dir)
+            return KeyedStage(body, draft.heads, f"stage-{draft.depth}", self._times, self.state_dir)
         segment, analyzed = draft.segment
         functions = any(isinstance(node, ApplyNode) for node in segment.nodes)
         return SegmentStage(analyzed, [node.id for node in segment.inputs], functions, RowsStage(body))
@@ -322,7 +325,9 @@ class _Builder:
         for side, (parent, (to, columns)) in enumerate(zip(node.inputs, inputs, strict=True)):
             for stage in self._stages[parent.id]:
                 seen = frozenset((*to.keys, *head.inputs[side].columns))
-                exchange = ExchangeStep(to, number, self._with_time(parent), tuple(columns), seen)
+                exchange = ExchangeStep(
+                    to, number, self._with_time(parent), tuple(columns), seen, head.windows, self._times
+                )
                 self._drafts[stage].steps.append(Step(f"{node.id}#{side}", exchange, [Edge(parent.id)]))
                 self._drafts[stage].feeds.add(number)
         for stage in self._time_stages(node):

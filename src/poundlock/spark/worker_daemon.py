@@ -17,6 +17,7 @@ PRELOADED = (
     "msgspec",
     "pyspark.worker",
     "poundlock.tasks.entry",
+    "poundlock.tasks.keyed_stage",
     "poundlock.tasks.rows_stage",
     "poundlock.connectors.files.sink.writer",
 )

@@ -23,7 +23,7 @@ from poundlock.state.runs.files import RunFiles
 from poundlock.state.task_state import TaskState
 
 _VALUES = ("value", "list", "map", "reducing", "aggregating", "rolling", "counted")
-_WINDOWS = ("panes", "sessions", "windows")
+_WINDOWS = ("panes", "slices", "sessions", "spans", "windows")
 _REASONS = {
     "evictable windows": "it holds elements with their times, of which an evictor chooses",
     "merging windows": "it says which windows a key has, and follows from what they hold",
@@ -226,8 +226,9 @@ class StateEditor:
         if meta.kind == "sessions":
             return chosen, 2, chosen[2]
         if meta.windowed:
-            held = state.table(table)
-            return held, (plain, chosen), held[plain, chosen]
+            held = state.table(table, chosen[1]) if meta.kind == "spans" else state.table(table)
+            window = chosen[0] if meta.kind == "spans" else chosen
+            return held, (plain, window), held[plain, window]
         pane = state.table(table, chosen)
         return pane, plain, pane[plain] if plain in pane else next(iter(pane.values()), None)
 
@@ -236,13 +237,17 @@ def _open_windows(state: OperatorState, table: str, meta: TableMeta) -> Windows:
     """Return what tells, of a key, the windows that are open and what stands for each."""
     if meta.kind == "sessions":
         return lambda key: {(session[0], session[1]): session for session in state.table(table).get(key, ())}
+    if meta.kind == "spans":  # the sessions of a key, each with the bucket that it is in
+        buckets = {bucket: list(dict.keys(state.table(table, bucket))) for bucket in state.namespaces(table)}
+        spans = [(key, window, bucket) for bucket, held in buckets.items() for key, window in held]
+        return lambda key: {window: (window, bucket) for of, window, bucket in spans if of == key}
     if meta.windowed:
         entries: dict[Any, dict[Any, Any]] = {}
         for key, window in dict.keys(state.table(table)):
             entries.setdefault(key, {})[window] = window
         return lambda key: entries.get(key, {})
-    spans = {span: span for span in state.namespaces(table)} if meta.kind in _WINDOWS else {}
-    return lambda key: spans
+    open_windows = {span: span for span in state.namespaces(table)} if meta.kind in _WINDOWS else {}
+    return lambda key: open_windows
 
 
 def _plain(key: Any) -> Any:

@@ -18,8 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError
+from poundlock.formats.arrays import flags_in, numbers_in
 from poundlock.operators.keyed.codec import encode_key
-from poundlock.state.runs.columns import Hashes, as_flags, as_numbers
+from poundlock.state.runs.columns import Hashes
 
 DEFAULT_MAX_PARALLELISM = 128
 MAX_PARALLELISM = 32_768
@@ -27,6 +28,7 @@ MAX_PARALLELISM = 32_768
 _K1, _K2, _K3 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S29, _S32 = np.uint64(29), np.uint64(32)
 _MASK = np.array([0, *((1 << 8 * i) - 1 for i in range(1, 9))], np.uint64)
+_AT_ONCE = 1 << 14
 _LONG = 256  # bytes; a longer key is hashed by its digest, so that one of a megabyte does not cost 100,000 steps
 _EPOCH_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EPOCH, _EPOCH_UTC = datetime(1970, 1, 1), datetime(1970, 1, 1, tzinfo=UTC)
@@ -140,24 +142,35 @@ def _of_bytes(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], kind: Ke
         ends: where the first begins, and where each ends.
     """
     start, length = ends[:-1], ends[1:] - ends[:-1]
-    longest = int(length.max()) if len(length) else 0
     if len(data) < int(ends[-1]) + 8:
         data = np.concatenate([data[: int(ends[-1])], np.zeros(8, np.uint8)])
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
+    h = np.empty(len(length), np.uint64)
+    for first in range(0, len(length), _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        h[some] = _of_some(words, start[some], length[some], kind)
+    for place in np.flatnonzero(length > _LONG).tolist():
+        digest = hashlib.blake2b(data[start[place] : ends[place + 1]].tobytes(), digest_size=8).digest()
+        h[place] = _mixed(np.frombuffer(digest, "<u8"), kind)[0]
+    return h
+
+
+def _of_some(words: Hashes, start: npt.NDArray[np.int64], length: npt.NDArray[np.int64], kind: KeyKind) -> Hashes:
+    """Return the hashes of byte strings, few enough that what is made on the way stays in the processor's cache; those of long ones are any."""
     h = length.astype(np.uint64) * _K1 ^ np.uint64(kind.value)
-    shortest = int(length.min()) if len(length) else 0
+    shortest, longest = int(length.min()), int(length.max())
     live = np.arange(len(length))
     for at in range(0, min(longest, _LONG), 8):
-        if at + 8 <= shortest:
-            h = (h ^ words[start + at]) * _K2
+        if at < shortest:
+            word = words[start + at]
+            if at + 8 > shortest:
+                word &= _MASK[shortest - at] if shortest == longest else _MASK[np.minimum(length - at, 8)]
+            h = (h ^ word) * _K2
             h ^= h >> _S29
             continue
         live = live[length[live] > at]
         x = (h[live] ^ (words[start[live] + at] & _MASK[np.minimum(length[live] - at, 8)])) * _K2
         h[live] = x ^ (x >> _S29)
-    for place in np.flatnonzero(length > _LONG).tolist():
-        digest = hashlib.blake2b(data[start[place] : ends[place + 1]].tobytes(), digest_size=8).digest()
-        h[place] = int.from_bytes(digest, "little")
     return _mixed(h, kind)
 
 
@@ -262,14 +275,14 @@ def _column_hashes(column: pa.Array) -> Hashes:
         return _dictionary_hashes(column)
     out = _valid_hashes(column)
     if column.null_count:
-        out[as_flags(column.is_null())] = 0
+        out[flags_in(column.is_null())] = 0
     return out
 
 
 def _dictionary_hashes(column: pa.DictionaryArray) -> Hashes:
     # One more hash stands behind those of the dictionary: that of null.
     of_value: Hashes = np.append(_column_hashes(column.dictionary), np.zeros(1, np.uint64))
-    codes = as_numbers(column.indices.cast(pa.int64()).fill_null(len(of_value) - 1), np.int64)
+    codes = numbers_in(column.indices.cast(pa.int64()).fill_null(len(of_value) - 1))
     result: Hashes = of_value[codes]
     return result
 
@@ -280,12 +293,12 @@ def _valid_hashes(column: pa.Array) -> Hashes:
     if pa.types.is_null(kind):
         return np.zeros(n, np.uint64)
     if pa.types.is_boolean(kind):
-        return _mixed(as_flags(column.fill_null(False)).astype(np.uint64), KeyKind.BOOL)
+        return _mixed(flags_in(column.fill_null(False)).astype(np.uint64), KeyKind.BOOL)
     if pa.types.is_integer(kind):
         wide = pa.uint64() if kind == pa.uint64() else pa.int64()
-        return _mixed(as_numbers(column.cast(wide), np.uint64), KeyKind.INT)
+        return _mixed(numbers_in(column.cast(wide)).view(np.uint64), KeyKind.INT)
     if pa.types.is_floating(kind):
-        return _mixed(float_words(as_numbers(column.cast(pa.float64()), np.float64)), KeyKind.FLOAT)
+        return _mixed(float_words(numbers_in(column.cast(pa.float64()))), KeyKind.FLOAT)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _text_hashes(column, KeyKind.TEXT)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
@@ -295,7 +308,7 @@ def _valid_hashes(column: pa.Array) -> Hashes:
         limbs = np.frombuffer(column.buffers()[1], "<u8")[2 * column.offset : 2 * (column.offset + n)].reshape(n, 2)
         return _wide(limbs[:, 0].astype(np.uint64), limbs[:, 1].astype(np.uint64), KeyKind.DECIMAL)
     if pa.types.is_date32(kind):
-        return _mixed(as_numbers(column.cast(pa.int32()).cast(pa.int64()), np.uint64), KeyKind.DATE)
+        return _mixed(numbers_in(column.cast(pa.int32()).cast(pa.int64())).view(np.uint64), KeyKind.DATE)
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         of = KeyKind.TIMESTAMP if pa.types.is_timestamp(kind) else KeyKind.DURATION
         return _mixed(_micros(column, kind.unit), of)
@@ -318,7 +331,7 @@ def _text_hashes(column: pa.Array, kind: KeyKind) -> Hashes:
 
 
 def _micros(column: pa.Array, unit: str) -> Hashes:
-    counts = as_numbers(column.cast(pa.int64()), np.int64)
+    counts = numbers_in(column.cast(pa.int64()))
     micros = counts // 1000 if unit == "ns" else counts * _EPOCH_UNITS[unit]
     result: Hashes = micros.view(np.uint64)
     return result

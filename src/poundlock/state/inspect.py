@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError
+from poundlock.formats.arrays import binary_array
 from poundlock.operators.keyed.codec import canonical_key, decode, encode_key, normal_key
 from poundlock.operators.keyed.group import MIN
 from poundlock.state.hashing import groups_of, hashes_of
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, TableMeta, clip
-from poundlock.state.runs.columns import binary_array
+from poundlock.state.runs.adding import added_up
+from poundlock.state.runs.columns import Hashes
 from poundlock.state.runs.files import RunFiles
 from poundlock.state.runs.lookup import TableView, View
 from poundlock.state.runs.merge import merge_rows
@@ -69,7 +72,10 @@ class StateReader:
         """
         meta = self._meta(operator)
         for key, table, of in self._tables(meta, self.manifest.fragments):
-            rows = merge_rows(table.parts, drop_deleted=True)
+            if of.merges:
+                rows = added_up(table.parts, of.merges, drop_deleted=True)
+            else:
+                rows = merge_rows(table.parts, drop_deleted=True)
             subkeys = rows.subkeys_or_none().to_pylist()
             for data, subkey, value in zip(rows.keys.to_pylist(), subkeys, rows.values.to_pylist(), strict=True):
                 yield from _listed(key, of, canonical_key(decode(data)), subkey, value)
@@ -84,6 +90,8 @@ class StateReader:
         wanted = normal_key(key)
         hashes, encoded = hashes_of([wanted]), binary_array([encode_key(wanted)])
         for section, table, of in self._tables(meta, self._fragments_of(hashes)):
+            if of.merges:
+                table = _added_up(table, hashes, of.merges)
             seen: set[bytes] = set()
             for result in table.find(hashes, encoded, several=of.windowed):
                 subkeys = [b""] * len(result.values) if result.subkeys is None else result.subkeys.to_pylist()
@@ -193,6 +201,13 @@ def described(manifest: Manifest, files: RunFiles, operator: str, *key: Any) -> 
     }
 
 
+def _added_up(table: TableView, hashes: Hashes, merges: tuple[str, ...]) -> TableView:
+    """Return a table of the keys of one hash, their rows added up."""
+    spans = [np.searchsorted(part.hashes, hashes[0], side) for part in table.parts for side in ("left", "right")]
+    own = [part.slice(int(a), int(b)) for part, a, b in zip(table.parts, spans[::2], spans[1::2], strict=True)]
+    return TableView([added_up(own, merges, drop_deleted=True)])
+
+
 def _parts(key: Any) -> tuple[Any, ...]:
     return key if type(key) is tuple else (key,)
 
@@ -211,6 +226,6 @@ def _listed(section: SectionKey, meta: TableMeta, key: Any, subkey: bytes, value
         for start, end, held in stored:
             yield StateEntry(table=table, key=key, window=(start, end), windowed=True, value=held)
         return
-    windowed = meta.windowed or meta.kind == "panes"
+    windowed = meta.windowed or meta.kind in ("panes", "slices")
     window = canonical_key(decode(subkey)) if meta.windowed else namespace
     yield StateEntry(table=table, key=key, window=window, windowed=windowed, value=stored)

@@ -5,14 +5,20 @@ What is read comes from runs, by the keys in use; what was changed is handed out
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from weakref import proxy
 
+import numpy as np
+import pyarrow as pa
+
+from poundlock.formats.arrays import Numbers, indices_of, ranks_of
 from poundlock.operators.keyed.group import KeyGroup, Table, Timers
 from poundlock.state.manifest import OperatorChange, OperatorMeta, TableMeta, TimerBound
-from poundlock.state.runs.columns import Rows
-from poundlock.state.runs.lookup import View
+from poundlock.state.runs.adding import added_up
+from poundlock.state.runs.columns import Hashes, Rows, empty_rows, is_valid
+from poundlock.state.runs.lookup import TableView, View
+from poundlock.state.runs.merge import merge_rows
 from poundlock.state.runs.run import Removal, SectionKey
 from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView
 from poundlock.state.tables import KeysInUse, StoredTable, StoredTimers, TableWork
@@ -46,6 +52,7 @@ class OperatorState(KeyGroup):
         self._everyone.add([None])
         self._stored: dict[tuple[str, Any], StoredTable] = {}
         self._gone: set[tuple[str, Any]] = set()  # namespaces that were dropped
+        self._appended: dict[tuple[str, Any], Callable[[], Any]] = {}
         self._loaded = 0
         self._used = False
         views = [TimerView(view, (self.operator, name, None)) for name in _TIMERS]
@@ -77,6 +84,8 @@ class OperatorState(KeyGroup):
         runs, keys = (self._broadcast, self._everyone) if meta.broadcast else (self._view, self._keys)
         gone = (name, namespace) in self._gone
         view = None if gone else runs.table((self.operator, name, namespace))
+        if view is not None and meta.merges:
+            view = TableView([added_up(view.parts, meta.merges, drop_deleted=True)])
         return StoredTable(view, keys, meta.windowed, self._work)
 
     def namespaces(self, name: str) -> list[Any]:
@@ -85,22 +94,79 @@ class OperatorState(KeyGroup):
         there = {space for space in stored if self._view.table((self.operator, name, space)) is not None}
         there -= {space for of, space in self._gone if of == name}
         there |= {space for (of, space), table in self._stored.items() if of == name and dict.__len__(table)}
+        there |= {space for of, space in self._appended if of == name}
         return sorted(there, key=lambda space: (space is not None, space))
 
     def drop(self, name: str, namespace: Any = None) -> None:
         """Remove a table as a whole, whatever its size."""
         self._stored.pop((name, namespace), None)
+        self._appended.pop((name, namespace), None)
         self._gone.add((name, namespace))
 
     def declare(
-        self, name: str, kind: str, ttl_ms: int | None = None, *, windowed: bool = False, broadcast: bool = False
+        self,
+        name: str,
+        kind: str,
+        ttl_ms: int | None = None,
+        *,
+        windowed: bool = False,
+        broadcast: bool = False,
+        merges: tuple[str, ...] = (),
     ) -> None:
         """Say what a table holds; see `KeyGroup.declare`."""
         known = self._declared.get(name)
         if known is not None and name not in self.meta:
-            self.meta[name] = {"kind": known.kind, "ttl_ms": known.ttl_ms, "windowed": known.windowed}
-        super().declare(name, kind, ttl_ms, windowed=windowed, broadcast=broadcast)
-        self._declared[name] = TableMeta(kind=kind, ttl_ms=ttl_ms, windowed=windowed, broadcast=broadcast)
+            self.meta[name] = {
+                "kind": known.kind,
+                "ttl_ms": known.ttl_ms,
+                "windowed": known.windowed,
+                "merges": known.merges,
+            }
+        super().declare(name, kind, ttl_ms, windowed=windowed, broadcast=broadcast, merges=merges)
+        self._declared[name] = TableMeta(
+            kind=kind, ttl_ms=ttl_ms, windowed=windowed, broadcast=broadcast, merges=merges
+        )
+
+    def rows_of(self, name: str, namespace: Any = None) -> list[Rows]:
+        """Return what runs have of a table, oldest first, each by hash; of one that is added up only what counts."""
+        self._used = True
+        view = None if (name, namespace) in self._gone else self._view.table((self.operator, name, namespace))
+        if view is None:
+            return []
+        merges = self._declared[name].merges
+        if merges and any(part.values.null_count for part in view.parts):  # a person wrote a whole
+            return [added_up(view.parts, merges, drop_deleted=True)]
+        return list(reversed(view.parts))
+
+    def entries_of(self, name: str, namespace: Any) -> Rows:
+        """Return the rows of a table that runs have and that are true, by hash."""
+        return merge_rows(list(reversed(self.rows_of(name, namespace))), drop_deleted=True)
+
+    def look_up(self, name: str, namespace: Any, hashes: Hashes, keys: pa.Array) -> tuple[Numbers, Rows]:
+        """Return the rows of some keys that runs have and that are true, and before them the number of each one's key.
+
+        Args:
+            hashes: of the keys, ascending.
+            keys: their bytes, large_binary.
+        """
+        parts = list(reversed(self.rows_of(name, namespace)))
+        matches = list(TableView(parts).find(hashes, keys, several=True))
+        if not matches:
+            return np.empty(0, np.int64), empty_rows()
+        places = np.concatenate([match.places for match in matches])
+        subkeys = pa.concat_arrays([match.subkeys for match in matches])
+        values = pa.concat_arrays([match.values for match in matches])
+        order = ranks_of(subkeys)[0]
+        # Of a key and subkey the first is the newest.
+        _, first = np.unique(places * (int(order.max()) + 1) + order, return_index=True)
+        first = first[is_valid(values)[first]]
+        indices, own = indices_of(first), places[first]
+        return own, Rows(hashes[own], keys.take(indices_of(own)), subkeys.take(indices), values.take(indices))
+
+    def append(self, name: str, namespace: Any, pending: Callable[[], Any]) -> None:
+        """Put rows beside those that runs have of a table; they are asked for at the end of the checkpoint."""
+        self._used = True
+        self._appended[name, namespace] = pending
 
     @property
     def event_timers(self) -> Timers:
@@ -135,6 +201,11 @@ class OperatorState(KeyGroup):
                 rows = table.changes(meta)
                 if rows is not None:
                     yield (self.operator, name, namespace), meta, rows
+        if not broadcast:
+            for (name, namespace), pending in self._appended.items():
+                hashes, keys, values, subkeys = pending()
+                self._work.encoded += len(hashes)
+                yield (self.operator, name, namespace), self._declared[name], Rows(hashes, keys, subkeys, values)
 
     def changed_timers(self, checkpoint: int) -> Iterator[tuple[SectionKey, Rows]]:
         """Yield the timers that were registered or deleted. Those of windows of all keys follow from the windows there are."""

@@ -17,11 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.errors import TerminalError
+from poundlock.formats.arrays import binary_array
 from poundlock.operators.keyed.codec import canonical_key, decode, encode, encode_each, encode_key, encode_keys, pack
 from poundlock.operators.keyed.group import TimerEntries, Timers
 from poundlock.state.hashing import first_hash, groups_of, hashes_of
 from poundlock.state.manifest import TableMeta
-from poundlock.state.runs.columns import NO_TIME, Rows, binary_array
+from poundlock.state.runs.columns import NO_TIME, Rows
 from poundlock.state.runs.lookup import TableView
 from poundlock.state.runs.merge import merge_rows
 from poundlock.state.runs.timers import MAX_TIME, TimerView, timer_entries, timer_rows
@@ -209,6 +210,8 @@ class StoredTable(dict[Any, Any]):
         deleted = [entry for entry in read if not dict.__contains__(self, entry)]
         if not changed and not deleted:
             return None
+        if meta.merges:  # what is written is the whole, so it takes away the parts that older runs have
+            deleted = [entries[i] for i in changed] + deleted
         written = [entries[i] for i in changed] + deleted
         values: list[bytes | None] = [encoded[i] for i in changed]
         values += [None] * len(deleted)

@@ -6,14 +6,14 @@ and attempt, and count only when a decision names them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from poundlock.errors import TerminalError
 from poundlock.operators.keyed.group import MIN
 from poundlock.state.directive import PreparedState, StateDirective, StateWork
 from poundlock.state.hashing import groups_of_task
-from poundlock.state.manifest import BROADCAST, Fragment, RunFile, clip
+from poundlock.state.manifest import BROADCAST, Fragment, OperatorMeta, RunFile, TableMeta, clip
 from poundlock.state.operator_state import OperatorState
 from poundlock.state.runs.compaction import Compaction, Delta, MergePlan, plan_merges
 from poundlock.state.runs.files import RunFiles, run_name
@@ -133,7 +133,7 @@ class TaskState:
         directive = self._directive
         policy = MergePolicy(fan_in=directive.fan_in, budget=directive.budget)
         plan = plan_merges(fragments, self._runs, delta, self._names, policy)
-        compaction = Compaction(view, self._runs, delta, plan, self._names, self._expired_before)
+        compaction = Compaction(view, self._runs, delta, plan, self._names, self._expired_before, self._merges)
         writer = RunWriter(self._files.folder, HELD)
         compaction.write(writer)
         cuts = compaction.cuts()
@@ -150,9 +150,19 @@ class TaskState:
 
     def _expired_before(self, key: SectionKey) -> int | None:
         """Return up to when an entry must have been touched last to have expired, in ms; None: it never expires."""
-        operator, table, _ = key
-        name = self._names.get(operator, "")
-        known = self._operators if name in self._operators else self._directive.manifest.operators
-        of = known.get(name)
-        ttl = of.tables[table].ttl_ms if of is not None and table in of.tables else None
+        of, table = self._described(key)
+        ttl = table.ttl_ms
         return None if ttl is None or of is None or of.processing_time is None else of.processing_time - ttl
+
+    def _merges(self, key: SectionKey) -> tuple[str, ...]:
+        """Return the aggregates that rows of a section are parts of."""
+        return self._described(key)[1].merges
+
+    def _described(self, key: SectionKey) -> tuple[OperatorState | OperatorMeta | None, TableMeta]:
+        """Return what is known of the operator and the table of a section."""
+        name = self._names.get(key[0], "")
+        known: Mapping[str, OperatorState | OperatorMeta] = (
+            self._operators if name in self._operators else self._directive.manifest.operators
+        )
+        of = known.get(name)
+        return of, TableMeta() if of is None else of.tables.get(key[1], TableMeta())

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError, TerminalError
+from poundlock.formats.arrays import column_of, numbers_in
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import column_values, declared_rows
 from poundlock.operators.chain import MAIN, Emit
@@ -57,7 +60,7 @@ def _ms(column: pa.Array) -> list[int | None]:
     """Return timestamps as ms, rounded down; the list holds None where there is no time."""
     micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     if not micros.null_count:
-        return (micros.to_numpy(zero_copy_only=False) // 1000).tolist()  # type: ignore[no-any-return]
+        return (numbers_in(micros) // 1000).tolist()  # type: ignore[no-any-return]
     return [None if value is None else value // 1000 for value in micros.to_pylist()]
 
 
@@ -98,6 +101,9 @@ def _meet(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 _EXACT = Context(prec=100)
+_HIGHEST = (
+    1 << 63
+) // 1000 - 1  # the last ms of which Spark can hold the microseconds; windows without bounds end later
 
 
 class KeyedOutput:
@@ -210,10 +216,14 @@ class PairColumns(KeyedOutput):
 
 def with_time(rows: pa.RecordBatch, times: Sequence[int | None]) -> pa.RecordBatch:
     """Return rows with their event times, in ms, in the hidden column."""
-    # The last ms of which Spark can hold the microseconds; windows without bounds end later.
-    highest = (1 << 63) // 1000 - 1
-    micros = [None if time is None or abs(time) > highest else time * 1000 for time in times]
+    micros = [None if time is None or abs(time) > _HIGHEST else time * 1000 for time in times]
     return rows.append_column(EVENT_TIME, pa.array(micros, pa.timestamp("us", "UTC")))
+
+
+def with_times(rows: pa.RecordBatch, times: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """Return rows with their event times, in ms, in the hidden column; as `with_time`, by columns."""
+    there = np.abs(times) <= _HIGHEST
+    return rows.append_column(EVENT_TIME, column_of(np.where(there, times, 0) * 1000, pa.timestamp("us", "UTC"), there))
 
 
 @dataclass(frozen=True)

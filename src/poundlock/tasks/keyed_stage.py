@@ -12,13 +12,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from poundlock.formats.chunk import Batch, NoOrigin
+from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork
+from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import OutputChunk
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.state.runs.files import run_files
 from poundlock.state.task_state import TaskState
 from poundlock.tasks.exchange.blocks import Delivery, grouped, inputs_of
-from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_time
+from poundlock.tasks.exchange.partial_blocks import PARTIAL_SIDE, partials_of
+from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_time, with_times
 from poundlock.tasks.report import Directive, TaskReport
 from poundlock.tasks.stage import Parcel, StageBody, StageRun
 
@@ -35,6 +38,7 @@ class KeyedHead:
         outputs: by tag; what is emitted under another tag goes nowhere.
         first: the side whose rows are applied first.
         broadcast: the sides whose rows come to every task.
+        windows: those that rows are added up for before they come; None = they come as they are.
     """
 
     id: str
@@ -43,6 +47,7 @@ class KeyedHead:
     outputs: Mapping[str, KeyedOutput]
     first: int = 0
     broadcast: frozenset[int] = frozenset()
+    windows: ColumnWork | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,8 @@ class _KeyedTask:
         clock = self._run.directive.time.clock
         group = self.state.operator(head.id, watermark=before, processing_time=clock)
         self._emit(head, operator.advance_processing_time(group, clock))
+        if isinstance(operator, ColumnOperator):
+            self._work_on_columns(head, operator, group)
         for side in sorted(range(len(head.inputs)), key=lambda side: side != head.first):
             for rows in self._rows(head.id, side):
                 taken = head.inputs[side]
@@ -116,6 +123,19 @@ class _KeyedTask:
                 whole = rows.select(list(taken.whole)) if set(taken.whole) <= set(rows.schema.names) else None
                 self._emit(head, operator.process(group, taken.batch(rows, side)), whole)
         self._emit(head, operator.advance_watermark(group, after))
+        if isinstance(operator, ColumnOperator):
+            operator.store(group)
+
+    def _work_on_columns(self, head: KeyedHead, operator: ColumnOperator, group: KeyGroup) -> None:
+        """Give an operator what its rows added up to, and those that came one by one."""
+        tally = self._run.chain.tallies[head.id]
+        partials = partials_of(self._blocks.pop((head.id, PARTIAL_SIDE), ()))
+        tally.rows_in += sum(int(each.counts.sum()) for each in partials)
+        operator.take(group, partials)
+        rows = grouped(self._blocks.pop((head.id, 0), ()))
+        if rows is not None:
+            tally.rows_in += rows.num_rows
+            self._emit(head, operator.take_rows(group, rows))
 
     def _rows(self, operator: str, side: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one input: by key group, and in each in the order of source, split and position."""
@@ -124,11 +144,16 @@ class _KeyedTask:
             for first in range(0, result.num_rows, _BATCH_ROWS):
                 yield result.slice(first, _BATCH_ROWS)
 
-    def _emit(self, head: KeyedHead, chunks: Iterator[OutputChunk], came_as: pa.RecordBatch | None = None) -> None:
+    def _emit(
+        self, head: KeyedHead, chunks: Iterator[OutputChunk | ColumnChunk], came_as: pa.RecordBatch | None = None
+    ) -> None:
         for chunk in chunks:
             output = head.outputs.get(chunk.tag)
             if output is not None and len(chunk):
-                rows = _rows_of(output, chunk, came_as)
+                if isinstance(chunk, ColumnChunk):
+                    rows = with_times(chunk.rows.cast(output.schema), chunk.times)
+                else:
+                    rows = _rows_of(output, chunk, came_as)
                 self._run.chain.emit(head.id, chunk.tag, Batch(rows, NoOrigin(chunk.tag)))
 
 

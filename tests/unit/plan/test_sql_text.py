@@ -87,6 +87,7 @@ def test_an_aggregate(text: str, aggregate: SqlAggregate, argument: str | None) 
         "sum(n) + 1", "count(*) as n, sum(a) as total", "n", "upper(n)", "sum(DISTINCT n)", "count(a, b)", "count(DISTINCT a, b)", "sum()", "sum(*)", "count_distinct(a)",
         "sum(n) FILTER (WHERE n > 1)", "collect_list(a) WITHIN GROUP (ORDER BY b)", "collect_list(a) RESPECT NULLS", "first(a, b)",
         "sum(n) OVER (PARTITION BY a)", "approx_count_distinct(a)", "sum(n", "", "first(a, true) ignore nulls",
+        "min_by(a)", "min_by(a, b, c)", "max_by(DISTINCT a)", "min(a, b)", "max_by(a, )",
     ],
 )  # fmt: skip
 def test_what_is_no_known_aggregate_is_refused(text: str) -> None:
@@ -95,6 +96,20 @@ def test_what_is_no_known_aggregate_is_refused(text: str) -> None:
     assert "each aggregate as a text of its own" in str(caught.value)
     assert "count(DISTINCT …)" in str(caught.value)
     assert "count_distinct" not in str(caught.value).replace(repr(text), "")
+
+
+def test_a_value_by_another() -> None:
+    parsed = parse_aggregates(["max_by(a.b, n)", "min_by(upper(a), n) as least", "sum(n)"], "w")
+    assert parsed.aggregates == [
+        SqlAggregate(kind="max_by", column=0, by=1),
+        SqlAggregate(kind="min_by", column=2, by=1),
+        SqlAggregate(kind="sum", column=1),
+    ]
+    assert parsed.arguments == ["a.b", "n", "upper(a)"]
+    assert parsed.names == ["max_by(a.b, n)", "least", "sum(n)"]
+    assert result_type(parsed.aggregates[0], pa.string(), "w", pa.int64()) == pa.string()
+    with pytest.raises(DefinitionError, match="w: there is no max_by of values of type map"):
+        result_type(parsed.aggregates[0], pa.string(), "w", pa.map_(pa.string(), pa.int32()))
 
 
 def test_equal_arguments_are_computed_once() -> None:

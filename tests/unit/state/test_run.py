@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
+from poundlock.formats.arrays import binary_array
 from poundlock.operators.keyed.codec import decode, encode, encode_key
 from poundlock.state.hashing import hashes_of
 from poundlock.state.manifest import RunFile
-from poundlock.state.runs.columns import Rows, binary_array
+from poundlock.state.runs.columns import Rows
 from poundlock.state.runs.files import parse_name, run_name
 from poundlock.state.runs.run import FORMAT, DamagedRunError, Removal, Run, digest_of
 from poundlock.state.runs.timers import EVENT_TIMERS, timer_rows

@@ -153,7 +153,14 @@ class KeyGroup:
         self._tables.get(name, {}).pop(namespace, None)
 
     def declare(
-        self, name: str, kind: str, ttl_ms: int | None = None, *, windowed: bool = False, broadcast: bool = False
+        self,
+        name: str,
+        kind: str,
+        ttl_ms: int | None = None,
+        *,
+        windowed: bool = False,
+        broadcast: bool = False,
+        merges: tuple[str, ...] = (),
     ) -> None:
         """Say what a table holds; entries with a time to live are kept as [last touched in ms, value].
 
@@ -162,6 +169,7 @@ class KeyGroup:
             ttl_ms: time to live, None for ever.
             windowed: whether its entries are (key, window) rather than keys.
             broadcast: whether it is the same for all tasks, so that one of them keeps it for all.
+            merges: the aggregates that the rows of a key are parts of, where each checkpoint puts rows beside those before it.
 
         Raises:
             TerminalError: the state on disk is of another kind.
@@ -177,8 +185,13 @@ class KeyGroup:
                 f"state {name!r} was written {'with' if ttl_ms is None else 'without'} a time to live",
                 next="keep its ttl as it was, or give the new state another name",
             )
+        if known is not None and tuple(known["merges"]) != merges:
+            raise TerminalError(
+                f"state {name!r} holds {', '.join(known['merges'])}, and {', '.join(merges)} are asked for",
+                next="give the step another name, which begins with no state, or let it compute what it did",
+            )
         if known is None:
-            self.meta[name] = {"kind": kind, "ttl_ms": ttl_ms, "windowed": windowed}
+            self.meta[name] = {"kind": kind, "ttl_ms": ttl_ms, "windowed": windowed, "merges": merges}
         else:
             known["ttl_ms"] = ttl_ms
 

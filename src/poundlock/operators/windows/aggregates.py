@@ -14,7 +14,9 @@ from typing import Any, Literal
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import encode_key
 
-Kind = Literal["count", "sum", "min", "max", "avg", "first", "last", "collect_list", "count_distinct"]
+Kind = Literal[
+    "count", "sum", "min", "max", "avg", "first", "last", "collect_list", "count_distinct", "min_by", "max_by"
+]
 _EXACT = Context(prec=80)  # sums and quotients of Spark's 38 digits; Python's own default rounds at 28
 
 
@@ -26,17 +28,24 @@ class SqlAggregate:
         kind: which; "count" without a column is count(*).
         column: of an element: its name in a dict, its place in a tuple.
         ignore_nulls: of first and last, which otherwise take a null for a value.
+        by: of min_by and max_by, the column whose least or greatest value tells the row; of equal ones the first row counts.
     """
 
     kind: Kind
     column: str | int | None = None
     ignore_nulls: bool = False
+    by: str | int | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise DefinitionError(f"{self.kind!r} is no aggregate", next=f"use one of {', '.join(KINDS)}")
         if self.column is None and self.kind != "count":
             raise DefinitionError(f"{self.kind} of no column", next="give the column")
+        if (self.by is None) is (self.kind in BY):
+            raise DefinitionError(
+                f"{self.kind} {'without' if self.by is None else 'with'} a column that it goes by",
+                next="give by= for min_by and max_by, and for no other",
+            )
 
 
 class _Slots:
@@ -131,6 +140,29 @@ class _End(_Slots):
             self.add(held, at, other[at])
 
 
+class _By(_Slots):
+    """The value of the row whose other value is the least, or the greatest: [value, other value]."""
+
+    start: Sequence[Any] = (None, None)
+
+    def __init__(self, greatest: bool) -> None:
+        self._greatest = greatest
+
+    def add(self, held: list[Any], at: int, value: Any) -> None:
+        by, known = value[1], held[at + 1]
+        if by is None or (known is not None and not self._goes_before(by, known)):
+            return
+        held[at], held[at + 1] = value
+
+    def _goes_before(self, by: Any, known: Any) -> bool:
+        if by != by or known != known:  # of floating point numbers NaN is the greatest
+            return bool((by != by and known == known) if self._greatest else (by == by and known != known))
+        return bool(by > known if self._greatest else by < known)
+
+    def merge(self, held: list[Any], at: int, other: list[Any]) -> None:
+        self.add(held, at, (other[at], other[at + 1]))
+
+
 class _Collect(_Slots):
     """A list of its own for each accumulator, made with its first value."""
 
@@ -179,8 +211,12 @@ _MAKE: Mapping[str, Callable[[SqlAggregate], _Slots]] = {
     "last": lambda a: _End(last=True, ignore_nulls=a.ignore_nulls),
     "collect_list": lambda a: _Collect(),
     "count_distinct": lambda a: _Distinct(),
+    "min_by": lambda a: _By(greatest=False),
+    "max_by": lambda a: _By(greatest=True),
 }
 KINDS = tuple(_MAKE)
+BY = ("min_by", "max_by")
+"""The aggregates of two columns."""
 
 
 class SqlAggregates:
@@ -198,7 +234,8 @@ class SqlAggregates:
         start: list[Any] = []
         for aggregate in aggregates:
             slots = _MAKE[aggregate.kind](aggregate)
-            self._parts.append((slots, len(start), aggregate.column))
+            columns = [each for each in (aggregate.column, aggregate.by) if each is not None]
+            self._parts.append((slots, len(start), itemgetter(*columns) if columns else None))
             start += slots.start
         self._start = start
 
@@ -206,8 +243,8 @@ class SqlAggregates:
         return self.add(value, self._start.copy())
 
     def add(self, value: Any, held: list[Any]) -> list[Any]:
-        for slots, at, column in self._parts:
-            slots.add(held, at, True if column is None else value[column])
+        for slots, at, get in self._parts:
+            slots.add(held, at, True if get is None else get(value))
         return held
 
     def add_batch(self, table: dict[Any, Any], entries: Iterable[Any], values: Iterable[Any]) -> None:
@@ -220,12 +257,12 @@ class SqlAggregates:
                 accumulator = table[entry] = start.copy()
             keep(accumulator)
         elements = values if isinstance(values, Sequence) else list(values)
-        for slots, at, column in self._parts:
-            if column is None:
+        for slots, at, get in self._parts:
+            if get is None:
                 for accumulator in held:
                     accumulator[at] += 1
             else:
-                _add_column(slots, at, held, map(itemgetter(column), elements))
+                _add_column(slots, at, held, map(get, elements))
 
     def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
         for slots, at, _ in self._parts:

@@ -13,12 +13,10 @@ from typing import Any, ClassVar, cast
 
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
-from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec
+from poundlock.operators.windows.base import CONTENTS, WindowOperatorBase, WindowSpec
 from poundlock.stream.windows.assigners import AlignedWindows, require_time
 from poundlock.stream.windows.builtin_assigners import CumulativeEventTimeWindows, Sliding, Tumbling
 from poundlock.stream.windows.window import TimeWindow
-
-PANES = "contents"
 
 
 def slice_of(assigner: AlignedWindows) -> tuple[int, int] | None:
@@ -46,8 +44,8 @@ class AlignedWindowOperator(WindowOperatorBase):
         self._offset, self._width = width
 
     def bind(self, group: KeyGroup) -> None:
-        group.declare(PANES, "panes")
-        for namespace in group.namespaces(PANES):
+        group.declare(CONTENTS, "panes")
+        for namespace in group.namespaces(CONTENTS):
             self._set_timers(namespace)
 
     def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
@@ -111,7 +109,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         """Return the table of a window, with its timers set."""
         namespace = window[0], window[1]
         self._set_timers(namespace)
-        return self.group.table(PANES, namespace)
+        return self.group.table(CONTENTS, namespace)
 
     def _set_timers(self, namespace: tuple[int, int]) -> None:
         """Make a window fire at its end, if that is to come, and go away when its lateness is over.
@@ -143,13 +141,13 @@ class AlignedWindowOperator(WindowOperatorBase):
             yield from self._fire(namespace, last)
         if time == self.spec.cleanup_time(last):
             if self.firing.clears:
-                self.group.prefetch(list(self.group.table(PANES, namespace)))
-                for key in self.group.table(PANES, namespace):
+                self.group.prefetch(list(self.group.table(CONTENTS, namespace)))
+                for key in self.group.table(CONTENTS, namespace):
                     self.firing.clear(key, namespace)
-            self.group.drop(PANES, namespace)
+            self.group.drop(CONTENTS, namespace)
 
     def _fire(self, namespace: Any, last: int) -> Iterator[OutputChunk]:
-        pane, result, out = self.group.table(PANES, namespace), self.fold.result, self.out
+        pane, result, out = self.group.table(CONTENTS, namespace), self.fold.result, self.out
         if self.firing.process is not None:
             self.group.prefetch(list(pane))
             for key, held in pane.items():

@@ -36,6 +36,9 @@ from poundlock.stream.windows.triggers import Trigger
 from poundlock.stream.windows.window import MAX_TIMESTAMP, CountWindow, GlobalWindow, TimeWindow, Window
 from poundlock.values import span_ms
 
+CONTENTS = "contents"
+"""The state of windows; its kind says in what form."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class WindowSpec:

@@ -15,15 +15,13 @@ from poundlock.operators.keyed.accumulators import Fold, ReduceFold
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.keyed.state import StateStore
-from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec, as_namespace, as_window
+from poundlock.operators.windows.base import CONTENTS, WindowOperatorBase, WindowSpec, as_namespace, as_window
 from poundlock.stream.functions.base import KeyedStateStore
 from poundlock.stream.functions.state import StateDescriptor
 from poundlock.stream.windows.assigners import MergingWindowAssigner
 from poundlock.stream.windows.evictors import Evictor, EvictorContext, Timestamped
 from poundlock.stream.windows.triggers import TriggerResult
 from poundlock.stream.windows.window import TimeWindow, Window
-
-CONTENTS = "contents"
 
 
 class _AssignerContext:

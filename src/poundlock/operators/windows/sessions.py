@@ -12,11 +12,10 @@ from typing import Any
 
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
-from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec
+from poundlock.operators.windows.base import CONTENTS, WindowOperatorBase, WindowSpec
 from poundlock.stream.windows.assigners import require_time
 from poundlock.stream.windows.builtin_assigners import CountTumblingWindows, FixedSessions
 
-SESSIONS = "contents"
 _Session = list[Any]  # [start, end, accumulator]
 
 
@@ -31,8 +30,8 @@ class SessionWindowOperator(WindowOperatorBase):
         self._table: dict[Any, list[_Session]] = {}
 
     def bind(self, group: KeyGroup) -> None:
-        group.declare(SESSIONS, "sessions")
-        self._table = group.table(SESSIONS)
+        group.declare(CONTENTS, "sessions")
+        self._table = group.table(CONTENTS)
 
     def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         table, gap, add, out = self._table, self._gap, self.fold.add, self.out
@@ -136,9 +135,6 @@ class SessionWindowOperator(WindowOperatorBase):
             del self._table[entry]
 
 
-COUNTED = "contents"
-
-
 class CountWindowOperator(WindowOperatorBase):
     """Tumbling count windows."""
 
@@ -149,8 +145,8 @@ class CountWindowOperator(WindowOperatorBase):
         self._table: dict[Any, list[Any]] = {}
 
     def bind(self, group: KeyGroup) -> None:
-        group.declare(COUNTED, "counted")
-        self._table = group.table(COUNTED)
+        group.declare(CONTENTS, "counted")
+        self._table = group.table(CONTENTS)
 
     def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         table, fold, n, out = self._table, self.fold, self._n, self.out

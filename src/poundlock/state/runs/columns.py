@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from poundlock.formats.arrays import Flags, Numbers, binary_array, indices_of, valid_in
 
 Hashes = npt.NDArray[np.uint64]
-Numbers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 NO_TIME = -(1 << 63)
 
 
@@ -52,7 +50,7 @@ class Rows:
 
     def take(self, places: Numbers) -> Rows:
         """Return rows by their places."""
-        indices = as_indices(places)
+        indices = indices_of(places)
         return Rows(
             self.hashes[places],
             self.keys.take(indices),
@@ -98,22 +96,6 @@ def concat(parts: Sequence[Rows]) -> Rows:
     )
 
 
-def binary_array(values: Sequence[bytes | None]) -> pa.Array:
-    """Return byte strings as a large_binary array. Unlike pa.array this imports nothing and looks at each value once."""
-    n = len(values)
-    missing = values.count(None)
-    present: Sequence[bytes] = [value or b"" for value in values] if missing else values  # type: ignore[assignment]
-    ends = np.zeros(n + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, present), np.int64, n), out=ends[1:])
-    valid = None
-    if missing:
-        flags = np.fromiter((value is not None for value in values), np.bool_, n)
-        valid = pa.py_buffer(np.packbits(flags, bitorder="little"))
-    return pa.Array.from_buffers(
-        pa.large_binary(), n, [valid, pa.py_buffer(ends), pa.py_buffer(b"".join(present))], missing
-    )
-
-
 def _blank(n: int) -> pa.Array:
     """Return n empty byte strings."""
     return pa.Array.from_buffers(
@@ -121,41 +103,7 @@ def _blank(n: int) -> pa.Array:
     )
 
 
-def as_array(numbers: Any, kind: pa.DataType) -> pa.Array:
-    """Return numbers of an Arrow type as an Arrow array, without pandas being imported."""
-    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))], 0)
-
-
-def as_indices(places: Any) -> pa.Array:
-    """Return places as an Arrow array."""
-    return as_array(np.asarray(places, np.int64), pa.int64())
-
-
-def as_numbers(column: pa.Array, kind: Any) -> Any:
-    """Return the fixed-width values of a column as they lie in memory, those at nulls included."""
-    data = column.buffers()[1]
-    if data is None or not len(column):
-        return np.zeros(len(column), kind)
-    return np.frombuffer(data, kind)[column.offset : column.offset + len(column)]
-
-
-def as_flags(column: pa.Array) -> Flags:
-    """Return an Arrow column of truth values without nulls as numpy's, without pandas being imported."""
-    return as_numbers(pc.cast(column, pa.uint8()), np.uint8).astype(np.bool_)  # type: ignore[no-any-return]
-
-
 def is_valid(column: pa.Array) -> Flags:
     """Return which values are not null."""
-    return as_flags(column.is_valid()) if column.null_count else np.ones(len(column), np.bool_)
-
-
-def byte_order(column: pa.Array) -> Numbers:
-    """Return a number for each byte string: equal for equal ones, and in their order."""
-    if not len(column):
-        return np.empty(0, np.int64)
-    encoded = column.dictionary_encode()
-    order = as_numbers(pc.sort_indices(encoded.dictionary), np.uint64)
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    result: Numbers = rank[as_numbers(encoded.indices, np.int32)]
-    return result
+    flags = valid_in(column)
+    return np.ones(len(column), np.bool_) if flags is None else flags

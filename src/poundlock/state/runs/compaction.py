@@ -14,6 +14,7 @@ import numpy as np
 
 from poundlock.state.hashing import groups_of
 from poundlock.state.manifest import Fragment
+from poundlock.state.runs.adding import added_up
 from poundlock.state.runs.columns import Rows, concat, empty_rows
 from poundlock.state.runs.lookup import View, in_groups
 from poundlock.state.runs.merge import MergePolicy, expire, in_chunks, merge_rows, runs_to_merge
@@ -144,6 +145,9 @@ class Compaction:
     plan: MergePlan
     operators: Collection[int]
     expired_before: Callable[[SectionKey], int | None]  # up to what time in ms entries have expired; None: never
+    merges: Callable[
+        [SectionKey], tuple[str, ...]
+    ]  # the aggregates that a key's rows are parts of; none: they are wholes
 
     def __post_init__(self) -> None:
         self._views = [
@@ -165,11 +169,14 @@ class Compaction:
         """Yield the entries of a table by hash: groups that are merged, and between them what was changed in others."""
         changed = self.delta.sections.get(key, empty_rows())
         changed = changed.take(np.argsort(changed.hashes, kind="stable"))
-        groups, limit, done = self.view.max_parallelism, self.expired_before(key), 0
+        groups, limit, merges, done = self.view.max_parallelism, self.expired_before(key), self.merges(key), 0
         for merge, view in zip(self.plan.merges, self._views, strict=True):
             yield in_groups(changed, done, merge.first, groups)
             own, table, done = in_groups(changed, merge.first, merge.stop, groups), view.table(key), merge.stop
             for parts in in_chunks([own, *(table.parts if table else ())], limit=CHUNK):
+                if merges:
+                    yield added_up(parts, merges, drop_deleted=merge.is_whole)
+                    continue
                 rows = merge_rows(parts, drop_deleted=False)
                 if limit is not None:
                     rows = expire(rows, limit)

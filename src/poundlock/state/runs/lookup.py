@@ -14,8 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from poundlock.formats.arrays import flags_in, indices_of
 from poundlock.state.manifest import Fragment, subtract
-from poundlock.state.runs.columns import Rows, as_flags, as_indices, empty_rows
+from poundlock.state.runs.columns import Rows, empty_rows
 from poundlock.state.runs.run import Removal, Run, SectionKey, rank
 
 Span = tuple[int, int]
@@ -123,11 +124,11 @@ class TableView:
             places, rows = _matches(part.hashes, hashes, waiting, several)
             if not len(rows):
                 continue
-            indices = as_indices(rows)
-            same = as_flags(pc.equal(part.keys.take(indices), keys.take(as_indices(places))))
+            indices = indices_of(rows)
+            same = flags_in(pc.equal(part.keys.take(indices), keys.take(indices_of(places))))
             if not same.all():
                 places, rows = places[same], rows[same]
-                indices = as_indices(rows)
+                indices = indices_of(rows)
             if not len(rows):
                 continue
             subkeys = part.subkeys

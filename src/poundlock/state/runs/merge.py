@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.state.runs.columns import NO_TIME, Rows, as_indices, byte_order, concat, is_valid
+from poundlock.formats.arrays import indices_of, ranks_of
+from poundlock.state.runs.columns import NO_TIME, Rows, concat, is_valid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +104,9 @@ def _newest_of_each(rows: Rows, order: npt.NDArray[np.int64], same: npt.NDArray[
     crowded[1:] |= same
     crowded[:-1] |= same
     places = order[crowded]
-    indices = as_indices(places)
-    keys = byte_order(rows.keys.take(indices))
-    subkeys = None if rows.subkeys is None else byte_order(rows.subkeys.take(indices))
+    indices = indices_of(places)
+    keys = ranks_of(rows.keys.take(indices))[0]
+    subkeys = None if rows.subkeys is None else ranks_of(rows.subkeys.take(indices))[0]
     hashes, age = rows.hashes[places], np.arange(len(places))
     columns = (age, keys, hashes) if subkeys is None else (age, subkeys, keys, hashes)
     inner = np.lexsort(columns)

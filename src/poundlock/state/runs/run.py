@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.errors import TerminalError
+from poundlock.formats.arrays import numbers_in
 from poundlock.state.hashing import first_hash, groups_of
 from poundlock.state.manifest import RunFile
-from poundlock.state.runs.columns import Hashes, Rows, as_numbers
+from poundlock.state.runs.columns import Hashes, Rows
 
 SectionKey = tuple[int, str, tuple[int, int] | None]  # operator, table, window as (start, end) in ms
 FORMAT = 1
@@ -154,11 +155,11 @@ class Run:
 def _rows(batch: pa.RecordBatch) -> Rows:
     names = batch.schema.names
     return Rows(
-        as_numbers(batch.column("hash"), np.uint64),
+        numbers_in(batch.column("hash")),
         batch.column("key"),
         batch.column("subkey") if "subkey" in names else None,
         batch.column("value"),
-        as_numbers(batch.column("time"), np.int64) if "time" in names else None,
+        numbers_in(batch.column("time")) if "time" in names else None,
     )
 
 

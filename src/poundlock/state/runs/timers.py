@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from poundlock.formats.arrays import binary_array, ranks_of
 from poundlock.state.hashing import groups_of
-from poundlock.state.runs.columns import Rows, binary_array, byte_order, concat, is_valid
+from poundlock.state.runs.columns import Rows, concat, is_valid
 from poundlock.state.runs.lookup import View
 from poundlock.state.runs.run import Removal, SectionKey
 
@@ -63,7 +64,7 @@ def merge_timers(parts: Sequence[Rows], *, drop_deleted: bool) -> Rows:
     if not len(rows):
         return rows
     registered = sequences(rows.values)
-    keys, subkeys, times = byte_order(rows.keys), byte_order(rows.subkeys_or_none()), rows.times_or_none()
+    keys, subkeys, times = ranks_of(rows.keys)[0], ranks_of(rows.subkeys_or_none())[0], rows.times_or_none()
     age = np.repeat(np.arange(len(parts)), [len(part) for part in reversed(parts)])
     # Within one run a deletion stands before the registration that came after it.
     order = np.lexsort((registered >= 0, age, subkeys, keys, times))

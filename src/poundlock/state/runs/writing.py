@@ -15,7 +15,8 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
-from poundlock.state.runs.columns import Rows, as_array, concat, is_valid
+from poundlock.formats.arrays import column_of
+from poundlock.state.runs.columns import Rows, concat, is_valid
 from poundlock.state.runs.run import Removal, RunIndex, Section, SectionKey, metadata_of
 
 HELD = 8 << 20  # bytes of rows that a writer holds in memory
@@ -75,12 +76,12 @@ class RunWriter:
 
 
 def _write(sink: Any, rows: Rows, index: RunIndex) -> None:
-    columns = {"hash": as_array(rows.hashes, pa.uint64()), "key": rows.keys}
+    columns = {"hash": column_of(rows.hashes, pa.uint64()), "key": rows.keys}
     if rows.subkeys is not None:
         columns["subkey"] = rows.subkeys
     columns["value"] = rows.values
     if rows.times is not None:
-        columns["time"] = as_array(rows.times, pa.int64())
+        columns["time"] = column_of(rows.times, pa.int64())
     batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
     with pa.ipc.new_file(sink, batch.schema.with_metadata(metadata_of(index))) as writer:
         writer.write_batch(batch)

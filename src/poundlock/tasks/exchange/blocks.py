@@ -25,6 +25,7 @@ EVERYWHERE = -1
 """The key group of broadcast rows."""
 
 FLUSH_BYTES = 64 << 20  # what one writer gathers before it makes blocks of it
+_END = 16  # bytes that a stream has behind its last batch, and a few more
 _INDEX = 3  # a run of rows: key group, place, first row
 
 
@@ -72,7 +73,7 @@ class Block(msgspec.Struct, frozen=True):
     part: int
     places: tuple[tuple[str, int], ...]
     index: bytes
-    rows: bytes
+    rows: bytes | bytearray
     count: int
 
     def runs(self) -> npt.NDArray[np.int64]:
@@ -194,19 +195,29 @@ class BlockWriter:
             blocks.append(self._block(target, part, self._encoded(rows.slice(start, end - start)), end - start))
         return blocks
 
-    def _block(self, target: int, index: npt.NDArray[np.int64], payload: bytes, rows: int) -> Block:
+    def _block(self, target: int, index: npt.NDArray[np.int64], payload: bytes | bytearray, rows: int) -> Block:
         places = tuple(self._places)
         return Block(
             self.to.operator, self.to.side, target, self._parts, places, index.astype(np.int64).tobytes(), payload, rows
         )
 
-    def _encoded(self, rows: pa.RecordBatch) -> bytes:
-        large = self.compress_from is not None and rows.nbytes >= self.compress_from
-        options = pa.ipc.IpcWriteOptions(compression="lz4" if large else None)
+    def _encoded(self, rows: pa.RecordBatch) -> bytes | bytearray:
+        return encoded(rows, compress=self.compress_from is not None and rows.nbytes >= self.compress_from)
+
+
+def encoded(rows: pa.RecordBatch, *, compress: bool = False) -> bytes | bytearray:
+    """Return rows as the Arrow IPC stream of a block, compressed by lz4 or not at all."""
+    if compress or any(pa.types.is_dictionary(field.type) or pa.types.is_nested(field.type) for field in rows.schema):
         sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="lz4" if compress else None)
         with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
             writer.write_batch(rows)
         return bytes(sink.getvalue())
+    # Written where it stays, for its size is known: a stream that grows is copied as it does, and once more in the end.
+    data = bytearray(len(rows.schema.serialize()) + pa.ipc.get_record_batch_size(rows) + _END)
+    with pa.FixedSizeBufferWriter(pa.py_buffer(data)) as out, pa.ipc.new_stream(out, rows.schema) as writer:
+        writer.write_batch(rows)
+    return data
 
 
 def _with_hidden(batch: pa.RecordBatch, hidden: pa.Array) -> pa.RecordBatch:

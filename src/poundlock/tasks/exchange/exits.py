@@ -14,13 +14,17 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats import convert
+from poundlock.formats.arrays import numbers_in
 from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Records
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Emit, unreadable_row
+from poundlock.operators.columns.operator import ColumnWork
+from poundlock.operators.stream_times import StreamTimes
 from poundlock.state import hashing
-from poundlock.tasks.columns import SPLIT, conformed, int_column, visible_schema
+from poundlock.tasks.columns import SPLIT, bool_column, conformed, int_column, visible_schema
 from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.blocks import Block, BlockWriter, ExchangeInput
+from poundlock.tasks.exchange.partial_blocks import PartialWriter
 from poundlock.tasks.exchange.segment_blocks import read_blocks, write_blocks
 from poundlock.tasks.stage import TaskStep
 
@@ -32,6 +36,8 @@ class ExchangeStep(TaskStep):
     Args:
         schema: the columns of the rows, the hidden one of event time included where they may have it.
         seen: those whose values the operator makes Python values of.
+        windows: those that rows are added up for before they are sent; None = rows are sent as they are.
+        times: tells by which watermark the windows of a row have fired already; where windows need such rows one by one.
     """
 
     to: ExchangeInput
@@ -39,9 +45,16 @@ class ExchangeStep(TaskStep):
     schema: Any
     columns: tuple[str, ...]
     seen: frozenset[str] = frozenset()
+    windows: ColumnWork | None = None
+    times: StreamTimes | None = None
 
     def begin(self) -> None:
         self._writer = BlockWriter(self.to, hashing)
+        time = self.run.directive.time
+        if self.windows is not None:
+            self._partials = PartialWriter(self.to, self.windows.partial, hashing, time.clock)
+        if self.windows is not None and self.windows.singly and self.times is not None:
+            self._watermark = self.times.advance(time).watermarks[self.to.operator].before
         self._own = visible_schema(self.schema)
         self._sent = pa.schema([self.schema.field(name) for name in self.columns])
         self._blocks: list[Block] = []
@@ -50,14 +63,27 @@ class ExchangeStep(TaskStep):
     def process(self, chunk: Chunk, emit: Emit) -> None:
         batch = convert.to_batch(chunk, self._own if isinstance(chunk, Records) else None)
         readable = convert.to_batch(convert.for_python(batch, self._unreadable, self.seen)).batch
-        self._blocks += self._writer.add(conformed(readable, self._sent), self.run.place)
+        rows = conformed(readable, self._sent)
+        if self.windows is not None:
+            rows = self._added_up(rows, self.windows)
+        self._blocks += self._writer.add(rows, self.run.place)
+
+    def _added_up(self, rows: pa.RecordBatch, windows: ColumnWork) -> pa.RecordBatch:
+        """Add up rows for their windows; return those that go one by one."""
+        alone = np.zeros(rows.num_rows, np.bool_)
+        if windows.singly:
+            alone = windows.alone(windows.partial.times(rows, 0), self._watermark)
+        added = rows if not alone.any() else rows.filter(bool_column(~alone))
+        self._blocks += self._partials.add(added, self.run.place)
+        return rows.filter(bool_column(alone)) if alone.any() else rows.slice(0, 0)
 
     def _unreadable(self, record: Reject) -> None:
         self.run.reject_at(self.to.operator, unreadable_row(self.to.operator, record))
 
     def blocks(self) -> list[Block]:
         """Return all that was taken; called once, behind the last row."""
-        return [*self._blocks, *self._writer.finish()]
+        added = [] if self.windows is None else self._partials.finish()
+        return [*self._blocks, *added, *self._writer.finish()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +135,7 @@ def rows_by_place(
         if SPLIT not in batch.schema.names:
             yield unknown, Batch(batch, NoOrigin())
             continue
-        numbers = batch.column(SPLIT).fill_null(-1).to_numpy(zero_copy_only=False)
+        numbers = numbers_in(batch.column(SPLIT).fill_null(-1))
         rows = batch.drop_columns([SPLIT])
         starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()] if len(numbers) else []
         for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=False):

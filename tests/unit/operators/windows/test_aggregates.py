@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed import codec
-from poundlock.operators.windows.aggregates import KINDS, SqlAggregate, SqlAggregates
+from poundlock.operators.windows.aggregates import BY, KINDS, SqlAggregate, SqlAggregates
 
-EACH = [SqlAggregate(kind=kind, column="v") for kind in KINDS]
+ONE = [kind for kind in KINDS if kind not in BY]
+EACH = [SqlAggregate(kind=kind, column="v") for kind in ONE]
 IGNORING = [SqlAggregate(kind=kind, column="v", ignore_nulls=True) for kind in ("first", "last")]
 ALL = SqlAggregates([SqlAggregate(kind="count"), *EACH, *IGNORING])
 
 
 def of(*values: Any) -> dict[str, Any]:
     """Return the results of all aggregates by name."""
-    names = ["count(*)", *KINDS, "first ignoring nulls", "last ignoring nulls"]
+    names = ["count(*)", *ONE, "first ignoring nulls", "last ignoring nulls"]
     return dict(zip(names, ALL.of([{"v": v} for v in values]), strict=True))
 
 

@@ -83,7 +83,7 @@ def test_windows_are_of_a_stage_by_key_and_what_follows_is_in_it() -> None:
     ]
     text = job.explain()
     assert "time: event time timestamp_seconds(ts) as event_time, at most 5 s late <- in" in text
-    assert "counts: by event, tumbling windows of 1 min: count(*) as n <- time" in text
+    assert "counts: by event, tumbling windows of 1 min: count(*) as n, by columns <- time" in text
 
 
 def test_a_job_with_row_wise_steps_only_keeps_nothing() -> None:

@@ -1,0 +1,162 @@
+"""What operators by columns share: what comes in, what goes out, and how what was added is kept.
+
+A host calls, for each checkpoint: `advance_processing_time`, `take`, `take_rows` where some rows came one by one,
+`advance_watermark`, `store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from poundlock.formats.arrays import Flags, Numbers, column_of
+from poundlock.operators.columns.encoding import decode_key_columns
+from poundlock.operators.columns.groups import Hashes
+from poundlock.operators.columns.partials import Partials, RowAggregation
+from poundlock.operators.keyed.group import KeyGroup, TimerEntries
+from poundlock.operators.keyed.operator import KeyedOperator
+from poundlock.operators.keyed.output import MAIN
+from poundlock.operators.windows.base import WindowSpec
+
+CHUNK_ROWS = 65_536
+_BOUND = pa.timestamp("us", "UTC")
+Slice = tuple[int, int]
+
+
+class EncodedRows(NamedTuple):
+    """Rows as state keeps them: hashes, and the bytes of keys and accumulators, large_binary; subkeys where a key has several rows."""
+
+    hashes: Hashes
+    keys: pa.Array
+    values: pa.Array
+    subkeys: pa.Array | None = None
+
+
+class Pending(Protocol):
+    """What is to be written, if it is still there at the end of the checkpoint."""
+
+    def __call__(self) -> EncodedRows:
+        """Return the rows."""
+
+
+class RowStore(Protocol):
+    """Tables of rows, told apart by a stretch of time; a `KeyGroup` that keeps its tables in state files is one."""
+
+    def rows_of(self, name: str, namespace: Slice) -> Sequence[Any]:
+        """Return what state files have of a table, oldest first: rows with hashes, keys and values, each by hash."""
+
+    def entries_of(self, name: str, namespace: Slice) -> Any:
+        """Return the rows of a table that are true, by hash."""
+
+    def look_up(self, name: str, namespace: Slice, hashes: Hashes, keys: pa.Array) -> tuple[Numbers, Any]:
+        """Return the rows of some keys that are true, and before them the number of each one's key; hashes ascend."""
+
+    def append(self, name: str, namespace: Slice, pending: Pending) -> None:
+        """Put rows beside those that there are."""
+
+
+class ColumnChunk(NamedTuple):
+    """Rows of one output.
+
+    Args:
+        rows: the columns of the output.
+        times: event time of each row in ms.
+    """
+
+    tag: str
+    rows: pa.RecordBatch
+    times: Numbers
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+
+class ColumnWork(Protocol):
+    """How rows of windows come: added up, or one by one where `singly` says so. Picklable."""
+
+    @property
+    def partial(self) -> RowAggregation:
+        """How rows add up."""
+
+    @property
+    def singly(self) -> bool:
+        """Whether some rows are needed one by one, which `alone` tells."""
+
+    def alone(self, times: Numbers, watermark: int) -> Flags:
+        """Return which rows are needed one by one.
+
+        Args:
+            times: of each row, as `partial.times` gave them.
+            watermark: that the rows are judged by.
+        """
+
+    def operator(self) -> ColumnOperator:
+        """Return a new operator."""
+
+
+@dataclass(frozen=True)
+class ResultColumns:
+    """The columns of a window's results. Picklable.
+
+    Args:
+        keys: name and type of each column of the key.
+        results: the same of each result.
+    """
+
+    keys: Sequence[pa.Field]
+    results: Sequence[pa.Field]
+
+    def chunks(
+        self, keys: pa.Array, results: Sequence[pa.Array], starts: Numbers, ends: Numbers
+    ) -> Iterator[ColumnChunk]:
+        """Yield results in chunks of a set number of rows.
+
+        Args:
+            keys: the bytes of the keys.
+            starts: of the windows, ms; `ends` likewise.
+        """
+        columns = decode_key_columns(keys, [key.type for key in self.keys]) if self.keys else []
+        bounds = [column_of(bound * 1000, _BOUND) for bound in (starts, ends)]
+        fields = [*self.keys, pa.field("window_start", _BOUND), pa.field("window_end", _BOUND), *self.results]
+        batch = pa.RecordBatch.from_arrays([*columns, *bounds, *results], schema=pa.schema(fields))
+        for first in range(0, batch.num_rows, CHUNK_ROWS):
+            yield ColumnChunk(MAIN, batch.slice(first, CHUNK_ROWS), ends[first : first + CHUNK_ROWS] - 1)
+
+
+class ColumnOperator(KeyedOperator):
+    """Base of window operators that work on columns."""
+
+    timer_entries: ClassVar[TimerEntries] = "windows"
+    opens_tables_first: ClassVar[bool] = True
+
+    def __init__(self, spec: WindowSpec, late: Sequence[str]) -> None:
+        super().__init__()
+        self.spec = spec
+        self._late_columns = list(late)
+
+    def take(self, group: KeyGroup, parts: Sequence[Partials]) -> None:
+        """Take what rows of this checkpoint added up to where they were read, in their order."""
+        raise NotImplementedError
+
+    def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
+        """Take rows that are needed one by one, in the order they came; called once a checkpoint, behind `take`."""
+        raise NotImplementedError
+
+    def store(self, group: KeyGroup) -> None:
+        """Have what was added written with the checkpoint; called once, behind all that fired."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> Any:
+        """The group in use, as a store of rows."""
+        return self.group
+
+    def send_late(self, rows: pa.RecordBatch, times: Numbers) -> Iterator[ColumnChunk]:
+        """Send late rows to their side output, or count them."""
+        if self.spec.late_tag is None:
+            self.late_dropped += rows.num_rows
+        elif rows.num_rows:
+            yield ColumnChunk(self.spec.late_tag, rows.select(self._late_columns), times)

@@ -1,0 +1,258 @@
+"""What the rows of a window's slice add up to for each key, made where rows are read: it is what travels, and what state keeps.
+
+A slice is a stretch of time within which all rows are in the same windows. Rows with one key and slice become one row: the key's
+hash and bytes, the slice, how many rows there were, and the accumulators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from poundlock.formats.arrays import Numbers, column_of, indices_of, joined, numbers_in
+from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.operators.columns.encoding import encode_key_columns
+from poundlock.operators.columns.groups import Groups, Hashes, grouped, overlapping
+from poundlock.operators.windows.aggregates import SqlAggregate
+from poundlock.operators.windows.aligned import slice_of
+from poundlock.stream.windows.assigners import require_time
+
+HashKeys = Callable[[Sequence[pa.Array]], Hashes]
+
+
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """Rows that were added up, one for a key and slice.
+
+    Args:
+        hashes: of the keys.
+        keys: their bytes, large_binary.
+        slices: when each slice, or session, begins, ms.
+        counts: of how many rows each is.
+        held: the columns of the accumulators.
+    """
+
+    hashes: Hashes
+    keys: pa.Array
+    slices: Numbers
+    counts: Numbers
+    held: Sequence[pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def take(self, rows: Numbers) -> Partials:
+        """Return some of the rows, by their places."""
+        indices = indices_of(rows)
+        held = [column.take(indices) for column in self.held]
+        return Partials(self.hashes[rows], self.keys.take(indices), self.slices[rows], self.counts[rows], held)
+
+    def slice(self, start: int, stop: int) -> Partials:
+        """Return a stretch of the rows, without a copy."""
+        n = stop - start
+        held = [column.slice(start, n) for column in self.held]
+        return Partials(
+            self.hashes[start:stop], self.keys.slice(start, n), self.slices[start:stop], self.counts[start:stop], held
+        )
+
+    def batch(self) -> pa.RecordBatch:
+        """Return them as they travel."""
+        columns = [
+            column_of(self.hashes, pa.uint64()),
+            self.keys,
+            column_of(self.slices, pa.int64()),
+            column_of(self.counts, pa.int64()),
+            *self.held,
+        ]
+        return pa.RecordBatch.from_arrays(columns, [f"c{number}" for number in range(len(columns))])
+
+    @classmethod
+    def of_batch(cls, batch: pa.RecordBatch) -> Partials:
+        """Return what `batch` gave."""
+        hashes, keys, slices, counts, *held = batch.columns
+        return cls(numbers_in(hashes), keys, numbers_in(slices), numbers_in(counts), held)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Partials]) -> Partials:
+        """Return the rows of all parts, one behind the other; of one part it is the very same."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            np.concatenate([part.hashes for part in parts]),
+            joined([part.keys for part in parts]),
+            np.concatenate([part.slices for part in parts]),
+            np.concatenate([part.counts for part in parts]),
+            [joined(columns) for columns in zip(*(part.held for part in parts), strict=True)],
+        )
+
+
+def merged(parts: Sequence[Partials], aggregates: ColumnAggregates, width: int = 1) -> Partials:
+    """Return one row for each slice and key, in that order; parts stand in the order of the rows that they are of.
+
+    Args:
+        width: of the slices, ms.
+    """
+    rows = Partials.joined(parts)
+    groups = grouped(rows.hashes, rows.keys, rows.slices, width)
+    firsts = groups.firsts
+    keys = rows.keys.take(indices_of(firsts))
+    return Partials(
+        rows.hashes[firsts],
+        keys,
+        rows.slices[firsts],
+        np.add.reduceat(rows.counts[groups.order], groups.starts) if len(groups) else rows.counts,
+        aggregates.merge(rows.held, groups),
+    )
+
+
+@dataclass(frozen=True)
+class RowAggregation:
+    """How rows become partials. Picklable.
+
+    Args:
+        keys: the columns of the key.
+        time: the column of event time, a timestamp; None where windows end by the clock.
+        arguments: the columns that aggregates are of.
+        assigner: the windows.
+        hash_keys: the hash of keys, by which they were sent.
+    """
+
+    keys: tuple[str, ...]
+    time: str | None
+    arguments: tuple[str, ...]
+    aggregates: ColumnAggregates
+    assigner: Any
+    hash_keys: HashKeys
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a row that are needed, each once."""
+        return tuple(dict.fromkeys([*self.keys, *([] if self.time is None else [self.time]), *self.arguments]))
+
+    def times(self, rows: pa.RecordBatch, clock: int) -> Numbers:
+        """Return what tells the windows of each row, ms; `clock` counts where there is no event time. Raises DefinitionError: a row has no event time."""
+        raise NotImplementedError
+
+    def of(self, rows: pa.RecordBatch, times: Numbers) -> Partials:
+        """Return what rows add up to.
+
+        Args:
+            times: of each, as `times` gave them.
+        """
+        raise NotImplementedError
+
+    def event_times(self, rows: pa.RecordBatch) -> Numbers:
+        """Return the event time of each row, ms. Raises DefinitionError: one has none."""
+        column = rows.column(self.time)
+        if column.null_count:
+            require_time(None, self.assigner)
+        unit = column.type.unit
+        result: Numbers = numbers_in(column) * 1000 if unit == "s" else numbers_in(column) // _PER_MS[unit]
+        return result
+
+    def hashed(self, rows: pa.RecordBatch) -> tuple[Hashes, pa.Array | None]:
+        """Return the hash of each row's key, and what tells apart keys of one hash; None where equal hashes are equal keys."""
+        columns = [rows.column(name) for name in self.keys]
+        if not columns:
+            return np.zeros(rows.num_rows, np.uint64), None
+        hashes, first = self.hash_keys(columns), columns[0]
+        if len(columns) == 1 and not first.null_count:
+            if pa.types.is_integer(first.type):
+                return hashes, None  # the hash of a whole number is one of a kind
+            if pa.types.is_string(first.type) or pa.types.is_binary(first.type):
+                return hashes, first
+        return hashes, encode_key_columns(columns)
+
+    def of_each(self, rows: pa.RecordBatch, times: Numbers) -> Partials:
+        """Return each row added up alone, in the order they came."""
+        places = np.arange(rows.num_rows)
+        return self.added(rows, self.hashed(rows)[0], times, Groups(places, places))
+
+    def added(self, rows: pa.RecordBatch, hashes: Hashes, times: Numbers, groups: Groups) -> Partials:
+        """Return one partial for each group of rows; its time is that of the group's first row."""
+        firsts = groups.firsts
+        indices = indices_of(firsts)
+        keys = [rows.column(name).take(indices) for name in self.keys]
+        return Partials(
+            hashes[firsts],
+            encode_key_columns(keys or [pa.nulls(len(firsts))]),
+            times[firsts],
+            groups.counts,
+            self.aggregates.partial([rows.column(name) for name in self.arguments], groups),
+        )
+
+
+@dataclass(frozen=True)
+class SliceAggregation(RowAggregation):
+    """Adds up rows by key and slice of time; `times` are when slices begin."""
+
+    @cached_property
+    def _slice(self) -> tuple[int, int]:
+        offset_and_width = slice_of(self.assigner)
+        assert offset_and_width is not None
+        return offset_and_width
+
+    @property
+    def width(self) -> int:
+        """How long a slice is, ms."""
+        return self._slice[1]
+
+    def times(self, rows: pa.RecordBatch, clock: int) -> Numbers:
+        offset, width = self._slice
+        if self.time is None:
+            return np.full(rows.num_rows, clock - (clock - offset) % width, np.int64)
+        times = self.event_times(rows)
+        low, high = (int(times.min()), int(times.max())) if len(times) else (0, 0)
+        first = low - (low - offset) % width
+        if high < first + width:
+            return np.full(len(times), first, np.int64)
+        result: Numbers = times - (times - offset) % width
+        return result
+
+    def of(self, rows: pa.RecordBatch, times: Numbers) -> Partials:
+        hashes, keys = self.hashed(rows)
+        return self.added(rows, hashes, times, grouped(hashes, keys, times, self.width))
+
+
+@dataclass(frozen=True)
+class SessionAggregation(RowAggregation):
+    """Adds up rows by key and session, as far as these rows alone tell; `times` are event times.
+
+    The first two accumulators are when a session begins and when it ends, ms.
+    """
+
+    @property
+    def gap(self) -> int:
+        """The gap, ms."""
+        return int(self.assigner.gap_ms)
+
+    @cached_property
+    def held(self) -> ColumnAggregates:
+        """The aggregates of an accumulator: begin and end, then the user's."""
+        moved = [
+            replace(each, column=None if each.column is None else int(each.column) + 2)
+            for each in self.aggregates.aggregates
+        ]
+        bounds = SqlAggregate(kind="min", column=0), SqlAggregate(kind="max", column=1)
+        return ColumnAggregates((*bounds, *moved), (pa.int64(), pa.int64(), *self.aggregates.arguments))
+
+    def times(self, rows: pa.RecordBatch, clock: int) -> Numbers:
+        return self.event_times(rows)
+
+    def of(self, rows: pa.RecordBatch, times: Numbers) -> Partials:
+        hashes, keys = self.hashed(rows)
+        return self.added(rows, hashes, times, overlapping(hashes, keys, times, times + self.gap))
+
+    def added(self, rows: pa.RecordBatch, hashes: Hashes, times: Numbers, groups: Groups) -> Partials:
+        own = super().added(rows, hashes, times, groups)
+        bounds = ColumnAggregates(self.held.aggregates[:2], (pa.int64(), pa.int64()))
+        columns = [column_of(each, pa.int64()) for each in (times, times + self.gap)]
+        return replace(own, held=[*bounds.partial(columns, groups), *own.held])
+
+
+_PER_MS = {"ms": 1, "us": 1000, "ns": 1_000_000}

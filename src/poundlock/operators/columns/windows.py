@@ -1,0 +1,258 @@
+"""Windows that lie the same for all keys, with SQL aggregates, by columns: a window is the slices of time in it.
+
+A checkpoint's rows come added up by slice and key and are put beside what state has of the slice; nothing is looked up. When a
+window is due its slices are merged, and a slice goes away with the last window that it is in. An element that comes after its
+window fired makes it fire again, one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from poundlock.formats.arrays import Flags, Numbers, indices_of, joined
+from poundlock.operators.columns.encoding import decode_accumulators, encode_accumulators
+from poundlock.operators.columns.groups import Groups, grouped
+from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, EncodedRows, ResultColumns
+from poundlock.operators.columns.partials import Partials, SliceAggregation, merged
+from poundlock.operators.keyed.group import MAX, KeyGroup
+from poundlock.operators.windows.base import CONTENTS, WindowSpec
+from poundlock.stream.windows.assigners import AlignedWindows
+from poundlock.stream.windows.window import TimeWindow
+
+_AT_ONCE = 1 << 20  # rows of a window that are merged at a time
+
+
+@dataclass(frozen=True)
+class ColumnWindows:
+    """Windows that lie the same for all keys, and their rows as columns. Picklable.
+
+    Args:
+        spec: the windows, with their default trigger or one that purges, no evictor and SQL aggregates.
+        partial: how rows add up.
+        output: the columns of results.
+        late: the columns of late rows as they came, where they go to a side output.
+    """
+
+    spec: WindowSpec
+    partial: SliceAggregation
+    output: ResultColumns
+    late: Sequence[str] = ()
+
+    @property
+    def assigner(self) -> AlignedWindows:
+        """The windows."""
+        assert isinstance(self.partial.assigner, AlignedWindows)
+        return self.partial.assigner
+
+    @property
+    def singly(self) -> bool:
+        """Whether rows of windows that have fired are needed one by one: to fire again, or to be late."""
+        return self.spec.assigner.is_event_time() and (
+            self.spec.allowed_lateness_ms > 0 or self.spec.late_tag is not None
+        )
+
+    def alone(self, times: Numbers, watermark: int) -> Flags:
+        """Return which rows are in a window that fired by a watermark; `times`: when the slice of each begins."""
+        different, which = np.unique(times, return_inverse=True)
+        flags = [min(w.end for w in self.assigner.windows_at(start)) - 1 <= watermark for start in different.tolist()]
+        fired: Flags = np.array(flags, np.bool_)[which]
+        return fired
+
+    def operator(self) -> ColumnWindowOperator:
+        """Return a new operator."""
+        return ColumnWindowOperator(self)
+
+
+class ColumnWindowOperator(ColumnOperator):
+    """Tumbling, sliding and cumulative windows of SQL aggregates."""
+
+    def __init__(self, windows: ColumnWindows) -> None:
+        super().__init__(windows.spec, windows.late)
+        self._windows, self._partial = windows, windows.partial
+        self._aggregates = windows.partial.aggregates
+        self._event_time = windows.spec.assigner.is_event_time()
+        self._added: dict[int, list[Partials]] = {}
+
+    def bind(self, group: KeyGroup) -> None:
+        group.declare(CONTENTS, "slices", merges=self._aggregates.described)
+        for start, _ in group.namespaces(CONTENTS):
+            self._set_timers(start)
+
+    # --- elements -------------------------------------------------------------------------------------------------------
+
+    def take(self, group: KeyGroup, parts: Sequence[Partials]) -> None:
+        self.use(group)
+        if any(map(len, parts)):
+            self._add(merged([part for part in parts if len(part)], self._aggregates, self._partial.width))
+
+    def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
+        self.use(group)
+        slices = self._partial.times(rows, group.processing_time)
+        late = self._late(slices)
+        if late.any():
+            gone = rows.take(indices_of(np.flatnonzero(late)))
+            yield from self.send_late(gone, self._partial.event_times(gone))
+        taken = np.flatnonzero(~late)
+        rows, slices = rows.take(indices_of(taken)), slices[taken]
+        yield from self._fire_again(rows, slices)
+        self._add(self._partial.of(rows, slices))
+
+    def _add(self, rows: Partials) -> None:
+        """Put rows, in the order of slices, beside what there is of their slices."""
+        edges = [*np.flatnonzero(np.diff(rows.slices, prepend=rows.slices[:1] - 1)).tolist(), len(rows)]
+        for start, stop in pairwise(edges):
+            begin = int(rows.slices[start])
+            if self._event_time and self._cleanup(begin) <= self.group.watermark:
+                self.late_dropped += int(rows.counts[start:stop].sum())
+                continue
+            if begin not in self._added:
+                self._set_timers(begin)
+            self._added.setdefault(begin, []).append(rows.slice(start, stop))
+
+    def _late(self, slices: Numbers) -> Any:
+        different, which = np.unique(slices, return_inverse=True)
+        flags = [self._cleanup(start) <= self.group.watermark for start in different.tolist()]
+        return np.array(flags, np.bool_)[which]
+
+    def _fire_again(self, rows: pa.RecordBatch, slices: Numbers) -> Iterator[ColumnChunk]:
+        """Fire the windows that have fired once more for each row that came to them."""
+        windows: dict[TimeWindow, None] = {}
+        _, firsts = np.unique(slices, return_index=True)
+        for start in slices[np.sort(firsts)].tolist():
+            for window in self._windows.assigner.windows_at(start):
+                if window.end - 1 <= self.group.watermark < self.spec.cleanup_time(window.end - 1):
+                    windows[window] = None
+        for window in windows:
+            places = np.flatnonzero((slices >= window.start) & (slices < window.end))
+            own = rows.take(indices_of(places))
+            yield from self._fire_each(window, own)
+
+    def _fire_each(self, window: TimeWindow, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
+        """Fire a window for each row: with what state has of its key, the rows of its key before it, and the row."""
+        singles = self._partial.of_each(rows, np.zeros(rows.num_rows, np.int64))
+        groups = grouped(singles.hashes, singles.keys)
+        group_of = np.empty(len(singles), np.int64)
+        turn = np.empty(len(singles), np.int64)
+        group_of[groups.order] = np.repeat(np.arange(len(groups)), groups.counts)
+        turn[groups.order] = np.arange(len(singles)) - np.repeat(groups.starts, groups.counts)
+        held, place_of = self._looked_up(window, singles.take(groups.firsts))
+        fired: list[tuple[Numbers, Partials]] = []
+        for number in range(int(turn.max(initial=-1)) + 1):
+            # In one turn every key has one row, and it had one in each turn before.
+            places = np.flatnonzero(turn == number)
+            held = self._one_more(held, place_of[group_of[places]], singles.take(places))
+            place_of[group_of[places]] = np.arange(len(places))
+            fired.append((places, held))
+        if fired:
+            order = np.argsort(np.concatenate([places for places, _ in fired]))
+            yield from self._results(window, Partials.joined([each for _, each in fired]).take(order))
+
+    def _one_more(self, held: Partials, places: Numbers, rows: Partials) -> Partials:
+        """Return rows, each behind what is held at its place; -1 where nothing is."""
+        has = places >= 0
+        counts = 1 + has.astype(np.int64)
+        starts = np.cumsum(counts) - counts
+        order = np.empty(int(counts.sum()), np.int64)
+        order[starts[has]] = places[has]
+        order[starts + counts - 1] = len(held) + np.arange(len(rows))
+        both = Partials.joined([held, rows])
+        return replace(rows, held=self._aggregates.merge(both.held, Groups(order, starts)))
+
+    def _looked_up(self, window: TimeWindow, wanted: Partials) -> tuple[Partials, Numbers]:
+        """Return what state has of a window for some keys, and where what each of them has is; -1 where there is nothing."""
+        hashes = np.sort(wanted.hashes)
+        parts = [wanted.take(np.empty(0, np.int64))]
+        for part in self._parts(window):
+            at = np.minimum(np.searchsorted(hashes, part.hashes), len(hashes) - 1)
+            parts.append(part.take(np.flatnonzero(hashes[at] == part.hashes)))
+        there = merged([replace(part, slices=np.zeros(len(part), np.int64)) for part in parts], self._aggregates)
+        both = grouped(np.concatenate([there.hashes, wanted.hashes]), joined([there.keys, wanted.keys]))
+        pairs = both.starts[both.counts == 2]
+        places = np.full(len(wanted), -1, np.int64)
+        places[both.order[pairs + 1] - len(there)] = both.order[pairs]
+        return there, places
+
+    # --- firing ---------------------------------------------------------------------------------------------------------
+
+    def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk]:  # type: ignore[override]
+        window = TimeWindow(*entry)
+        if time == window.end - 1 and window in self._windows.assigner.windows_at(window.start):
+            for rows in self._in_ranges(self._parts(window)):
+                yield from self._results(window, merged(rows, self._aggregates))
+        if window.end - window.start == self._partial.width and time >= self._cleanup(window.start):
+            self._added.pop(window.start, None)
+            self.group.drop(CONTENTS, entry)
+
+    def _parts(self, window: TimeWindow) -> list[Partials]:
+        """Return what there is of a window, in the order of time: of each slice what state has and what was added, each by hash."""
+        parts = []
+        for start in range(window.start, window.end, self._partial.width):
+            parts += [self._decoded(rows) for rows in self.rows.rows_of(CONTENTS, (start, start + self._partial.width))]
+            parts += self._added.get(start, [])
+        return parts
+
+    def _decoded(self, rows: Any) -> Partials:
+        zeros = np.zeros(len(rows.hashes), np.int64)
+        return Partials(rows.hashes, rows.keys, zeros, zeros, decode_accumulators(rows.values, self._aggregates.types))
+
+    def _in_ranges(self, parts: Sequence[Partials]) -> Iterator[list[Partials]]:
+        """Yield the rows by ranges of hashes, so that memory does not follow how many keys a window has."""
+        whole = [replace(p, slices=np.zeros(len(p), np.int64)) for p in parts if len(p)]
+        total = sum(map(len, whole))
+        if not total:
+            return
+        low, high = min(int(p.hashes[0]) for p in whole), max(int(p.hashes[-1]) for p in whole)
+        count = -(-total // _AT_ONCE)
+        edges = [low + (high - low) * number // count for number in range(1, count)]
+        begins = [0] * len(whole)
+        for edge in [*edges, None]:
+            ends = [len(p) if edge is None else int(np.searchsorted(p.hashes, np.uint64(edge))) for p in whole]
+            some = [p.slice(b, e) for p, b, e in zip(whole, begins, ends, strict=True) if e > b]
+            begins = ends
+            if some:
+                yield some
+
+    def _results(self, window: TimeWindow, rows: Partials) -> Iterator[ColumnChunk]:
+        output, n = self._windows.output, len(rows)
+        results = self._aggregates.results(rows.held, [result.type for result in output.results])
+        return output.chunks(rows.keys, results, np.full(n, window.start), np.full(n, window.end))
+
+    # --- slices ---------------------------------------------------------------------------------------------------------
+
+    def _cleanup(self, start: int) -> int:
+        """Return when a slice goes away."""
+        return self.spec.cleanup_time(max(window.end for window in self._windows.assigner.windows_at(start)) - 1)
+
+    def _set_timers(self, start: int) -> None:
+        """Make the windows of a slice fire at their ends, if those are to come, and the slice go away behind the last."""
+        group, timers = self.group, self.group.event_timers if self._event_time else self.group.processing_timers
+        for window in self._windows.assigner.windows_at(start):
+            if not self._event_time or window.end - 1 > group.watermark:
+                timers.register(window.end - 1, (window.start, window.end))
+        cleanup = self._cleanup(start)
+        if cleanup < MAX and (not self._event_time or cleanup > group.watermark):
+            timers.register(cleanup, (start, start + self._partial.width))
+
+    def store(self, group: KeyGroup) -> None:
+        self.use(group)
+        for start, parts in self._added.items():
+            self.rows.append(CONTENTS, (start, start + self._partial.width), _Added(parts, self._aggregates))
+        self._added = {}
+
+
+@dataclass(frozen=True)
+class _Added:
+    """What was added to a slice."""
+
+    parts: Sequence[Partials]
+    aggregates: Any
+
+    def __call__(self) -> EncodedRows:
+        rows = self.parts[0] if len(self.parts) == 1 else merged(self.parts, self.aggregates)
+        return EncodedRows(rows.hashes, rows.keys, encode_accumulators(rows.held))

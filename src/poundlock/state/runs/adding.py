@@ -1,0 +1,57 @@
+"""Rows of a key that are parts of one sum: what several runs have of them becomes one row.
+
+A run that has a row without a value for a key takes away what older runs have of it, but not its own rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from poundlock.formats.arrays import Numbers, indices_of
+from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.operators.columns.encoding import decode_accumulators, encode_accumulators
+from poundlock.operators.columns.groups import grouped
+from poundlock.state.runs.columns import Rows, concat, is_valid
+
+_aggregates = lru_cache(64)(ColumnAggregates.of)
+
+
+def added_up(parts: Sequence[Rows], merges: tuple[str, ...], *, drop_deleted: bool) -> Rows:
+    """Return one row for each key, by hash; before it one without a value where older runs are to lose theirs.
+
+    Args:
+        parts: newest first, each by hash.
+        merges: the aggregates, as the manifest describes them.
+        drop_deleted: whether there is nothing older.
+    """
+    rows = concat(list(reversed(parts)))
+    valid = is_valid(rows.values)
+    if valid.all():
+        return _summed(rows, merges)
+    age = np.repeat(np.arange(len(parts)), [len(part) for part in reversed(parts)])
+    groups = grouped(rows.hashes, rows.keys)
+    group_of = np.empty(len(rows), np.int64)
+    group_of[groups.order] = np.repeat(np.arange(len(groups)), groups.counts)
+    begins = np.full(len(groups), -1, np.int64)  # the run that took away what was older
+    np.maximum.at(begins, group_of[~valid], age[~valid])
+    summed = _summed(rows.take(np.flatnonzero(valid & (age >= begins[group_of]))), merges)
+    if drop_deleted:
+        return summed
+    gone = rows.take(groups.firsts[begins >= 0])
+    gone = gone.with_values(rows.values.take(indices_of(np.full(len(gone), np.flatnonzero(~valid)[0]))))
+    both = concat([gone, summed])
+    return both.take(np.argsort(both.hashes, kind="stable"))
+
+
+def _summed(rows: Rows, merges: tuple[str, ...]) -> Rows:
+    aggregates = _aggregates(merges)
+    groups = grouped(rows.hashes, rows.keys)
+    firsts: Numbers = groups.firsts
+    if groups.are_single:
+        return rows.take(firsts)
+    held = aggregates.merge(decode_accumulators(rows.values, aggregates.types), groups)
+    return replace(rows.take(firsts), values=encode_accumulators(held))

@@ -1,0 +1,138 @@
+"""Rows of windows on their way to the tasks that have their keys: added up first, by split, so that few travel and none one by one.
+
+Rows of a split are added up in stretches that end behind a multiple of a set number of rows, counted from its first one. So what a
+stretch comes to depends neither on the batches its rows were read in nor on the task that read them, as long as a task reads one
+split after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from poundlock.formats.arrays import ends_in
+from poundlock.operators.columns.partials import Partials, RowAggregation
+from poundlock.tasks.event_time import SplitPlace
+from poundlock.tasks.exchange.blocks import FLUSH_BYTES, Block, ExchangeInput, KeyHashing, encoded
+
+PARTIAL_SIDE = 1
+"""The side of blocks of partials; rows that come one by one are of side 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """How many rows of a split are added up at once. Sorting more at a time is slower, and fewer add up less.
+
+    Args:
+        unit: a stretch ends behind a multiple of so many rows.
+        rows: at most so many; a multiple of the unit.
+        bytes: or when so much is waiting.
+    """
+
+    unit: int = 1 << 15
+    rows: int = 1 << 19
+    bytes: int = FLUSH_BYTES
+
+
+@dataclass
+class _Open:
+    """Rows of one split that wait."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass
+class PartialWriter:
+    """Adds up the rows of one input in one task, and makes blocks of that.
+
+    Args:
+        clock: the checkpoint's, ms.
+    """
+
+    to: ExchangeInput
+    partial: RowAggregation
+    hashing: KeyHashing
+    clock: int
+    stretch: Stretch = Stretch()
+    _open: dict[tuple[str, int], _Open] = field(default_factory=dict, init=False)
+    _parts: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
+
+    def add(self, rows: pa.RecordBatch, place: SplitPlace) -> Iterator[Block]:
+        """Take rows; yield the blocks that became full with them.
+
+        Args:
+            rows: the columns that the aggregation needs are among theirs.
+            place: where they were read; the rows of a split come in its order.
+        """
+        where = place.source, place.sequence
+        rows = rows.select(list(self.partial.columns))
+        while rows.num_rows:
+            waiting = self._open.pop(where, None) or _Open()
+            self._open[where] = waiting  # the split that was read last is the last
+            some = rows.slice(0, self.stretch.unit - waiting.rows % self.stretch.unit)
+            rows = rows.slice(some.num_rows)
+            waiting.batches.append(some)
+            waiting.rows += some.num_rows
+            waiting.bytes += _content_bytes(some)
+            whole = waiting.rows % self.stretch.unit == 0
+            if whole and (waiting.rows >= self.stretch.rows or waiting.bytes >= self.stretch.bytes):
+                yield from self._flush(where)
+        if len(self._open) > 1 and sum(each.bytes for each in self._open.values()) >= self.stretch.bytes:
+            yield from self._flush(next(iter(self._open)))
+
+    def finish(self) -> Iterator[Block]:
+        """Yield the blocks of what is left."""
+        for where in list(self._open):
+            yield from self._flush(where)
+
+    def _flush(self, where: tuple[str, int]) -> Iterator[Block]:
+        (rows,) = pa.Table.from_batches(self._open.pop(where).batches).combine_chunks().to_batches()
+        partials = self.partial.of(rows, self.partial.times(rows, self.clock))
+        part = self._parts[where] = self._parts.get(where, -1) + 1
+        index = np.array([0, 0, 0], np.int64).tobytes()
+        for target, own in self._by_target(partials):
+            payload = encoded(own.batch())
+            yield Block(self.to.operator, PARTIAL_SIDE, target, part, (where,), index, payload, len(own))
+
+    def _by_target(self, partials: Partials) -> Iterator[tuple[int, Partials]]:
+        if self.to.parallelism == 1:
+            yield 0, partials
+            return
+        groups = self.hashing.groups_of(partials.hashes, self.to.max_parallelism).astype(np.int64)
+        targets = groups * self.to.parallelism // self.to.max_parallelism
+        order = np.argsort(targets.astype(np.uint16), kind="stable")
+        ordered = targets[order]
+        for target in np.unique(ordered).tolist():
+            first, stop = np.searchsorted(ordered, [target, target + 1]).tolist()
+            yield target, partials.take(order[first:stop])
+
+
+def partials_of(blocks: Sequence[Block]) -> list[Partials]:
+    """Return the partials of one input in the order source, split, stretch, out of its blocks in any order."""
+    ordered = sorted((block for block in blocks if block.count), key=lambda block: (*block.places[0], block.part))
+    return [Partials.of_batch(block.batch()) for block in ordered]
+
+
+def _content_bytes(rows: pa.RecordBatch) -> int:
+    """Return how long the values of rows are, the same however rows were cut into batches."""
+    return sum(map(_length, rows.columns))
+
+
+def _length(column: pa.Array) -> int:
+    kind = column.type
+    if pa.types.is_nested(kind) or pa.types.is_dictionary(kind) or pa.types.is_null(kind):
+        return int(column.nbytes)
+    if (
+        pa.types.is_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_large_binary(kind)
+    ):
+        ends = ends_in(column)
+        return int(ends[-1] - ends[0]) + 4 * len(column)
+    return len(column) * max(int(kind.bit_width) // 8, 1)

@@ -1,0 +1,124 @@
+"""Aggregates by columns against those by single values, over values of every type, with and without nulls, in one part and in several."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poundlock.errors import TerminalError
+from poundlock.formats.arrays import indices_of, joined
+from poundlock.operators.columns.aggregates import ColumnAggregates, can_aggregate
+from poundlock.operators.columns.groups import grouped
+from poundlock.operators.windows.aggregates import BY, KINDS, SqlAggregate, SqlAggregates
+from poundlock.plan.sql_text import result_type
+from poundlock.state.hashing import key_hashes
+
+TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.int64(): st.integers(-1000, 1000),
+    pa.int32(): st.integers(-1000, 1000),
+    pa.float64(): st.sampled_from([0.25, -3.0, 17.5, math.nan, math.inf]),
+    pa.string(): st.text("abé", max_size=3),
+    pa.binary(): st.binary(max_size=2),
+    pa.decimal128(10, 2): st.decimals(-1000, 1000, places=2),
+    pa.bool_(): st.booleans(),
+    pa.date32(): st.dates(dt.date(2000, 1, 1), dt.date(2030, 1, 1)),
+    pa.timestamp("us", "UTC"): st.datetimes(
+        dt.datetime(2000, 1, 1), dt.datetime(2030, 1, 1), timezones=st.just(dt.UTC)
+    ),
+}
+
+
+def every(kind: pa.DataType) -> list[SqlAggregate]:
+    """Return all aggregates that there are of values of a type."""
+    found = [SqlAggregate(kind="count")]
+    for name in KINDS:
+        if name in BY:
+            continue
+        for ignore_nulls in (False, True) if name in ("first", "last") else (False,):
+            aggregate = SqlAggregate(kind=name, column=0, ignore_nulls=ignore_nulls)  # type: ignore[arg-type]
+            if can_aggregate(aggregate, kind):
+                found.append(aggregate)
+    return found
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+@given(data=st.data())
+def test_results_are_those_of_single_values(kind: pa.DataType, data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.tuples(st.sampled_from("abcd"), st.none() | TYPES[kind]), min_size=1, max_size=40))
+    cuts = data.draw(st.lists(st.integers(1, len(rows)), max_size=3))
+    aggregates = every(kind)
+    kinds = [result_type(each, None if each.column is None else kind, "windows") for each in aggregates]
+    one: dict[Any, Any] = {}
+    single = SqlAggregates(aggregates)
+    single.add_batch(one, [key for key, _ in rows], [(value,) for _, value in rows])
+    columns = ColumnAggregates(tuple(aggregates), (kind,))
+    assert columns.of(columns.described).types == columns.types
+    edges = sorted({0, *cuts, len(rows)})
+    parts = [added(columns, kind, rows[a:b]) for a, b in pairwise(edges)]
+    keys = joined([keys for keys, _ in parts])
+    held = [joined(list(column)) for column in zip(*(held for _, held in parts), strict=True)]
+    assert [column.type for column in held] == columns.types
+    groups = grouped(key_hashes([keys]), keys)
+    results = columns.results(columns.merge(held, groups), kinds)
+    names = keys.take(indices_of(groups.firsts)).to_pylist()
+    for place, (aggregate, of_kind) in enumerate(zip(aggregates, kinds, strict=True)):
+        found = dict(zip(names, map(comparable, results[place].to_pylist()), strict=True))
+        wanted = {key: comparable(scaled(single.result(held)[place], of_kind)) for key, held in one.items()}
+        assert results[place].type == of_kind
+        assert found == wanted, aggregate
+
+
+def added(
+    columns: ColumnAggregates, kind: pa.DataType, rows: Sequence[tuple[str, Any]]
+) -> tuple[pa.Array, list[pa.Array]]:
+    keys, values = pa.array([key for key, _ in rows], pa.string()), pa.array([value for _, value in rows], kind)
+    groups = grouped(key_hashes([keys]), keys)
+    return keys.take(indices_of(groups.firsts)), columns.partial([values], groups)
+
+
+def comparable(value: Any) -> Any:
+    if isinstance(value, float):
+        return "NaN" if value != value else pytest.approx(value)
+    return [comparable(item) for item in value] if isinstance(value, list) else value
+
+
+def scaled(value: Any, kind: pa.DataType) -> Any:
+    whole = isinstance(value, Decimal) and pa.types.is_decimal(kind)
+    return value.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP) if whole else value
+
+
+def test_a_sum_beyond_64_bits_is_refused_and_one_that_comes_back_is_not() -> None:
+    columns = ColumnAggregates((SqlAggregate(kind="sum", column=0),), (pa.int64(),))
+    groups = grouped(np.zeros(2, np.uint64), None)
+    most = (1 << 63) - 1
+    assert columns.partial([pa.array([most, -most])], groups)[0].to_pylist() == [0]
+    assert columns.partial([pa.array([most, -(1 << 63)])], groups)[0].to_pylist() == [-1]
+    with pytest.raises(TerminalError, match="does not fit its type, int64: a sum is beyond 64 bits\nNext: let the job"):
+        columns.partial([pa.array([most, 1])], groups)
+
+
+def test_a_sum_of_decimals_may_have_38_digits_and_no_more() -> None:
+    kind = pa.decimal128(38, 2)
+    columns = ColumnAggregates((SqlAggregate(kind="sum", column=0),), (kind,))
+    groups = grouped(np.zeros(2, np.uint64), None)
+    most = Decimal("9" * 36 + ".99")
+    less = Decimal("9" * 36 + ".98")
+    for one, other, total in (
+        (most, most.copy_negate(), Decimal(0)),
+        (less, Decimal("0.01"), most),
+        (most.copy_negate(), Decimal(0), most.copy_negate()),
+    ):
+        assert columns.partial([pa.array([one, other], kind)], groups)[0].to_pylist() == [total]
+    for large in (most, most.copy_negate()):
+        with pytest.raises(TerminalError, match="a sum has more than 38 digits"):
+            columns.partial([pa.array([large, large], kind)], groups)

@@ -1,0 +1,333 @@
+"""Windows by columns against the same windows record by record: results, late rows, the order of firings, through state files that merge
+and tasks that change their number.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poundlock.errors import DefinitionError, TerminalError
+from poundlock.formats.arrays import indices_of
+from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork, ResultColumns
+from poundlock.operators.columns.partials import Partials, RowAggregation, SessionAggregation, SliceAggregation
+from poundlock.operators.columns.sessions import ColumnSessions
+from poundlock.operators.columns.windows import ColumnWindows
+from poundlock.operators.factory import by_record, window_operator
+from poundlock.operators.keyed.group import MIN
+from poundlock.operators.keyed.output import GroupBatch, OutputChunk
+from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
+from poundlock.operators.windows.base import WindowSpec
+from poundlock.plan.sql_text import result_type
+from poundlock.state.hashing import groups_of, hashes_of, key_hashes
+from poundlock.state.runs.merge import MergePolicy
+from poundlock.state.scratch import ScratchState
+from poundlock.stream.windows.builtin_assigners import (
+    CumulativeEventTimeWindows,
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from poundlock.stream.windows.builtin_triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
+
+GROUPS = 8
+ANY_ORDER = [
+    SqlAggregate(kind="count"),
+    SqlAggregate(kind="sum", column=0),
+    SqlAggregate(kind="min", column=0),
+    SqlAggregate(kind="max", column=1),
+    SqlAggregate(kind="avg", column=0),
+    SqlAggregate(kind="count_distinct", column=1),
+]
+IN_ORDER = [
+    SqlAggregate(kind="first", column=1),
+    SqlAggregate(kind="last", column=1, ignore_nulls=True),
+    SqlAggregate(kind="collect_list", column=0),
+]
+TUMBLING, CUMULATIVE = TumblingEventTimeWindows("10 s"), CumulativeEventTimeWindows("5 s", "20 s")
+WINDOWS = [
+    TUMBLING,
+    TumblingEventTimeWindows("10 s", "3 s"),
+    SlidingEventTimeWindows("10 s", "4 s"),
+    SlidingEventTimeWindows("10 s", "5 s", "1 s"),
+    CUMULATIVE,
+    TumblingProcessingTimeWindows("10 s"),
+    EventTimeSessionWindows("3 s"),
+    EventTimeSessionWindows("500 ms"),
+    EventTimeSessionWindows("20 s"),
+]
+KEYS: dict[str, list[pa.Field]] = {
+    "text": [pa.field("k", pa.string())],
+    "number": [pa.field("k", pa.int64())],
+    "both": [pa.field("k", pa.string()), pa.field("k2", pa.int64())],
+    "none": [],
+}
+ARGUMENTS = (pa.int64(), pa.string())
+Row = tuple[Any, int, int | None, str | None]
+Result = tuple[Any, tuple[int, int], tuple[Any, ...], int]
+
+
+class ByRecord:
+    """The windows record by record."""
+
+    def __init__(self, spec: WindowSpec, policy: MergePolicy) -> None:
+        self.spec = spec
+        self.state = ScratchState(GROUPS, policy=policy)
+        self.late_dropped = 0
+
+    def checkpoint(self, rows: Sequence[Row], before: int, after: int, clock: int, tasks: int) -> list[Any]:
+        """Return late rows, results while rows came, and results behind them, of each task."""
+        self.state.parallelism = tasks
+        done = []
+        for task in range(tasks):
+            mine = [row for row in rows if task_of(row[0], tasks) == task]
+            group, operator = self.state.open(task, before), window_operator(self.spec)
+            batch = GroupBatch([row[0] for row in mine], [row[2:] for row in mine], [row[1] for row in mine])
+            fired = list(operator.advance_processing_time(group, clock))
+            fired += operator.process(group, batch)
+            done.append((*self._told(fired), self._told(operator.advance_watermark(group, after))[1]))
+            self.late_dropped += operator.late_dropped
+        self.state.write()
+        return done
+
+    def _told(self, chunks: Iterable[OutputChunk]) -> tuple[list[Any], list[Result]]:
+        late: list[Any] = []
+        results: list[Result] = []
+        for chunk in chunks:
+            if chunk.tag == "late":
+                late += [
+                    (key, time, *value)
+                    for key, time, value in zip(chunk.keys, chunk.timestamps, chunk.values, strict=True)
+                ]
+            else:
+                assert chunk.windows is not None
+                results += zip(chunk.keys, chunk.windows, map(tuple, chunk.values), chunk.timestamps, strict=True)
+        return late, results
+
+
+class ByColumns:
+    """The same by columns: rows are added up in several parts, and travel."""
+
+    def __init__(self, spec: WindowSpec, keys: Sequence[pa.Field], policy: MergePolicy, cut: random.Random) -> None:
+        assert isinstance(spec.function, SqlAggregates)
+        self.spec, self.keys, self.cut = spec, keys, cut
+        aggregates = ColumnAggregates(spec.function.aggregates, ARGUMENTS)
+        assert by_record(spec, aggregates) is None
+        names = tuple(key.name for key in keys)
+        time = "t" if spec.assigner.is_event_time() else None
+        rows = (names, time, ("v", "w"), aggregates, spec.assigner, key_hashes)
+        kinds = [
+            result_type(each, None if each.column is None else ARGUMENTS[int(each.column)], "windows")
+            for each in aggregates.aggregates
+        ]
+        self.results = [pa.field(f"r{number}", kind) for number, kind in enumerate(kinds)]
+        output, late = ResultColumns(keys, self.results), (*names, "t", "v", "w")
+        self.windows: ColumnWork
+        if isinstance(spec.assigner, EventTimeSessionWindows):
+            self.windows = ColumnSessions(spec, SessionAggregation(*rows), output, late)
+        else:
+            self.windows = ColumnWindows(spec, SliceAggregation(*rows), output, late)
+        self.partial: RowAggregation = self.windows.partial
+        self.state = ScratchState(GROUPS, policy=policy)
+        self.late_dropped = 0
+
+    def checkpoint(self, rows: Sequence[Row], before: int, after: int, clock: int, tasks: int) -> list[Any]:
+        self.state.parallelism = tasks
+        parts: list[Partials] = []
+        alone: list[pa.RecordBatch] = []
+        while rows:
+            size = self.cut.randrange(1, 30)
+            batch, rows = self._batch(rows[:size]), rows[size:]
+            slices = self.partial.times(batch, clock)
+            if self.windows.singly:
+                fired = self.windows.alone(slices, before)
+                alone.append(batch.take(indices_of(np.flatnonzero(fired))))
+                batch, slices = batch.take(indices_of(np.flatnonzero(~fired))), slices[~fired]
+            if batch.num_rows:
+                parts.append(Partials.of_batch(self.partial.of(batch, slices).batch()))
+        done = []
+        for task in range(tasks):
+            group, operator = self.state.open(task, before), self.windows.operator()
+            fired = list(operator.advance_processing_time(group, clock))
+            operator.take(group, [part.take(np.flatnonzero(of_task(part.hashes, task, tasks))) for part in parts])
+            if alone:
+                (whole,) = pa.Table.from_batches(alone).combine_chunks().to_batches() or [alone[0]]
+                columns = [whole.column(name) for name in self.partial.keys]
+                hashes = key_hashes(columns) if columns else np.zeros(whole.num_rows, np.uint64)
+                mine = whole.take(indices_of(np.flatnonzero(of_task(hashes, task, tasks))))
+                if mine.num_rows:
+                    fired += operator.take_rows(group, mine)
+            done.append((*self._told(fired), self._told(operator.advance_watermark(group, after))[1]))
+            operator.store(group)
+            self.late_dropped += operator.late_dropped
+        self.state.write()
+        return done
+
+    def _batch(self, rows: Sequence[Row]) -> pa.RecordBatch:
+        keys = [row[0] if len(self.keys) > 1 else (row[0],) for row in rows]
+        columns = [pa.array([key[i] for key in keys], field.type) for i, field in enumerate(self.keys)]
+        columns.append(pa.array([row[1] * 1000 for row in rows], pa.int64()).cast(pa.timestamp("us", "UTC")))
+        columns += [pa.array([row[2 + i] for row in rows], kind) for i, kind in enumerate(ARGUMENTS)]
+        return pa.RecordBatch.from_arrays(columns, [*(field.name for field in self.keys), "t", "v", "w"])
+
+    def _told(self, chunks: Iterable[Any]) -> tuple[list[Any], list[Result]]:
+        late: list[Any] = []
+        results: list[Result] = []
+        for chunk in chunks:
+            assert isinstance(chunk, ColumnChunk)
+            rows = chunk.rows.to_pylist()
+            for row, time in zip(rows, chunk.times.tolist(), strict=True):
+                parts = tuple(row[field.name] for field in self.keys)
+                key = parts if len(parts) > 1 else parts[0] if parts else None
+                if chunk.tag == "late":
+                    late.append((key, time, row["v"], row["w"]))
+                else:
+                    window = ms(row["window_start"]), ms(row["window_end"])
+                    results.append((key, window, tuple(row[field.name] for field in self.results), time))
+        return late, results
+
+
+def ms(moment: Any) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def of_task(hashes: Any, task: int, tasks: int) -> Any:
+    return groups_of(hashes, GROUPS) * tasks // GROUPS == task
+
+
+def task_of(key: Any, tasks: int) -> int:
+    return int(groups_of(hashes_of([key]), GROUPS)[0]) * tasks // GROUPS
+
+
+@given(data=st.data(), seed=st.integers(0, 1 << 32))
+def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
+    dice = random.Random(seed)
+    assigner = data.draw(st.sampled_from(WINDOWS))
+    known = ANY_ORDER + (
+        IN_ORDER if type(assigner) in (TumblingEventTimeWindows, TumblingProcessingTimeWindows) else []
+    )
+    aggregates = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=4))
+    event_time = assigner.is_event_time()
+    gap = assigner.gap_ms if isinstance(assigner, EventTimeSessionWindows) else 0
+    spec = WindowSpec(
+        assigner=assigner,
+        function=SqlAggregates(aggregates),
+        allowed_lateness_ms=data.draw(st.sampled_from([0, 3_000, 12_000])) if event_time and not gap else 0,
+        late_tag=data.draw(st.sampled_from([None, "late"])) if event_time else None,
+    )
+    kind = data.draw(st.sampled_from(list(KEYS)))
+    policy = MergePolicy(fan_in=data.draw(st.sampled_from([2, 3, 8])))
+    one, other = ByRecord(spec, policy), ByColumns(spec, KEYS[kind], policy, dice)
+    now, before = 0, MIN
+    for _ in range(data.draw(st.integers(1, 8))):
+        now += dice.randrange(9_000)
+        rows = [row(dice, kind, now) for _ in range(dice.randrange(60))]
+        if gap:  # those that may be late come behind the others
+            rows.sort(key=lambda each: each[1] + gap - 1 <= before)
+        after = before if dice.random() < 0.1 else max(before, now - dice.randrange(8_000))
+        tasks = dice.choice([1, 2, 3])
+        for mine, theirs in zip(
+            one.checkpoint(rows, before, after, now, tasks),
+            other.checkpoint(rows, before, after, now, tasks),
+            strict=True,
+        ):
+            late, again, fired = mine
+            assert sorted(theirs[0], key=repr) == sorted(late, key=repr)
+            assert theirs[1] == again, "each late row makes its windows fire, in the order the rows came"
+            assert sorted(theirs[2], key=repr) == sorted(fired, key=repr)
+            assert [each[1][1] for each in theirs[2]] == [each[1][1] for each in fired], "windows fire by their ends"
+        before = after
+    assert other.late_dropped == one.late_dropped
+
+
+def row(dice: random.Random, kind: str, now: int) -> Row:
+    key: Any = {
+        "text": f"key-{dice.randrange(6)}" * dice.choice([1, 1, 8]),
+        "number": dice.randrange(-3, 3),
+        "both": (f"a{dice.randrange(3)}", dice.choice([None, 1])),
+        "none": None,
+    }[kind]
+    value = dice.choice([None, dice.randrange(-50, 50)])
+    return key, now + dice.randrange(-25_000, 6_000), value, dice.choice([None, "x", "y", "zz"])
+
+
+def spec(**changed: Any) -> WindowSpec:
+    return WindowSpec(**{"assigner": TUMBLING, "function": SqlAggregates([SqlAggregate(kind="count")]), **changed})
+
+
+@pytest.mark.parametrize(
+    ("windows", "reason"),
+    [
+        (spec(), None),
+        (spec(trigger=EventTimeTrigger()), None),
+        (spec(trigger=PurgingTrigger(EventTimeTrigger())), None),
+        (spec(trigger=PurgingTrigger(EventTimeTrigger()), allowed_lateness_ms=5), "its trigger, evictor or windows"),
+        (spec(trigger=CountTrigger(3)), "its trigger, evictor or windows look at each element"),
+        (spec(assigner=SlidingEventTimeWindows("5 s", "9 s")), "there are gaps between its windows"),
+        (
+            spec(assigner=CUMULATIVE, function=SqlAggregates(IN_ORDER)),
+            "first of such windows depends on the order",
+        ),
+        (spec(function=SqlAggregates([SqlAggregate(kind="min", column=0)])), "computed value by value"),
+    ],
+)
+def test_who_needs_records_one_by_one_and_why(windows: WindowSpec, reason: str | None) -> None:
+    assert isinstance(windows.function, SqlAggregates)
+    aggregates = ColumnAggregates(windows.function.aggregates, (pa.list_(pa.int64()), pa.string()))
+    given_reason = by_record(windows, aggregates)
+    assert (given_reason is None) is (reason is None)
+    assert reason is None or reason in str(given_reason)
+
+
+def test_a_row_without_event_time_is_refused_in_words() -> None:
+    columns = ByColumns(spec(), KEYS["text"], MergePolicy(), random.Random(1))
+    batch = columns._batch([("a", 5, 1, "x"), ("b", 6, 1, "x")])
+    times = pa.array([5, None], pa.timestamp("us", "UTC"))
+    with pytest.raises(DefinitionError, match="timestamp"):
+        columns.partial.times(batch.set_column(1, "t", times), 0)
+
+
+def test_state_of_the_other_way_is_refused_and_not_passed_over() -> None:
+    for first, then in (("columns", "records"), ("records", "columns")):
+        state = ScratchState(GROUPS)
+        group = state.open()
+        rows = ByColumns(spec(), KEYS["text"], MergePolicy(), random.Random(1))
+        if first == "columns":
+            batch, adding = rows._batch([("a", 5, 1, "x")]), column_operator()
+            adding.take(group, [rows.partial.of(batch, rows.partial.times(batch, 0))])
+            adding.store(group)
+        else:
+            list(window_operator(spec()).process(group, GroupBatch(["a"], [(1, "x")], [5])))
+        state.write()
+        operator = column_operator() if then == "columns" else window_operator(spec())
+        kinds = ("slices", "panes") if first == "columns" else ("panes", "slices")
+        with pytest.raises(
+            TerminalError, match="state 'contents' is kept as {} state and asked for as {}".format(*kinds)
+        ):
+            list(operator.advance_watermark(state.open(), 50))
+
+
+def test_aggregates_that_changed_are_refused() -> None:
+    state = ScratchState(GROUPS)
+    rows = ByColumns(spec(), KEYS["text"], MergePolicy(), random.Random(1))
+    operator = column_operator()
+    batch = rows._batch([("a", 5, 1, "x")])
+    operator.take(state.open(), [rows.partial.of(batch, rows.partial.times(batch, 0))])
+    operator.store(state.open())
+    state.write()
+    other = column_operator(spec(function=SqlAggregates([SqlAggregate(kind="sum", column=0)])))
+    with pytest.raises(TerminalError, match="state 'contents' holds count, and sum bigint are asked for"):
+        list(other.advance_watermark(state.open(), 50))
+
+
+def column_operator(windows: WindowSpec | None = None) -> ColumnOperator:
+    return ByColumns(windows or spec(), KEYS["text"], MergePolicy(), random.Random(1)).windows.operator()
