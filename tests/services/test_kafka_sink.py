@@ -317,6 +317,41 @@ def test_other_data_the_second_time_stops_the_job(rig: Rig, broker: EmbeddedKafk
     assert ours_open(rig) == []
 
 
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_broker_that_is_killed_in_mid_write_neither_loses_nor_doubles(
+    rig: Rig, broker: EmbeddedKafka, topic: str, guarantee: Any
+) -> None:
+    """What was on its way is sent again with the sequences it had. A broker that was killed may have forgotten them: the task is repeated."""
+    small = {"batch.num.messages": "20"}
+    sink = KafkaSink(broker.bootstrap_servers, topic, guarantee=guarantee, client_options=small)
+    rig.driver()
+    parts = [rows(n, 0, 400) for n in range(4)]
+
+    def attempt(meanwhile: Callable[[], object], then: Callable[[], object]) -> list[Prepared]:
+        writer = sink.open_writer(rig.context(0, 0))
+        try:
+            for part, act in zip(parts, (meanwhile, _nothing, then, _nothing), strict=True):
+                writer.write(batch(part))
+                act()
+            return [Prepared("out", 0, payload) for payload in writer.prepare()]
+        except TransientError as error:
+            writer.abandon()
+            if "OutOfOrder" not in error.what:
+                raise
+            return attempt(_nothing, _nothing)
+
+    prepared = attempt(broker.kill, broker.start)
+    for committable in sink.stage({}, prepared, None, 0).committables:  # type: ignore[arg-type]
+        assert isinstance(sink.commit(committable), Committed)
+    if guarantee == "exactly-once":
+        assert_exact(broker, topic, parts)
+    assert set(seen(broker, topic)) == {value for part in parts for value in part}
+
+
+def _nothing() -> None:
+    pass
+
+
 def test_the_broker_is_killed_between_decision_and_commit(rig: Rig, broker: EmbeddedKafka, topic: str) -> None:
     driver = rig.driver()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +15,9 @@ import pytest
 from poundlock import DefinitionError, KafkaSecurity, KafkaSink, TerminalError, TopicExpression, TransientError
 from poundlock.audit.read_back import AuditScope, Decided, ReadBack
 from poundlock.checkpoint.participant import JSON, Prepared, Reject, WriterContext
-from poundlock.connectors.kafka.sink.message_encoder import Digest
+from poundlock.connectors.kafka.sink.digest import Digest
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC
+from poundlock.connectors.kafka.wire.byte_strings import of_list
 from poundlock.errors import PoundlockError
 from poundlock.formats.chunk import Batch, Records
 from poundlock.testing.kafka import EmbeddedKafka
@@ -74,6 +76,20 @@ def test_all_parts_of_messages_arrive(kafka_broker: EmbeddedKafka, servers: str,
     assert found[2].headers == (("h", b"1"),)
     assert found[1].headers == (("h", None),)
     assert {r.timestamp_ms for r in found.values()} == {int(when.timestamp() * 1000)}
+
+
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+def test_compressed_batches_are_read_by_others(
+    kafka_broker: EmbeddedKafka, servers: str, new_topic: Callable[..., str], compression: Any
+) -> None:
+    """The broker unpacks and checks them, and so does librdkafka."""
+    topic, values = new_topic(1), [b"%d" % i * 9 for i in range(20_000)]
+    values[7] = random.Random(7).randbytes(300_000)
+    sink = KafkaSink(servers, topic, headers={"h": "h"}, compression=compression, transactional_id_prefix=topic)
+    write(sink, table(value=pa.array(values), h=pa.array([f"h{i}" for i in range(len(values))])))
+    found = kafka_broker.read(topic)
+    assert [r.value for r in found] == values
+    assert [r.headers for r in found] == [(("h", b"h%d" % i),) for i in range(len(values))]
 
 
 def test_keys_go_where_java_puts_them(kafka_broker: EmbeddedKafka, servers: str, new_topic: Callable[..., str]) -> None:
@@ -147,8 +163,7 @@ def test_values_alone_pass_a_full_queue_and_leave_out_what_is_too_large(
     count, rejects, (payload,) = write(sink, table(value=pa.array(values)))
     good = [value for value in values if value is None or len(value) < 10]
     digest = Digest()
-    for value in good:
-        digest.add(value)
+    digest.add(of_list(good))
     assert (count, payload["rows"], payload["bytes"]) == (1199, 1199, digest.bytes)
     assert payload["digest"] == digest.text
     assert [(r.reason, r.value) for r in rejects] == [("larger than a message may be: 2000000 bytes", values[1100])]

@@ -67,7 +67,7 @@ def key_hashes(columns: Sequence[pa.Array]) -> Hashes:
     if not columns:
         raise DefinitionError("a key of no column", next="give the columns that are the key")
     hashes = [_column_hashes(column) for column in columns]
-    return hashes[0] if len(hashes) == 1 else _combined(hashes)
+    return hashes[0] if len(hashes) == 1 else combined_hashes(hashes)
 
 
 def hashes_of(keys: Sequence[Any]) -> Hashes:
@@ -122,7 +122,13 @@ def _mixed(words: Hashes, kind: KeyKind) -> Hashes:
     return h ^ (h >> _S32)
 
 
-def _combined(hashes: Sequence[Hashes]) -> Hashes:
+def hashes_of_numbers(numbers: npt.NDArray[np.int64], kind: KeyKind) -> Hashes:
+    """Return the hashes of numbers of a kind."""
+    return _mixed(numbers.view(np.uint64), kind)
+
+
+def combined_hashes(hashes: Sequence[Hashes]) -> Hashes:
+    """Return the hashes of composite keys whose parts have these."""
     h = np.full(len(hashes[0]), len(hashes), np.uint64)
     for part in hashes:
         h = _mixed(h * _K3 ^ part, KeyKind.COMPOSITE)
@@ -134,23 +140,32 @@ def _wide(low: Hashes, high: Hashes, kind: KeyKind) -> Hashes:
     return _mixed(_mixed(low, kind) ^ high, kind)
 
 
-def _of_bytes(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], kind: KeyKind) -> Hashes:
+def hashes_of_bytes(
+    data: npt.NDArray[np.uint8], start: npt.NDArray[np.int64], length: npt.NDArray[np.int64], kind: KeyKind
+) -> Hashes:
     """Return the hashes of byte strings, eight bytes of all of them at a time.
 
     Args:
         data: their bytes; what lies in it before, between and behind them is not looked at.
-        ends: where the first begins, and where each ends.
+        start: where each begins.
+        length: how many bytes each has.
     """
-    start, length = ends[:-1], ends[1:] - ends[:-1]
-    if len(data) < int(ends[-1]) + 8:
-        data = np.concatenate([data[: int(ends[-1])], np.zeros(8, np.uint8)])
-    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
     h = np.empty(len(length), np.uint64)
+    late = np.flatnonzero(start + length > len(data) - 8)
+    if len(late):  # those near the end of the buffer have one of their own, with eight bytes behind it
+        first = int(start[late].min())
+        rest = np.concatenate([data[first:], np.zeros(8, np.uint8)])
+        # Mostly they are the last ones.
+        ahead = slice(0, late[0]) if late[0] == len(length) - len(late) else np.setdiff1d(np.arange(len(length)), late)
+        h[late] = hashes_of_bytes(rest, start[late] - first, length[late], kind)
+        h[ahead] = hashes_of_bytes(data, start[ahead], length[ahead], kind)
+        return h
+    words = np.ndarray((max(len(data) - 7, 0),), "<u8", data, strides=(1,))
     for first in range(0, len(length), _AT_ONCE):
         some = slice(first, first + _AT_ONCE)
         h[some] = _of_some(words, start[some], length[some], kind)
     for place in np.flatnonzero(length > _LONG).tolist():
-        digest = hashlib.blake2b(data[start[place] : ends[place + 1]].tobytes(), digest_size=8).digest()
+        digest = hashlib.blake2b(data[start[place] : start[place] + length[place]].tobytes(), digest_size=8).digest()
         h[place] = _mixed(np.frombuffer(digest, "<u8"), kind)[0]
     return h
 
@@ -162,11 +177,12 @@ def _of_some(words: Hashes, start: npt.NDArray[np.int64], length: npt.NDArray[np
     live = np.arange(len(length))
     for at in range(0, min(longest, _LONG), 8):
         if at < shortest:
-            word = words[start + at]
+            word = words[at:][start]
             if at + 8 > shortest:
                 word &= _MASK[shortest - at] if shortest == longest else _MASK[np.minimum(length - at, 8)]
-            h = (h ^ word) * _K2
-            h ^= h >> _S29
+            h ^= word
+            h *= _K2
+            h ^= np.right_shift(h, _S29, out=word)
             continue
         live = live[length[live] > at]
         x = (h[live] ^ (words[start[live] + at] & _MASK[np.minimum(length[live] - at, 8)])) * _K2
@@ -188,7 +204,7 @@ def _of_kind(keys: Sequence[Any], kind: Any) -> Hashes:
     if kind is int:
         return _of_integers(keys)
     if type(kind) is tuple and kind[1]:
-        return _combined([hashes_of(part) for part in zip(*keys, strict=True)])
+        return combined_hashes([hashes_of(part) for part in zip(*keys, strict=True)])
     if kind is bytes:
         return _of_strings(keys, KeyKind.BYTES)
     if kind is float:
@@ -224,7 +240,8 @@ def _words(keys: Sequence[Any], kind: Any) -> tuple[KeyKind, list[int]] | None:
 def _of_texts(keys: Sequence[str]) -> Hashes:
     whole = "".join(keys)
     if whole.isascii():
-        return _of_bytes(np.frombuffer(whole.encode(), np.uint8), _ends(keys), KeyKind.TEXT)
+        ends = _ends(keys)
+        return hashes_of_bytes(np.frombuffer(whole.encode(), np.uint8), ends[:-1], np.diff(ends), KeyKind.TEXT)
     try:
         return _of_strings([key.encode() for key in keys], KeyKind.TEXT)
     except UnicodeEncodeError as error:
@@ -235,7 +252,8 @@ def _of_texts(keys: Sequence[str]) -> Hashes:
 
 
 def _of_strings(keys: Sequence[bytes], kind: KeyKind) -> Hashes:
-    return _of_bytes(np.frombuffer(b"".join(keys), np.uint8), _ends(keys), kind)
+    ends = _ends(keys)
+    return hashes_of_bytes(np.frombuffer(b"".join(keys), np.uint8), ends[:-1], np.diff(ends), kind)
 
 
 def _ends(keys: Sequence[bytes] | Sequence[str]) -> npt.NDArray[np.int64]:
@@ -327,7 +345,7 @@ def _text_hashes(column: pa.Array, kind: KeyKind) -> Hashes:
         return np.empty(0, np.uint64)
     numbers = np.frombuffer(offsets, np.int64 if wide else np.int32)
     ends = numbers[column.offset : column.offset + len(column) + 1].astype(np.int64)
-    return _of_bytes(np.frombuffer(b"" if data is None else data, np.uint8), ends, kind)
+    return hashes_of_bytes(np.frombuffer(b"" if data is None else data, np.uint8), ends[:-1], np.diff(ends), kind)
 
 
 def _micros(column: pa.Array, unit: str) -> Hashes:

@@ -161,6 +161,7 @@ def check_sink(sink: KafkaSink) -> None:
             f"client option {own[0]!r} is set by KafkaSink itself",
             next="use the field of KafkaSink for it, such as transaction_timeout, compression or acks",
         )
+    _ = sink.produce_settings  # refuses what means nothing
 
 
 def _check_topics(sink: KafkaSink) -> None:

@@ -8,21 +8,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
-import pyarrow as pa
+import numpy as np
 
 from poundlock.audit.read_back import AuditScope, Decided, Disagreement, ReadBack
 from poundlock.connectors.kafka.audit.topic_logs import PartitionLog, Scan, TopicLogs
 from poundlock.connectors.kafka.offsets import Partition, to_places
-from poundlock.connectors.kafka.sink.message_encoder import Digest
+from poundlock.connectors.kafka.sink.digest import Digest
 from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames, transaction_name
 from poundlock.connectors.kafka.sink.transactions import Transactions
-from poundlock.connectors.kafka.source.reader import to_batch
+from poundlock.connectors.kafka.wire.byte_strings import ByteStrings, Integers, of_spans
 from poundlock.connectors.kafka.wire.record_batches import BatchHeader, Records
 from poundlock.values import utc_text
 
 _OPEN = ("Ongoing", "PrepareCommit")
-_COLUMNS = {"value": "value", "key": "key", "headers": "headers"}
 
 
 @dataclass(slots=True)
@@ -83,13 +83,11 @@ class KafkaReading:
         scan.run(self._missing, self.wait_s)
 
     def _take(self, log: PartitionLog, records: Records) -> None:
-        messages, times = None, records.timestamp_ms.tolist()
+        times_ms = records.timestamp_ms
         for header, rows in records.by_batch():
             sums = self._met(log, header, rows.stop - rows.start)
             if sums is not None and sums.compared:
-                messages = to_batch(records, *log.place, _COLUMNS).batch if messages is None else messages
-                part = messages.slice(rows.start, rows.stop - rows.start)
-                sums.add(log.place, part, times[rows], broker_time=header.is_log_append_time)
+                sums.add(log.place, records, rows, times_ms[rows], broker_time=header.is_log_append_time)
 
     def _met(self, log: PartitionLog, header: BatchHeader, count: int) -> TransactionSums | None:
         """Note whose so many messages are; return the sums of the transaction if it is a decided one."""
@@ -277,26 +275,22 @@ class TransactionSums:
         """Return whether it may have written to a partition."""
         return self.places is None or place in self.places
 
-    def add(self, place: Partition, messages: pa.RecordBatch, times_ms: Sequence[int], *, broker_time: bool) -> None:
-        """Add messages: columns value, key and headers, the time of each, and whether it is the broker's."""
+    def add(self, place: Partition, records: Records, rows: slice, times_ms: Integers, *, broker_time: bool) -> None:
+        """Add some records, the time of each, and whether it is the broker's."""
         full = self._full = self._full or (Digest() if self.hashed is not None else None)
         plain = self._plain = self._plain or (Digest() if self.plain is not None else None)
-        hashed = self.hashed or ()
-        topic = place[0] if "topic" in hashed else None
-        partition = place[1] if "partition" in hashed else None
-        timed, only_value = "timestamp" in hashed, not hashed
-        self.seen += len(messages)
+        hashed, count = self.hashed or (), rows.stop - rows.start
+        self.seen += count
         self.broker_time |= broker_time
-        values, keys, named = (messages.column(name).to_pylist() for name in ("value", "key", "headers"))
-        for value, key, given, time_ms in zip(values, keys, named, times_ms, strict=True):
-            headers = None if given is None else [(header["key"], header["value"]) for header in given]
-            if full is not None:
-                if only_value and key is None and not headers:
-                    full.add(value)
-                else:
-                    full.add(value, topic, key, headers, partition, time_ms if timed else None)
-            if plain is not None:
-                plain.add(value, topic, key, headers, None, None)
+        values = _strings(records, "value", rows)
+        more: dict[str, Any] = {"keys": _strings(records, "key", rows), "headers": _headers(records, rows)}
+        if "topic" in hashed:
+            more["topics"] = place[0]
+        if plain is not None:
+            plain.add(values, **more)
+        if full is not None:
+            partitions = np.full(count, place[1], np.int64) if "partition" in hashed else None
+            full.add(values, **more, partitions=partitions, times_ms=times_ms if "timestamp" in hashed else None)
 
     @property
     def differs(self) -> bool:
@@ -305,3 +299,16 @@ class TransactionSums:
             return True
         timed = self.hashed is not None and "timestamp" in self.hashed
         return self._full is not None and not (timed and self.broker_time) and self._full.text != self.digest
+
+
+def _strings(records: Records, name: str, rows: slice) -> ByteStrings:
+    """Return the keys or values of some records."""
+    length = records.column(f"{name}_length")[rows]
+    start = records.column(f"{name}_start")[rows]
+    null = length < 0
+    return of_spans(records.data, start, start + np.maximum(length, 0), null if null.any() else None)
+
+
+def _headers(records: Records, rows: slice) -> ByteStrings:
+    """Return how some records end: the number of their headers and these."""
+    return of_spans(records.data, records.column("headers_start")[rows], records.column("end")[rows], None)

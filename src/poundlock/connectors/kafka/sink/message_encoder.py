@@ -1,80 +1,91 @@
-"""Rows into Kafka messages: which column is what part of a message, how values are encoded, and the digest of them all.
+"""Rows into Kafka messages by columns: which column is what part of a message, and how values are encoded.
 
-The digest does not depend on the order of messages and is the same in every process, so that what is produced again can
-be compared with what was lost. A column's type that has no plain meaning as a part of a message is refused; no value is changed in
-silence.
+A column's type that has no plain meaning as a part of a message is refused; no value is changed in silence.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from hashlib import blake2b
-from itertools import repeat
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.connectors.kafka.checks import is_topic
+from poundlock.connectors.kafka.sink.digest import NO_TIME
 from poundlock.connectors.kafka.sink.sink import KafkaSink, TopicExpression
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC
-from poundlock.connectors.reconcile import SumDigest
+from poundlock.connectors.kafka.wire.byte_strings import ByteStrings, Integers, joined, of_column, of_lines, of_list
+from poundlock.connectors.kafka.wire.record_encoder import encode_headers, encode_named_headers
 from poundlock.errors import DefinitionError
+from poundlock.formats.arrays import numbers_in, valid_in
 from poundlock.formats.chunk import Batch, Chunk, Lines, origin_of
 from poundlock.formats.convert import row_values, to_batch
 from poundlock.formats.encode import CsvEncoder, JsonEncoder, select
 from poundlock.formats.reject import Reject, as_json
 
-_MASK = (1 << 64) - 1
-Bytes = Sequence[bytes | None]
-_Encoded = tuple[Bytes, Mapping[int, str]]  # one value a row (anything for a bad one), and why rows are bad
+_Encoded = tuple[ByteStrings, Mapping[int, str]]  # one value a row (anything for a bad one), and why rows are bad
 _Encode = Callable[[pa.RecordBatch], _Encoded]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Messages:
     """Messages as columns; None where no row has that part. `rows` tells which row of the chunk each came from."""
 
-    values: Bytes
-    keys: Bytes | None
-    headers: Sequence[list[tuple[str, bytes | None]] | None] | None
-    partitions: Sequence[int | None] | None
-    timestamps: Sequence[int | None] | None
+    values: ByteStrings
+    keys: ByteStrings | None
+    headers: ByteStrings | None  # as `encode_headers` gives them
+    partitions: Integers | None  # -1 where a row names none
+    times_ms: Integers | None  # NO_TIME where a row gives none
     topics: str | Sequence[str]
-    rows: Sequence[int]
+    rows: Integers
 
-    def each(self) -> Iterator[tuple[Any, ...]]:
-        """Yield topic, value, key, headers, partition and timestamp of each message."""
-        n = len(self.values)
-        columns = (self.topics, self.values, self.keys, self.headers, self.partitions, self.timestamps)
-        return zip(*(repeat(c, n) if c is None or isinstance(c, str) else c for c in columns), strict=True)
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def sizes(self) -> Integers:
+        """How many bytes each message has in its value, its key and its headers."""
+        length = self.values.length
+        if self.keys is not None:
+            length = length + self.keys.length
+        return length if self.headers is None else length + self.headers.length - 1
+
+    def take(self, rows: Integers | slice) -> Messages:
+        """Return some of them in an order of one's own."""
+        topics = self.topics
+        if not isinstance(topics, str):
+            topics = topics[rows] if isinstance(rows, slice) else [topics[row] for row in rows.tolist()]
+        return Messages(
+            self.values.take(rows),
+            None if self.keys is None else self.keys.take(rows),
+            None if self.headers is None else self.headers.take(rows),
+            None if self.partitions is None else self.partitions[rows],
+            None if self.times_ms is None else self.times_ms[rows],
+            topics,
+            self.rows[rows],
+        )
 
 
-class Digest(SumDigest):
-    """The digest of messages."""
-
-    __slots__ = ()
-
-    def add(self, value: bytes | None, *more: Any) -> None:
-        """Add one message: its value, and all else that was said about it."""
-        if value is not None and not more:
-            digest = blake2b(value, digest_size=8)
+def joined_messages(parts: Sequence[Messages]) -> Messages:
+    """Return the messages of one sink one behind the other; their rows mean nothing any more."""
+    if len(parts) == 1:
+        return parts[0]
+    columns: dict[str, Any] = {}
+    for field in fields(Messages):
+        column = [getattr(part, field.name) for part in parts]
+        if column[0] is None or isinstance(column[0], str):
+            columns[field.name] = column[0]
+        elif isinstance(column[0], ByteStrings):
+            columns[field.name] = joined(column)
+        elif isinstance(column[0], np.ndarray):
+            columns[field.name] = np.concatenate(column)
         else:
-            digest = blake2b(repr((value, *more)).encode(), digest_size=8, person=b"parts")
-        self._sum += int.from_bytes(digest.digest(), "little")
-        self.rows += 1
-        self.bytes += len(value) if value is not None else 0
-
-    def add_values(self, values: Sequence[bytes]) -> None:
-        """Add messages of which nothing was said but the value, as `add` does one by one."""
-        hashes = b"".join([blake2b(value, digest_size=8).digest() for value in values])
-        self._sum += int(np.frombuffer(hashes, "<u8").sum(dtype=np.uint64))  # that it wraps is what the digest says
-        self.rows += len(values)
-        self.bytes += sum(map(len, values))
+            columns[field.name] = [topic for topics in column for topic in topics]
+    return Messages(**columns)
 
 
 class MessageMaker:
@@ -94,8 +105,7 @@ class MessageMaker:
         sink = self._sink
         if isinstance(chunk, Lines) and sink.needs_only_value:
             assert isinstance(sink.topic, str)
-            lines = _cut(chunk.data, chunk.ends)
-            return Messages(lines, None, None, None, None, sink.topic, range(len(lines)))
+            return Messages(of_lines(chunk.data, chunk.ends), None, None, None, None, sink.topic, np.arange(len(chunk)))
         rows = chunk if isinstance(chunk, Batch) else to_batch(chunk)
         batch = rows.batch
         values, bad = self._encoder(batch)
@@ -104,15 +114,11 @@ class MessageMaker:
             values=values,
             keys=None if sink.key is None else _as_bytes(_column(batch, sink.key)),
             headers=None if sink.headers is None else _as_headers(batch, sink.headers),
-            partitions=None if sink.partition is None else _as_integers(_column(batch, sink.partition)),
-            timestamps=None if sink.timestamp is None else _as_times(_column(batch, sink.timestamp)),
+            partitions=None if sink.partition is None else _as_partitions(_column(batch, sink.partition), bad),
+            times_ms=None if sink.timestamp is None else _as_times(_column(batch, sink.timestamp)),
             topics=self._topics(batch, bad),
-            rows=range(len(values)),
+            rows=np.arange(batch.num_rows),
         )
-        if messages.partitions is not None:
-            bad |= {
-                i: f"partition {p} is negative" for i, p in enumerate(messages.partitions) if p is not None and p < 0
-            }
         return self._without(rows, messages, bad) if bad else messages
 
     def _topics(self, batch: pa.RecordBatch, bad: dict[int, str]) -> str | Sequence[str]:
@@ -134,12 +140,13 @@ class MessageMaker:
                 bad.setdefault(i, f"{name!r} is not a topic name")
         return names
 
-    def reject(self, chunk: Chunk, row: int, reason: str) -> None:
-        """Reject a row of a chunk that could not be sent after all."""
+    def reject(self, chunk: Chunk, bad: Mapping[int, str]) -> None:
+        """Reject rows of a chunk that cannot be sent after all, for reasons."""
         if isinstance(chunk, Lines):
-            self._reject(Reject(reason, chunk.row(row), chunk.origin.at(row)))
+            for row in sorted(bad):
+                self._reject(Reject(bad[row], chunk.row(row), chunk.origin.at(row)))
         else:
-            self._reject_rows(chunk if isinstance(chunk, Batch) else to_batch(chunk), {row: reason})
+            self._reject_rows(chunk if isinstance(chunk, Batch) else to_batch(chunk), bad)
 
     def _reject_rows(self, rows: Batch, bad: Mapping[int, str]) -> None:
         sink, origin = self._sink, origin_of(rows)
@@ -150,21 +157,7 @@ class MessageMaker:
 
     def _without(self, rows: Batch, messages: Messages, bad: Mapping[int, str]) -> Messages:
         self._reject_rows(rows, bad)
-        keep = [i for i in range(len(messages.values)) if i not in bad]
-        parts = ((part.name, getattr(messages, part.name)) for part in fields(messages))
-        kept: dict[str, Any] = {
-            name: part if part is None or isinstance(part, str) else [part[i] for i in keep] for name, part in parts
-        }
-        return Messages(**kept)
-
-
-def _cut(data: memoryview, ends: npt.NDArray[np.int64]) -> list[bytes]:
-    """Return the rows of a buffer, each without the line end that stands at its end."""
-    held, start, rows = bytes(data), 0, []
-    for end in ends.tolist():
-        rows.append(held[start:end])
-        start = end + 1
-    return rows
+        return messages.take(np.setdiff1d(messages.rows, list(bad)))
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -184,11 +177,13 @@ def _rows(encoder: JsonEncoder | CsvEncoder) -> _Encode:
 
     def encode(batch: pa.RecordBatch) -> _Encoded:
         encoded = encoder.encode(Batch(batch))
-        good = _cut(encoded.data, encoded.ends)
+        good = of_lines(encoded.data, encoded.ends)
         if not encoded.bad:
             return good, {}
-        rest = iter(good)
-        return [b"" if i in encoded.bad else next(rest) for i in range(batch.num_rows)], encoded.bad
+        piece = np.zeros(batch.num_rows, np.int64)
+        piece[np.setdiff1d(np.arange(batch.num_rows), list(encoded.bad))] = good.piece
+        bounds = good.bounds if len(good) else np.zeros(2, np.int64)
+        return ByteStrings(good.data, bounds, piece, bounds[piece + 1] - bounds[piece]), encoded.bad
 
     return encode
 
@@ -226,7 +221,7 @@ def _avro(
             except Exception as error:  # fastavro raises what the value leads it to
                 bad[i] = f"cannot be written as Avro: {error or type(error).__name__}"
             out.append(stream.getvalue())
-        return out, bad
+        return of_list(out), bad
 
     return encode
 
@@ -234,7 +229,7 @@ def _avro(
 # --- parts of messages -------------------------------------------------------------------------------------------------
 
 
-def _as_bytes(column: pa.Array) -> list[bytes | None]:
+def _as_bytes(column: pa.Array) -> ByteStrings:
     """Return a column's values as bytes: binary as it is, text as UTF-8, numbers, booleans and dates as their text.
 
     Raises:
@@ -244,57 +239,68 @@ def _as_bytes(column: pa.Array) -> list[bytes | None]:
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
         kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if pa.types.is_fixed_size_binary(kind):
         column = column.cast(pa.large_binary())
-    elif not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):
+    elif not any(is_kind(kind) for is_kind in _TEXTS):
         if pa.types.is_nested(kind) or (pa.types.is_temporal(kind) and not pa.types.is_date(kind)):
             raise DefinitionError(
                 f"a column of type {kind} cannot be a Kafka key or raw value",
                 next='cast it to text before the sink, or write the value with format="json"',
             )
-        column = column.cast(pa.large_string()).cast(pa.large_binary())
-    return column.to_pylist()  # type: ignore[no-any-return]
+        column = column.cast(pa.large_string())
+    return of_column(column)
 
 
-def _as_integers(column: pa.Array) -> list[int | None]:
-    """Return a column of whole numbers. Raises DefinitionError for another type."""
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+
+
+def _as_partitions(column: pa.Array, bad: dict[int, str]) -> Integers:
+    """Return a column of whole numbers, -1 for null, and note negative ones. Raises DefinitionError for another type."""
     if not pa.types.is_integer(column.type):
         raise DefinitionError(f"a partition column of type {column.type}", next="cast it to int before the sink")
-    return column.to_pylist()  # type: ignore[no-any-return]
+    numbers = _or(column.cast(pa.int64(), safe=False), 0)
+    for row in np.flatnonzero(numbers < 0).tolist():
+        bad[row] = f"partition {numbers[row]} is negative"
+    return _or(column.cast(pa.int64(), safe=False), -1)
 
 
-def _as_times(column: pa.Array) -> list[int | None]:
-    """Return a column of timestamps, or of milliseconds, as ms since the epoch. Raises DefinitionError for another type."""
+def _as_times(column: pa.Array) -> Integers:
+    """Return a column of timestamps, or of milliseconds, as ms since the epoch, NO_TIME for null. Raises DefinitionError for another type."""
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
     elif not pa.types.is_integer(column.type):
         raise DefinitionError(
             f"a timestamp column of type {column.type}", next="cast it to timestamp, or to bigint milliseconds"
         )
-    return column.to_pylist()  # type: ignore[no-any-return]
+    return _or(column.cast(pa.int64()), NO_TIME)
 
 
-def _as_headers(
-    batch: pa.RecordBatch, headers: str | Mapping[str, str]
-) -> Sequence[list[tuple[str, bytes | None]] | None]:
+def _or(column: pa.Array, null: int) -> Integers:
+    """Return numbers, with one for null."""
+    numbers, valid = numbers_in(column), valid_in(column)
+    return numbers if valid is None else np.where(valid, numbers, null)
+
+
+def _as_headers(batch: pa.RecordBatch, headers: str | Mapping[str, str]) -> ByteStrings:
     """Return the headers of each row: of one column of arrays or maps, or of several columns by header name."""
     if not isinstance(headers, str):
-        named = [(name, _as_bytes(_column(batch, column, " for headers"))) for name, column in headers.items()]
-        return [[(name, values[i]) for name, values in named] for i in range(batch.num_rows)]
+        return encode_named_headers(
+            {name: _as_bytes(_column(batch, column, " for headers")) for name, column in headers.items()}
+        )
     column = _column(batch, headers, " for headers")
     kind = column.type
+    rows: list[list[tuple[str, bytes | None]]]
     if pa.types.is_map(kind):
-        return [None if row is None else [(str(k), _bytes(v)) for k, v in row] for row in column.to_pylist()]
+        rows = [[(str(k), _bytes(v)) for k, v in row or ()] for row in column.to_pylist()]
+        return of_list([encode_headers(row) for row in rows])
     inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else None
     if inner is None or not pa.types.is_struct(inner) or {f.name for f in inner} != {"key", "value"}:
         raise DefinitionError(
             f"a headers column of type {kind}",
             next="make it an array of struct<key, value> or a map, or name columns: headers={'trace': 'trace_id'}",
         )
-    return [
-        None if row is None else [(str(h["key"]), _bytes(h["value"])) for h in row if h is not None]
-        for row in column.to_pylist()
-    ]
+    rows = [[(str(h["key"]), _bytes(h["value"])) for h in row or () if h is not None] for row in column.to_pylist()]
+    return of_list([encode_headers(row) for row in rows])
 
 
 def _bytes(value: Any) -> bytes | None:

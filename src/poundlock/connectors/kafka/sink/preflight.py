@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.kafka.client_loader import confluent
 from poundlock.connectors.kafka.cluster import Cluster
-from poundlock.connectors.kafka.sink.producer import group_metadata
 from poundlock.connectors.kafka.sink.transactions import transactions
 from poundlock.errors import CommitUnknown, DefinitionError, TransientError
 
@@ -106,7 +105,7 @@ def _check_transactions(sink: KafkaSink, admin: Any) -> None:
         producer.init_transactions(_SECONDS)
         producer.begin_transaction()
         marker = kafka.TopicPartition(sink.marker_topic, 0, 0, metadata="preflight")
-        producer.send_offsets_to_transaction([marker], group_metadata(tid), _SECONDS)
+        producer.send_offsets_to_transaction([marker], _group_metadata(tid), _SECONDS)
         producer.abort_transaction(_SECONDS)
     except kafka.KafkaException as error:
         if error.args[0].code() == kafka.KafkaError.INVALID_TRANSACTION_TIMEOUT:
@@ -153,3 +152,12 @@ def _denied(sink: KafkaSink, what: str, operation: str) -> DefinitionError:
         f"Kafka at {sink.bootstrap_servers} does not allow this user {operation} on {what}",
         next=f"let the cluster's administrator allow it: kafka-acls.sh --add --operation {operation} …",
     )
+
+
+def _group_metadata(group: str) -> Any:
+    """Return the metadata of a group nobody is a member of; the client makes it of a consumer only, which reaches no broker."""
+    consumer = confluent().Consumer({"group.id": group, "log_level": 0})
+    try:
+        return consumer.consumer_group_metadata()
+    finally:
+        consumer.close()

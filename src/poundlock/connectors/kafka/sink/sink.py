@@ -34,6 +34,7 @@ from poundlock.connectors.commit_threads import ConnectionPool, commit_each
 from poundlock.connectors.kafka.checks import check_columns, check_sink
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.sink import committer
+from poundlock.connectors.kafka.sink.client_options import ProduceSettings, parse
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC, TransactionNames, tags
 from poundlock.connectors.kafka.sink.transactions import Transactions, transaction_pool, transactions
 from poundlock.errors import DefinitionError
@@ -97,7 +98,7 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         compression: "none", "gzip", "snappy", "lz4" or "zstd".
         acks: "all"; "1" or "0" only with guarantee="none".
         security: how to log in.
-        client_options: further settings of confluent-kafka's producer, such as {"message.max.bytes": "2000000"}.
+        client_options: further settings, by the names they have in confluent-kafka's producer, such as {"message.max.bytes": "2000000"}.
 
     Raises:
         DefinitionError: settings contradict each other.
@@ -187,7 +188,7 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
     @property
     def task_modules(self) -> Sequence[str]:
         """What tasks import that need not be installed with poundlock."""
-        return ["confluent_kafka"]
+        return ["kafka", "google_crc32c"]
 
     def preflight(self) -> None:
         """Check within seconds that the cluster takes transactions of this length, and that the topics are there.
@@ -209,16 +210,17 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         return KafkaWriter(context, sink=self, sender=self._sender(names, context))
 
     def _sender(self, names: TransactionNames, context: WriterContext) -> Sender:
-        from poundlock.connectors.kafka.sink.producer import PlainSender, TaskSender, TransactionSender
+        from poundlock.connectors.kafka.sink.producer import PlainSender
+        from poundlock.connectors.kafka.sink.transactional_senders import TaskSender, TransactionSender
 
-        settings: dict[str, Any] = {
-            **self.security.confluent(), "compression.type": self.compression, "acks": self.acks, **self.client_options
-        }  # fmt: skip
         if not self._once:
-            wait = self.guarantee == "at-least-once"
-            more = {"enable.idempotence": True} if wait else {}
-            return PlainSender(self.bootstrap_servers, settings | more, wait=wait)
-        return (TaskSender if self._per_task else TransactionSender)(self, settings, names, context)
+            return PlainSender(self, wait=self.guarantee == "at-least-once")
+        return (TaskSender if self._per_task else TransactionSender)(self, names, context)
+
+    @property
+    def produce_settings(self) -> ProduceSettings:
+        """How tasks write."""
+        return parse(self.client_options, acks=self.acks, compression=self.compression)
 
     # Participant, driver side
 

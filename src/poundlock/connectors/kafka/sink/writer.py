@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import cast
+
+import numpy as np
 
 from poundlock.checkpoint.participant import JSON, WriterContext
-from poundlock.connectors.kafka.client_loader import confluent
-from poundlock.connectors.kafka.sink.message_encoder import Digest, MessageMaker, Messages
+from poundlock.connectors.kafka.client_loader import kafka_python
+from poundlock.connectors.kafka.sink.digest import NO_TIME, Digest
+from poundlock.connectors.kafka.sink.message_encoder import MessageMaker, Messages
 from poundlock.connectors.kafka.sink.producer import Sender
 from poundlock.connectors.kafka.sink.sink import KafkaSink
-from poundlock.errors import PoundlockError, TransientError
+from poundlock.connectors.kafka.wire.batch_queue import Undelivered
+from poundlock.connectors.kafka.wire.coordinators import BrokerRefusal
+from poundlock.errors import PoundlockError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Chunk, origin_of
 
 _PARTS = ("key", "headers", "partition", "timestamp")
-_AT_ONCE = 1000
 
 
 class KafkaWriter:
@@ -41,48 +44,34 @@ class KafkaWriter:
         """Send the rows of a chunk; return how many were taken. Raises TransientError when Kafka fails."""
         if not len(chunk):
             return 0
+        before = self._digest.rows
         with _explained(self._context, self._sender):
             messages = self._maker.messages(chunk)
-            if messages.values and not self._digest.rows:
+            if len(messages):
                 topic = messages.topics if isinstance(messages.topics, str) else None
-                self._sender.begin(topic, origin_of(chunk).at(messages.rows[0]))
-            before = self._digest.rows
-            (self._send_all if self._given else self._send_values)(chunk, messages)
-            self._sender.poll()
+                self._sender.begin(topic, origin_of(chunk).at(int(messages.rows[0])))
+            if faults := self._sender.faults(messages):
+                self._maker.reject(chunk, {int(messages.rows[i]): reason for i, reason in faults.items()})
+                messages = messages.take(np.setdiff1d(np.arange(len(messages)), list(faults)))
+            if len(messages):
+                self._sender.add(messages)
+                self._count(messages)
         if not before and self._digest.rows:
             hit(Failpoint.SINK_WRITING)
         return self._digest.rows - before
 
-    def _send_values(self, chunk: Chunk, messages: Messages) -> None:
-        topic = messages.topics
-        assert isinstance(topic, str)
-        for first in range(0, len(messages.values), _AT_ONCE):
-            values = messages.values[first : first + _AT_ONCE]
-            refused = self._sender.send_values(topic, values)
-            if not refused and None not in values:
-                self._digest.add_values(cast("Sequence[bytes]", values))
-                continue
-            for i, value in enumerate(values):
-                if i in refused:
-                    self._maker.reject(chunk, messages.rows[first + i], refused[i])
-                else:
-                    self._digest.add(value)
-
-    def _send_all(self, chunk: Chunk, messages: Messages) -> None:
-        for row, (topic, value, key, headers, partition, timestamp) in zip(messages.rows, messages.each(), strict=True):
-            parts = {"headers": headers or None, "partition": partition, "timestamp": timestamp}
-            given = {name: part for name, part in parts.items() if part is not None}
-            refused = self._sender.place_fault(topic, partition) or self._sender.send(topic, value, key, **given)
-            if refused is not None:
-                self._maker.reject(chunk, row, refused)
-                continue
-            hashed = (topic if "topic" in self._given else None, key, headers or None)
-            self._digest.add(value, *hashed, partition, timestamp)
-            if self._plain is not None:
-                self._plain.add(value, *hashed, None, None)
-                # The client takes the time 0 for none.
-                if ("partition" in self._given and partition is None) or ("timestamp" in self._given and not timestamp):
-                    self._hashed = None
+    def _count(self, m: Messages) -> None:
+        """Add messages to the digests."""
+        topics = m.topics if "topic" in self._given else None
+        self._digest.add(
+            m.values, keys=m.keys, headers=m.headers, topics=topics, partitions=m.partitions, times_ms=m.times_ms
+        )
+        if self._plain is None:
+            return
+        self._plain.add(m.values, keys=m.keys, headers=m.headers, topics=topics)
+        open_place = m.partitions is not None and (m.partitions < 0).any()
+        if open_place or (m.times_ms is not None and (m.times_ms == NO_TIME).any()):
+            self._hashed = None
 
     def prepare(self) -> Sequence[JSON]:
         """Wait until the broker has it all, and return the one payload that names it; none if nothing was sent."""
@@ -102,21 +91,14 @@ class KafkaWriter:
 
 @contextlib.contextmanager
 def _explained(context: WriterContext, sender: Sender) -> Iterator[None]:
-    """Let nothing of the client out but a PoundlockError."""
+    """Let nothing of the protocol out but a PoundlockError."""
     try:
         yield
     except PoundlockError as error:
         error.checkpoint = context.checkpoint if error.checkpoint is None else error.checkpoint
         error.participant = error.participant or context.sink
         raise
-    except confluent().KafkaException as error:
-        fault, kafka = error.args[0], confluent().KafkaError
-        ended = fault.fatal() or fault.code() in (kafka._FENCED, kafka.INVALID_PRODUCER_EPOCH, kafka.INVALID_TXN_STATE)
-        raise TransientError(
-            f"writing to Kafka at {sender.servers} failed: {fault.str()}",
-            next=sender.when_ended
-            if ended
-            else "see that the brokers run and what they log; the checkpoint is repeated",
-            checkpoint=context.checkpoint,
-            participant=context.sink,
-        ) from error
+    except (BrokerRefusal, Undelivered, OSError, kafka_python("errors").KafkaError) as error:
+        explained = sender.explained(error)
+        explained.checkpoint, explained.participant = context.checkpoint, context.sink
+        raise explained from error

@@ -6,15 +6,18 @@ It is used by one thread, and answers come in the order of the requests. After a
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import ssl
 import struct
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from poundlock.connectors.kafka.client_loader import kafka_python
 from poundlock.connectors.kafka.login import Login, sasl_mechanism, tls_context
 from poundlock.connectors.kafka.source.client_properties import FetchSettings
+from poundlock.connectors.kafka.wire.produce_protocol import Topics, with_topics
 from poundlock.connectors.kafka.wire.record_fields import SPARE
 from poundlock.errors import TerminalError
 
@@ -25,6 +28,16 @@ _LOOK = "check protocol, ca, certificate, key, username and password in KafkaSec
 
 class ConnectionLost(OSError):
     """The broker closed the connection, or did not answer in time."""
+
+
+def readable(connections: Sequence[BrokerConnection], seconds: float) -> list[BrokerConnection]:
+    """Return those with an answer, or at their end, as soon as there is one; none after so many seconds."""
+    if ahead := [connection for connection in connections if connection.has_read_ahead]:
+        return ahead
+    waiting, by_number = select.poll(), {connection.fileno(): connection for connection in connections}
+    for number in by_number:
+        waiting.register(number, select.POLLIN)
+    return [by_number[number] for number, _ in waiting.poll(max(seconds, 0) * 1000)]
 
 
 class BrokerConnection:
@@ -43,8 +56,7 @@ class BrokerConnection:
         self._good_until: float | None = None
         self._parser = kafka_python("protocol.parser").KafkaProtocol(client_id=settings.client_id)
         self._versions: Any = None
-        self.awaits_answer = False
-        """Whether a fetch was sent whose answer was not received; such a connection cannot be used for anything else."""
+        self._fetching = False
         self._socket = socket.create_connection((host, port), settings.connect_timeout_s)
         try:
             self._begin(who)
@@ -120,14 +132,50 @@ class BrokerConnection:
         low, high = self._versions.api_versions.get(api, (0, -1))
         return int(low), int(high)
 
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether something was sent whose answer was not received; such a connection cannot be used for anything else."""
+        return self._fetching or bool(self._parser.in_flight_requests)
+
     def request(self, request: Any) -> Any:
         """Send a request made of kafka-python's classes and return the answer, of its classes too."""
+        self.send_request(request)
+        return self.answer()
+
+    def send_request(self, request: Any) -> None:
+        """Send a request made of kafka-python's classes; others may follow before its answer is received."""
         request.API_VERSION = self._versions.api_version(request)
-        return self._exchange(request)
+        self._send(request)
+
+    def send_produce(self, request: Any, topics: Topics) -> None:
+        """Send a Produce request that has no topics as yet, with these; others may follow before its answer is received."""
+        request.API_VERSION = self._versions.api_version(request)
+        self._parser.send_request(request)
+        pieces = with_topics(self._parser.send_bytes(), topics, request.API_VERSION)
+        if isinstance(self._socket, ssl.SSLSocket):  # it would make a record of each
+            pieces = [b"".join(pieces)]
+        for piece in pieces:
+            self._socket.sendall(piece)
 
     def _exchange(self, request: Any) -> Any:
+        self._send(request)
+        return self.answer()
+
+    def _send(self, request: Any) -> None:
         self._parser.send_request(request)
         self._socket.sendall(self._parser.send_bytes())
+
+    def fileno(self) -> int:
+        """Return the number of the socket, to wait by."""
+        return self._socket.fileno()
+
+    @property
+    def has_read_ahead(self) -> bool:
+        """Whether TLS has read bytes already, so that the socket may not show that an answer is there."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
+    def answer(self) -> Any:
+        """Return the answer to the oldest request that has none yet."""
         body = self._receive(_LARGEST_ANSWER)
         ((_, answer),) = self._parser.receive_bytes(struct.pack(">i", len(body)) + bytes(body))
         return answer
@@ -141,14 +189,14 @@ class BrokerConnection:
 
     def send(self, frame: bytes) -> None:
         """Send an encoded fetch request, its length in front."""
-        self.awaits_answer = True
+        self._fetching = True
         self._socket.sendall(frame)
 
     def receive(self) -> memoryview:
         """Return the answer to the fetch that was sent with SPARE bytes behind it; valid until the next call."""
         size = len(self._receive((1 << 31) - 1))
         answer = memoryview(self._buffer)[: size + SPARE]
-        self.awaits_answer = False
+        self._fetching = False
         if struct.unpack_from(">i", answer)[0] != self._correlation:
             raise ConnectionLost(f"{self._name} answers another request than was sent")
         return answer

@@ -10,11 +10,11 @@ import contextlib
 import os
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from poundlock.connectors.kafka.client_loader import kafka_python
 from poundlock.connectors.kafka.login import Login
@@ -22,6 +22,7 @@ from poundlock.connectors.kafka.source.client_properties import FetchSettings
 from poundlock.connectors.kafka.wire.connection import BrokerConnection, ConnectionLost
 
 Address = tuple[str, int]
+_T = TypeVar("_T")
 _UNKNOWN_TOPIC = 3
 
 
@@ -57,8 +58,8 @@ class FetchClient:
         self._topics: dict[str, TopicMetadata] = {}
         self._brokers: list[Address] = []
 
-    def topic(self, name: str, *, again: bool = False) -> TopicMetadata:
-        """Return what is known of a topic, or ask `again`.
+    def topic(self, name: str, *, again: bool = False, create: bool = False) -> TopicMetadata:
+        """Return what is known of a topic, or ask `again`; `create` lets brokers make it that make topics on demand.
 
         Raises:
             OSError: no broker answers; another try may help.
@@ -66,24 +67,25 @@ class FetchClient:
         """
         known = self._topics.get(name)
         if known is None or again:
-            known = self._topics[name] = self._ask(name)
+            known = self._topics[name] = self.ask_any(lambda connection: self._metadata(connection, name, create))
         return known
 
-    def _ask(self, name: str) -> TopicMetadata:
+    def ask_any(self, ask: Callable[[BrokerConnection], _T]) -> _T:
+        """Return what the first broker that answers gives to a question. Raises as `topic` does."""
         errors: list[str] = []
         for address in dict.fromkeys([*self._brokers, *_addresses(self.servers)]):
             try:
                 with self.lent(address) as connection:
-                    return self._metadata(connection, name)
+                    return ask(connection)
             except OSError as error:
                 errors.append(f"{address[0]}:{address[1]}: {error}")
         raise ConnectionLost(f"no Kafka server answers at {self.servers}: {'; '.join(errors[:4])}")
 
-    def _metadata(self, connection: BrokerConnection, name: str) -> TopicMetadata:
+    def _metadata(self, connection: BrokerConnection, name: str, create: bool) -> TopicMetadata:
         request, errors = kafka_python("protocol.metadata").MetadataRequest, kafka_python("errors")
         topics = [request.MetadataRequestTopic(name=name)]
         answer = connection.request(
-            request(topics=topics, allow_auto_topic_creation=False, min_version=4, max_version=12)
+            request(topics=topics, allow_auto_topic_creation=create, min_version=4, max_version=12)
         )
         brokers: dict[int, Address] = {b.node_id: (b.host, b.port) for b in answer.brokers}
         self._brokers = list(brokers.values())
@@ -91,7 +93,7 @@ class FetchClient:
         if metadata.error_code == _UNKNOWN_TOPIC:
             return TopicMetadata(None, {}, 0)
         if metadata.error_code == errors.TopicAuthorizationFailedError.errno:
-            raise errors.TopicAuthorizationFailedError(f"reading topic {name}")
+            raise errors.TopicAuthorizationFailedError(f"topic {name}")
         if metadata.error_code and not metadata.partitions:
             raise ConnectionLost(f"topic {name}: {errors.for_code(metadata.error_code).__name__}")
         given = getattr(metadata, "topic_id", None)

@@ -5,18 +5,16 @@ A batch whose checksum or structure is wrong is a DamagedBatch that names its of
 
 from __future__ import annotations
 
-import gzip
 import struct
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from poundlock.connectors.kafka.client_loader import google_crc32c
+from poundlock.connectors.kafka.wire.compression import decompress
 from poundlock.connectors.kafka.wire.record_fields import (
     SPARE,
     MalformedRecords,
@@ -26,16 +24,13 @@ from poundlock.connectors.kafka.wire.record_fields import (
     read_varint,
     read_varints,
 )
-from poundlock.errors import DefinitionError, pip_install
+from poundlock.errors import DefinitionError
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qi")  # the first offset, and how many bytes follow
 _MAGIC_AT, _CRC_FROM = 16, 21
 _CODEC, _LOG_APPEND, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 _ABORT_MARKER = 0
-_XERIAL = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = 16  # the magic, a version and the oldest version that can read it
-_CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _PORTION_BYTES = 32 << 20  # compressed batches are decoded together until so much came out of them
 Integers = npt.NDArray[np.int64]
 
@@ -324,54 +319,3 @@ def _blamed(
         except MalformedRecords as cause:
             return DamagedBatch(header.base_offset, f"is damaged: {cause}")
     return DamagedBatch(headers[0].base_offset, f"or one shortly behind it is damaged: {error}")
-
-
-# -- compression -------------------------------------------------------------------------------------------------------
-
-
-def decompress(codec: int, data: memoryview) -> bytes:
-    """Return the bytes that a batch's records are, compressed by the codec of a number that is not 0.
-
-    Raises:
-        ValueError: the bytes are damaged, or the compression is not known.
-        DefinitionError: this pyarrow was built without the compression.
-    """
-    if codec not in _CODECS:
-        raise ValueError(f"compression {codec} is not known")
-    name = _CODECS[codec]
-    if name != "gzip" and not pa.Codec.is_available(name):
-        raise DefinitionError(
-            f"this pyarrow cannot read {name}, which records are compressed with",
-            next=pip_install("--force-reinstall", "--only-binary", ":all:", "pyarrow"),
-        )
-    try:
-        if name == "gzip":
-            return gzip.decompress(data)
-        if name == "snappy":
-            return _snappy(data)
-        return pa.CompressedInputStream(pa.py_buffer(data), name).read()  # type: ignore[no-any-return]
-    except (zlib.error, EOFError, IndexError, OSError) as error:
-        raise ValueError(f"its {name} data is damaged: {error}") from error
-
-
-def _snappy(data: memoryview) -> bytes:
-    """Java's clients cut the records into blocks behind a header of their own, librdkafka's do not."""
-    if bytes(data[: len(_XERIAL)]) != _XERIAL:
-        return _snappy_block(data)
-    blocks, at = [], _XERIAL_HEADER
-    while at < len(data):
-        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
-        if end > len(data):
-            raise ValueError("its last snappy block ends early")
-        blocks.append(_snappy_block(data[at + 4 : end]))
-        at = end
-    return b"".join(blocks)
-
-
-def _snappy_block(data: memoryview) -> bytes:
-    size = shift = at = 0
-    while True:
-        size |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 128:
-            return pa.Codec("snappy").decompress(data, size, asbytes=True)  # type: ignore[no-any-return]

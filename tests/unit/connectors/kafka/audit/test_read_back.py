@@ -14,8 +14,9 @@ from poundlock.audit.read_back import AuditScope, Decided, ReadBack
 from poundlock.connectors.kafka.audit import topic_logs as scan
 from poundlock.connectors.kafka.audit.read_back import KafkaReading
 from poundlock.connectors.kafka.errors import expired
-from poundlock.connectors.kafka.sink.message_encoder import Digest
+from poundlock.connectors.kafka.sink.digest import Digest
 from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
+from poundlock.connectors.kafka.wire.byte_strings import of_list
 from poundlock.connectors.kafka.wire.record_batches import Records, decode, read_headers, visible
 from poundlock.connectors.kafka.wire.record_fields import SPARE
 from poundlock.errors import SourceGoneError
@@ -87,8 +88,7 @@ def logs(count: int) -> list[bytes]:
 
 def decided(n: int, *, compared: bool = True, **said: Any) -> Decided:
     digest = Digest()
-    for value in (b"%d a" % n, b"%d b" % n):
-        digest.add(value)
+    digest.add(of_list([b"%d a" % n, b"%d b" % n]))
     committable = {
         "tid": NAMES.at("host", 0), "pid": PID, "epoch": n, "transaction": f"tid@{PID}:{n}", "rows": 2,
         "digest": digest.text, "hashed": [], "places": {"t": "0"}, **said,

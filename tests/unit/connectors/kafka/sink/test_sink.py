@@ -18,9 +18,13 @@ import pytest
 from poundlock import DefinitionError, FileSink, Job, KafkaSecurity, KafkaSink, TerminalError, TopicExpression
 from poundlock.checkpoint.participant import Kind, Occasion, Prepared, WriterContext
 from poundlock.connectors.kafka.client_loader import confluent
+from poundlock.connectors.kafka.sink.digest import NO_TIME, Digest
 from poundlock.connectors.kafka.sink.dry_run import MeasuringKafkaSink, MeasuringSender
-from poundlock.connectors.kafka.sink.message_encoder import Digest, MessageMaker, Messages
+from poundlock.connectors.kafka.sink.message_encoder import MessageMaker, Messages
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC, TransactionNames, slots, tags
+from poundlock.connectors.kafka.source.reader import _headers_of
+from poundlock.connectors.kafka.wire.byte_strings import ByteStrings, of_list
+from poundlock.connectors.kafka.wire.record_encoder import encode_headers
 from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.formats.chunk import Batch, Chunk, Lines
 from poundlock.formats.reject import Reject
@@ -36,6 +40,15 @@ def sink(topic: Any = "out", **settings: Any) -> KafkaSink:
 def made(chunk: Chunk, topic: Any = "out", **settings: Any) -> tuple[Messages, list[Reject]]:
     rejects: list[Reject] = []
     return MessageMaker(sink(topic, **settings), rejects.append).messages(chunk), rejects
+
+
+def listed(strings: ByteStrings | None) -> list[bytes | None]:
+    assert strings is not None
+    return [strings.at(row) for row in range(len(strings))]
+
+
+def headers(messages: Messages) -> list[list[tuple[bytes, bytes | None]]]:
+    return [_headers_of(row or b"") for row in listed(messages.headers)]
 
 
 def table(**columns: Any) -> Batch:
@@ -156,7 +169,7 @@ def test_a_slot_belongs_to_one_holder_at_a_time() -> None:
 def test_lines_become_values_as_they_are() -> None:
     chunk = Lines(memoryview(b"ab\n\ncd\n"), np.array([2, 3, 6], np.int64))
     messages, rejects = made(chunk)
-    assert (messages.values, messages.topics, rejects) == ([b"ab", b"", b"cd"], "out", [])
+    assert (listed(messages.values), messages.topics, rejects) == ([b"ab", b"", b"cd"], "out", [])
 
 
 def test_every_part_of_a_message_comes_from_its_column() -> None:
@@ -169,11 +182,13 @@ def test_every_part_of_a_message_comes_from_its_column() -> None:
         trace=pa.array(["t", None]),
     )
     messages, _ = made(chunk, key="user", partition="p", timestamp="at", headers={"trace": "trace"})
-    assert messages.values == [b"x", None]
-    assert messages.keys == ["ü".encode(), None]
-    assert messages.partitions == [1, None]
-    assert messages.timestamps == [int(when.timestamp() * 1000), None]
-    assert messages.headers == [[("trace", b"t")], [("trace", None)]]
+    assert listed(messages.values) == [b"x", None]
+    assert listed(messages.keys) == ["ü".encode(), None]
+    assert messages.partitions is not None
+    assert messages.partitions.tolist() == [1, -1]
+    assert messages.times_ms is not None
+    assert messages.times_ms.tolist() == [int(when.timestamp() * 1000), NO_TIME]
+    assert headers(messages) == [[(b"trace", b"t")], [(b"trace", None)]]
 
 
 def test_headers_may_be_arrays_or_maps() -> None:
@@ -183,7 +198,7 @@ def test_headers_may_be_arrays_or_maps() -> None:
     mapped = pa.array([[("a", "1")], None], pa.map_(pa.string(), pa.string()))
     for column in (pairs, mapped):
         messages, _ = made(table(value=pa.array([b"x", b"y"]), h=column), headers="h")
-        assert messages.headers == [[("a", b"1")], None]
+        assert headers(messages) == [[(b"a", b"1")], []]
     with pytest.raises(DefinitionError, match="a headers column of type"):
         made(table(value=pa.array([b"x"]), h=pa.array([1])), headers="h")
 
@@ -198,7 +213,7 @@ def test_headers_may_be_arrays_or_maps() -> None:
 )
 def test_keys_of_plain_types_are_their_text(column: pa.Array, expected: list[bytes | None]) -> None:
     messages, _ = made(table(value=pa.array([b"x"] * len(column)), k=column), key="k")
-    assert messages.keys == expected
+    assert listed(messages.keys) == expected
 
 
 def test_keys_without_a_plain_text_are_refused() -> None:
@@ -208,15 +223,15 @@ def test_keys_without_a_plain_text_are_refused() -> None:
 
 def test_json_csv_and_avro_values() -> None:
     chunk = table(a=pa.array([1, 2]), b=pa.array(["x", "with\nbreak"]))
-    assert made(chunk, format="json")[0].values == [b'{"a":1,"b":"x"}', b'{"a":2,"b":"with\\nbreak"}']
-    assert made(chunk, format="json", value="a")[0].values == [b'{"a":1}', b'{"a":2}']
-    assert made(chunk, format="csv")[0].values == [b'1,"x"', b'2,"with\nbreak"']
+    assert listed(made(chunk, format="json")[0].values) == [b'{"a":1,"b":"x"}', b'{"a":2,"b":"with\\nbreak"}']
+    assert listed(made(chunk, format="json", value="a")[0].values) == [b'{"a":1}', b'{"a":2}']
+    assert listed(made(chunk, format="csv")[0].values) == [b'1,"x"', b'2,"with\nbreak"']
     import io
 
     import fastavro
 
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}]}
-    values = made(chunk, format="avro", format_options={"avro_schema": schema, "schema_id": 7})[0].values
+    values = listed(made(chunk, format="avro", format_options={"avro_schema": schema, "schema_id": 7})[0].values)
     assert [v[:5] for v in values if v is not None] == [b"\0\0\0\0\x07"] * 2
     read = [fastavro.schemaless_reader(io.BytesIO((v or b"")[5:]), fastavro.parse_schema(schema)) for v in values]
     assert read == [{"a": 1, "b": "x"}, {"a": 2, "b": "with\nbreak"}]
@@ -225,7 +240,7 @@ def test_json_csv_and_avro_values() -> None:
 def test_what_cannot_be_a_message_is_rejected_with_a_reason_and_the_rest_goes_on() -> None:
     chunk = table(value=pa.array([b"1", b"2", b"3"]), **{TO_TOPIC: pa.array(["ok", "not a topic", None])})
     messages, rejects = made(chunk, TopicExpression("x"))
-    assert (messages.values, messages.topics, list(messages.rows)) == ([b"1"], ["ok"], [0])
+    assert (listed(messages.values), messages.topics, list(messages.rows)) == ([b"1"], ["ok"], [0])
     assert [(r.reason, r.value) for r in rejects] == [
         ("'not a topic' is not a topic name", b"2"),
         ("None is not a topic name", b"3"),
@@ -238,7 +253,7 @@ def test_what_cannot_be_a_message_is_rejected_with_a_reason_and_the_rest_goes_on
     assert messages.topics == ["ones"]
     assert "the topic function raised KeyError" in rejects[0].reason
     messages, rejects = made(table(value=pa.array([b"1"]), p=pa.array([-1])), partition="p")
-    assert (list(messages.values), rejects[0].reason) == ([], "partition -1 is negative")
+    assert (len(messages), rejects[0].reason) == (0, "partition -1 is negative")
 
 
 def test_a_topic_expression_becomes_a_computed_column() -> None:
@@ -256,10 +271,9 @@ def test_a_topic_expression_becomes_a_computed_column() -> None:
 # --- the same again ---------------------------------------------------------------------------------------------------
 
 
-def digest(*messages: Any) -> str:
+def digest(*values: bytes | None, **more: Any) -> str:
     made = Digest()
-    for message in messages:
-        made.add(*message) if isinstance(message, tuple) else made.add(message)
+    made.add(of_list(values), **more)
     return made.text
 
 
@@ -267,19 +281,31 @@ def test_the_digest_knows_content_and_not_order() -> None:
     assert digest(b"a", b"b", b"c") == digest(b"c", b"a", b"b")
     assert digest(b"a", b"b") != digest(b"a", b"c")
     assert digest(b"a", b"a") != digest(b"a")
-    assert digest(None) != digest(b"") != digest(b"(None,)")
-    assert digest((b"v", "t", b"k")) != digest((b"v", "t", None))
-    assert digest(b"known to every process and version") == "b4783ac1640c2198"
+    assert len({digest(None), digest(b""), digest(b"\0"), digest(b"\0\0")}) == 4
+    assert digest(b"known to every process and version") == "a194afd576006d59"
+    long = b"x" * 300
+    assert digest(long) != digest(long[:-1] + b"y")
+
+
+def test_each_part_of_a_message_counts_and_one_that_is_missing_does_not() -> None:
+    one, none = of_list([b"k"]), of_list([None])
+    parts: list[dict[str, Any]] = [
+        {"keys": one}, {"headers": of_list([encode_headers([("k", None)])])}, {"topics": "k"}, {"keys": of_list([b""])},
+        {"partitions": np.array([3])}, {"times_ms": np.array([3])}, {"keys": one, "topics": "k"}, {},
+    ]  # fmt: skip
+    assert len({digest(b"v", **part) for part in parts}) == len(parts)
+    missing = {"keys": none, "headers": of_list([encode_headers([])])}
+    assert digest(b"v", **missing, partitions=np.array([-1]), times_ms=np.array([NO_TIME])) == digest(b"v")
+    assert digest(b"v", topics=["k"]) == digest(b"v", topics="k")
 
 
 def test_values_together_are_digested_as_one_by_one() -> None:
     values = [b"v%d" % i for i in range(1000)]  # more than once around 2**64
     together, one_by_one = Digest(), Digest()
     for value in values:
-        one_by_one.add(value)
-    together.add_values(values[:400])
-    together.add_values([])
-    together.add_values(values[400:])
+        one_by_one.add(of_list([value]))
+    for part in (values[:400], [], values[400:]):
+        together.add(of_list(part))
     assert (together.text, together.rows, together.bytes) == (one_by_one.text, one_by_one.rows, one_by_one.bytes)
 
 
@@ -377,23 +403,30 @@ def test_what_measures_a_sink_is_the_sink_but_for_its_sender() -> None:
     )
     sender = measuring._sender(TransactionNames("p", "j", "s"), context)
     assert isinstance(sender, MeasuringSender)
-    assert sender.send("out", b"v" * 500, b"k") is None
-    assert "larger than a message may be: 2500 bytes" in str(sender.send("out", b"v" * 2500))
-    assert list(sender.send_values("out", [b"v", b"v" * 2500, None])) == [1]
+    assert sender.faults(keyed(b"k", b"v" * 500)) == {}
+    assert sender.faults(keyed(b"k", b"v", b"v" * 2500, None)) == {1: "larger than a message may be: 2500 bytes"}
 
 
-def test_messages_that_the_client_would_refuse_are_refused_when_measured() -> None:
-    """The client counts a message's own fields too: it is asked near the limit, with no broker at its end."""
+def keyed(key: bytes, *values: bytes | None, **settings: Any) -> Messages:
+    chunk = table(value=pa.array(values, pa.binary()), k=pa.array([key] * len(values)))
+    return made(chunk, key="k", **settings)[0]
+
+
+def test_messages_that_librdkafka_would_refuse_are_refused() -> None:
+    """It counts a message's own fields too; what was a dead letter stays one."""
     kafka = confluent()
     producer = kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "message.max.bytes": 2000})
-    sender = MeasuringSender(SERVERS, {}, 2000)
-    refused = []
-    for size in range(1880, 2020, 4):
-        try:
-            producer.produce("t", b"v" * size, b"key", headers=[("h", b"12345")])
-        except kafka.KafkaException:
-            refused.append(size)
-        told = sender.send("t", b"v" * size, b"key", headers=[("h", b"12345")])
-        assert (told is not None) == (size in refused), size
-    assert 0 < len(refused) < 35
+    sender = MeasuringSender(sink(client_options={"message.max.bytes": 2000}))
+    for many in (1, 3):
+        names = {f"h{n}" * 30: "h" for n in range(many)}
+        refused = []
+        for size in range(1400, 2020, 4):
+            try:
+                producer.produce("t", b"v" * size, b"key", headers=[(name, b"12345") for name in names])
+            except kafka.KafkaException:
+                refused.append(size)
+            chunk = table(value=pa.array([b"v" * size]), k=pa.array([b"key"]), h=pa.array([b"12345"]))
+            faults = sender.faults(made(chunk, key="k", headers=names)[0])
+            assert bool(faults) == (size in refused), size
+        assert 0 < len(refused) < 155
     producer.purge()
