@@ -36,6 +36,7 @@ class Progress:
         held_by: who holds the watermark back, such as "clicks-1 of visits": a partition, and the source that reads it;
             the step that gives rows their time where no source is known behind it; None where nobody does.
         application: the cluster's id of the application that the tasks belong to; None where they run on this machine.
+        parallelism: how many tasks the next checkpoint has at most; None before it is known.
         message: the newest thing worth a line: restored offsets, a restart with its cause.
     """
 
@@ -55,6 +56,7 @@ class Progress:
     watermark: int | None = None
     held_by: str | None = None
     application: str | None = None
+    parallelism: int | None = None
     message: str = ""
 
 
@@ -117,6 +119,11 @@ class Tracker:
         """Note the cluster's id of the application that the tasks belong to."""
         if id != self.progress.application:
             self._set(application=id, message=f"Application {id}")
+
+    def parallelism(self, parallelism: int) -> None:
+        """Note how many tasks the next checkpoint has."""
+        if parallelism != self.progress.parallelism:
+            self._set(parallelism=parallelism, message="")
 
     def lag(self, lag: int | None, state_bytes: int | None = None) -> None:
         """Note how many records wait, and how much memory state takes."""

@@ -201,9 +201,7 @@ def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, 
     return None
 
 
-def exchange_inputs(
-    node: Node, head: KeyedHead, *, parallelism: int, max_parallelism: int
-) -> list[tuple[ExchangeInput, list[str]]]:
+def exchange_inputs(node: Node, head: KeyedHead, *, max_parallelism: int) -> list[tuple[ExchangeInput, list[str]]]:
     """Return what the exchange before a step brings to each of its inputs, and the columns of that."""
     exchanged = []
     for side, taken in enumerate(head.inputs):
@@ -214,7 +212,6 @@ def exchange_inputs(
             side=side,
             keys=tuple(taken.keys),
             how="broadcast" if side in head.broadcast else how,
-            parallelism=parallelism,
             max_parallelism=max_parallelism,
         )
         columns = dict.fromkeys([*taken.whole, *taken.keys, *taken.columns, *([taken.time] if taken.time else [])])

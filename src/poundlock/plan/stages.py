@@ -159,7 +159,6 @@ class StageChain:
         nodes: the steps of the job, inputs before readers.
         later: the others by number, each behind those that it gets rows from.
         feeds: per stage, the numbers of those that it sends rows or event times to.
-        parallelism: how many tasks a keyed stage has.
     """
 
     nodes: Sequence[Node]
@@ -168,7 +167,6 @@ class StageChain:
     later: Mapping[int, Stage]
     feeds: Mapping[int, frozenset[int]]
     times: StreamTimes
-    parallelism: int
 
     @cached_property
     def operators(self) -> list[str]:
@@ -192,7 +190,6 @@ def stage_chain(
     job_id: str,
     sources: Mapping[str, SplitSource],
     sinks: Mapping[str, Participant],
-    parallelism: int,
     state_dir: str,
     analysis: SparkAnalysis,
 ) -> StageChain:
@@ -207,12 +204,11 @@ def stage_chain(
     Raises:
         DefinitionError: a step lacks columns that it needs.
     """
-    tasks = min(parallelism, plan.job.max_parallelism)
     left: set[str] = set()  # steps whose timestamps only Spark can compute, as their columns showed
     while True:
         graph = _normalized(plan, left)
         try:
-            return _Builder(plan, graph, job_id, sources, sinks, tasks, state_dir, analysis).build()
+            return _Builder(plan, graph, job_id, sources, sinks, state_dir, analysis).build()
         except _LeftToSpark as exception:
             left.add(str(exception))
 
@@ -242,7 +238,6 @@ class _Builder:
     job_id: str
     sources: Mapping[str, SplitSource]
     sinks: Mapping[str, Participant]
-    parallelism: int
     state_dir: str
     analysis: SparkAnalysis
     _schemas: dict[str, pa.Schema | None] = field(default_factory=dict)
@@ -271,7 +266,7 @@ class _Builder:
         later = {number: self._stage(number) for number in order}
         feeds = {number: frozenset(draft.feeds) for number, draft in enumerate(self._drafts) if draft.feeds}
         source = SourceStage(self._body(0), self._source_heads)
-        return StageChain(nodes, segments, source, later, feeds, self._times, self.parallelism)
+        return StageChain(nodes, segments, source, later, feeds, self._times)
 
     def _stage(self, number: int) -> Stage:
         draft, body = self._drafts[number], self._body(number)
@@ -283,7 +278,7 @@ class _Builder:
 
     def _body(self, number: int) -> StageBody:
         draft = self._drafts[number]
-        later = [(stage, self.parallelism) for stage in sorted(draft.feeds) if self._drafts[stage].keyed]
+        later = [stage for stage in sorted(draft.feeds) if self._drafts[stage].keyed]
         return StageBody(number, self.job_id, draft.steps, dict(self.sinks), self.plan.job.on_error, later)
 
     # --- the steps -----------------------------------------------------------------------------------------------------
@@ -319,9 +314,7 @@ class _Builder:
         for tag, output in head.outputs.items():
             name = f"{node.id}\0{tag}" if tag else node.id
             self._schemas[name], self._timed[name] = output.schema, True
-        inputs = exchange_inputs(
-            node, head, parallelism=self.parallelism, max_parallelism=self.plan.job.max_parallelism
-        )
+        inputs = exchange_inputs(node, head, max_parallelism=self.plan.job.max_parallelism)
         for side, (parent, (to, columns)) in enumerate(zip(node.inputs, inputs, strict=True)):
             for stage in self._stages[parent.id]:
                 seen = frozenset((*to.keys, *head.inputs[side].columns))

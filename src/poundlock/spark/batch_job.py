@@ -201,7 +201,7 @@ class _Run:
         sent = made[0] if len(made) == 1 else self._jobs._context.union(made)
         sent = sent.mapPartitions(partial(addressed, stage=number))
         with named_shuffle(self._jobs._context, self._words_of(before)):
-            return sent.partitionBy(self._jobs._chain.parallelism, by_task)
+            return sent.partitionBy(self._directive.parallelism, by_task)
 
     def _segment_rows(self, number: int, stage: SegmentStage) -> Any:
         context, before = self._jobs._context, [self._made[n] for n in self._before(number)]

@@ -25,6 +25,7 @@ class Directive:
         epoch: the driver attempt that planned it.
         started_ms: the driver's clock when it began, ms since the epoch.
         run: unique to this run of the checkpoint's tasks; reports of an earlier run are told apart by it.
+        parallelism: how many tasks each keyed stage has in this checkpoint.
         places: of all splits, by number; empty where nobody asks for a row's split behind a Spark segment.
         state: by the name of a keyed stage, which state each of its tasks has.
         sinks: per sink that is to be written, what its participant wants its writers to know. Rows for other sinks are
@@ -37,6 +38,7 @@ class Directive:
     run: str
     sinks: Mapping[str, JSON]
     time: TimeDirective
+    parallelism: int = 1
     places: Sequence[SplitPlace] = ()
     state: Mapping[str, StateDirective] = field(default_factory=dict)
 

@@ -102,7 +102,7 @@ class StageBody:
         steps: the chain, in any order; heads are steps without inputs.
         sinks: participants by name that the steps write to, dead letters included where the job has them.
         on_error: "dead_letter", "fail" or "skip".
-        later: (number, how many tasks) of each keyed stage that gets rows or event times from here.
+        later: the numbers of the keyed stages that get rows or event times from here.
     """
 
     number: int
@@ -110,7 +110,7 @@ class StageBody:
     steps: Sequence[Step]
     sinks: Mapping[str, Participant]
     on_error: str
-    later: Sequence[tuple[int, int]] = ()
+    later: Sequence[int] = ()
 
 
 @dataclass
@@ -187,8 +187,8 @@ class StageRun:
         for exchange in self.exchanges:
             blocks.setdefault(exchange.stage, []).extend(exchange.blocks())
         known = [*merged(self.received_times), *self.times] if self.body.later else []
-        for stage, tasks in self.body.later:
-            for target, delivery in deliveries(blocks.get(stage, ()), known, tasks):
+        for stage in self.body.later:
+            for target, delivery in deliveries(blocks.get(stage, ()), known, self.directive.parallelism):
                 yield stage, target, delivery
         for way in self.segment_exits:
             for block in way.blocks():

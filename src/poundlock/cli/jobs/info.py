@@ -91,6 +91,7 @@ def _lines(entry: JobEntry, progress: Mapping[str, Any] | None, savepoint: str |
         "log": entry.log,
         "REST": None if entry.rest is None or entry.ended else http_address(*entry.rest),
         "token": None if entry.ended else entry.token_file,
+        "parallelism": (progress or {}).get("parallelism"),
         "watermark": _watermark(progress),
         "progress": progress_line(progress),
         "written": None if entry.written_ms is None else utc_text(entry.written_ms),

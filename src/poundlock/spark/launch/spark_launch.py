@@ -39,7 +39,7 @@ def start_spark(
         DefinitionError: there is no Java, or Spark does not start.
         TransientError: the master cannot be reached, or gives no executor.
     """
-    master = Master.of(settings.master).with_cores(job.parallelism)
+    master = Master.of(settings.master).with_cores(job.most_tasks)
     master.check()
     java = java_of(settings)
     places = JarPlaces.of(settings)
@@ -54,7 +54,7 @@ def start_spark(
     spec = SessionSpec(
         name=job.name,
         master=master,
-        cores=job.parallelism,
+        cores=job.most_tasks,
         files=() if master.local or away else shipped_files(settings),
         archives=archive_conf(settings),
         task_python=None if master.local else python_of_tasks(settings, user),

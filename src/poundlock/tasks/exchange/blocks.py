@@ -52,7 +52,6 @@ class ExchangeInput:
     side: int = 0
     keys: tuple[str, ...] = ()
     how: Literal["keyed", "broadcast", "spread"] = "keyed"
-    parallelism: int = 1
     max_parallelism: int = 128
 
 
@@ -113,12 +112,14 @@ class BlockWriter:
     """Makes the blocks of one input in one task.
 
     Args:
+        parallelism: how many tasks share the key groups.
         flush_bytes: blocks are made when so much has come; what is open is the memory that a writer needs.
         compress_from: blocks from this size on are compressed by lz4; None = none are, as Spark's shuffle compresses by itself.
     """
 
     to: ExchangeInput
     hashing: KeyHashing
+    parallelism: int = 1
     flush_bytes: int = FLUSH_BYTES
     compress_from: int | None = None
     # Rows, and the number of their place.
@@ -183,9 +184,9 @@ class BlockWriter:
         index = np.column_stack([groups[starts], places[starts], starts])
         if self.to.how == "broadcast":
             payload = self._encoded(rows)
-            every = range(self.to.parallelism)
+            every = range(self.parallelism)
             return [self._block(target, index, payload, rows.num_rows) for target in every]
-        targets = index[:, 0] * self.to.parallelism // self.to.max_parallelism
+        targets = index[:, 0] * self.parallelism // self.to.max_parallelism
         blocks = []
         for target in np.unique(targets).tolist():
             first, stop = np.searchsorted(targets, [target, target + 1]).tolist()

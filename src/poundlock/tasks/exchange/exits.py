@@ -49,10 +49,10 @@ class ExchangeStep(TaskStep):
     times: StreamTimes | None = None
 
     def begin(self) -> None:
-        self._writer = BlockWriter(self.to, hashing)
-        time = self.run.directive.time
+        parallelism, time = self.run.directive.parallelism, self.run.directive.time
+        self._writer = BlockWriter(self.to, hashing, parallelism)
         if self.windows is not None:
-            self._partials = PartialWriter(self.to, self.windows.partial, hashing, time.clock)
+            self._partials = PartialWriter(self.to, self.windows.partial, hashing, time.clock, parallelism)
         if self.windows is not None and self.windows.singly and self.times is not None:
             self._watermark = self.times.advance(time).watermarks[self.to.operator].before
         self._own = visible_schema(self.schema)
