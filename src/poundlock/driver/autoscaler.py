@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from poundlock.config import Settings
     from poundlock.job import Job
 
-_LEAST = 2  # checkpoints that a decision looks at, however long the window
 _EFFECT = 0.1  # the part of what more tasks should have brought that counts as an effect, as in Flink
 _DURATIONS = ("catch_up_duration", "metrics_window", "stabilization_interval", "scale_down_interval")
 
@@ -110,7 +109,7 @@ class Autoscaler:
         utilization_target: how busy the tasks are to be once the number is changed.
         utilization_min, utilization_max: nothing is changed as long as they are between these.
         catch_up_duration: within this time what waits is to be worked off, beside what comes in.
-        metrics_window: a decision looks at the checkpoints of the last so long, and at two or more.
+        metrics_window: a decision looks at the checkpoints of the last so long, and at one if that took longer.
         stabilization_interval: checkpoints of the first so long behind a change, or a start, are not looked at.
         scale_down_interval: the number is not lowered for so long after it was raised.
         scale_down_max_factor: it is lowered by this part of itself at most.
@@ -157,10 +156,10 @@ class Autoscaler:
     def window(self, loads: Sequence[CheckpointLoad]) -> Sequence[CheckpointLoad]:
         """Return the newest of some checkpoints that fill the window, none where they do not."""
         wanted, first, length = duration(self.metrics_window).total_seconds(), len(loads), 0.0
-        while first and (length < wanted or len(loads) - first < _LEAST):
+        while first and length < wanted:
             first -= 1
             length += loads[first].cycle_s
-        return loads[first:] if length >= wanted and len(loads) - first >= _LEAST else ()
+        return loads[first:] if length >= wanted else ()
 
     def utilization(self, loads: Sequence[CheckpointLoad]) -> Utilization:
         """Return what checkpoints, oldest first, come to."""
@@ -210,12 +209,13 @@ def autoscaler_of(job: Job, settings: Settings) -> Autoscaler | None:
                 next="set autoscaler.enabled=true as well",
             )
         return None
-    known = {} if own is None else {name: getattr(own, name) for name in _FIELDS}
-    if "max_parallelism" not in {**known, **given}:
+    if own is not None:
+        return replace(own, **given)
+    if "max_parallelism" not in given:
         raise DefinitionError(
             "autoscaler.enabled is set without an upper bound", next="set autoscaler.max-parallelism as well, such as 8"
         )
-    return Autoscaler(**{**known, **given})
+    return Autoscaler(**given)
 
 
 def check_autoscaler(plan: Plan, scaler: Autoscaler) -> None:

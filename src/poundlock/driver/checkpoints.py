@@ -25,6 +25,7 @@ from poundlock.driver.planner import CheckpointPlan, Planner
 from poundlock.driver.progress import Tracker
 from poundlock.driver.requests import CheckpointScheduler, Trigger
 from poundlock.driver.restart import Attempt, Attempts, known_undecided
+from poundlock.driver.state_locality import StateLocality
 from poundlock.errors import TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.operators.stream_times import Advanced
@@ -98,6 +99,7 @@ class JobCheckpoints:
     _attempt: Attempt = field(init=False)
     _draining: bool = field(default=False, init=False)
     _given_up: bool = field(default=False, init=False)
+    _locality: StateLocality = field(default_factory=StateLocality, init=False)
 
     def take(self) -> None:
         """Take the next checkpoint up to its decision, and begin to commit it; or see that there is none to take."""
@@ -254,6 +256,8 @@ class JobCheckpoints:
             task_results(self.chain, plan.reads, reports, watermarks=decided, event_time=seen),
             parallelism=plan.parallelism,
         )
+        if self.jobs.places_tasks and self.state is not None:
+            self.tracker.locality(self._locality.measured(reports))
         if not plan.again:
             self.parallelism.ran(run_s, sum(results.rows_read.values()))
         return JobRan(plan.reads, given, results, advanced)
@@ -277,6 +281,9 @@ class JobCheckpoints:
     def commit(self, plan: JobPlan, ran: JobRan, decision: Decision, verified: Verified) -> None:
         if not plan.again:
             self.parallelism.decided(time.monotonic())
+            if self._locality.decided():
+                self.coordinator.log.info("spread", why="keyed tasks keep moving between executors")
+                self.jobs.spread()
             self.time.checkpointed(ran.advanced, drained=plan.drain)
         begun = self._attempt.began
 

@@ -105,13 +105,19 @@ class JobParallelism:
             return None
         seen = scaler.utilization(window)
         wanted = scaler.wanted(self.current, seen)
-        if wanted < self.current and self._raised_at is not None:
-            if now - self._raised_at < duration(scaler.scale_down_interval).total_seconds():
-                return None
-        if wanted > self.current and self._raised_from is not None:
-            if not is_effective(self._raised_from, (self.current, seen.rate)):
-                return None
-        return None if wanted == self.current else Rescaling(self.current, wanted, seen)
+        if wanted == self.current or (wanted < self.current and not self._may_fall(scaler, now)):
+            return None
+        if wanted > self.current and not self._may_rise(seen):
+            return None
+        return Rescaling(self.current, wanted, seen)
+
+    def _may_fall(self, scaler: Autoscaler, now: float) -> bool:
+        raised = self._raised_at
+        return raised is None or now - raised >= duration(scaler.scale_down_interval).total_seconds()
+
+    def _may_rise(self, seen: Utilization) -> bool:
+        before = self._raised_from
+        return before is None or is_effective(before, (self.current, seen.rate))
 
     def _change(self, rescaling: Rescaling, now: float) -> None:
         raised = rescaling.after > rescaling.before

@@ -37,6 +37,8 @@ class Progress:
             the step that gives rows their time where no source is known behind it; None where nobody does.
         application: the cluster's id of the application that the tasks belong to; None where they run on this machine.
         parallelism: how many tasks the next checkpoint has at most; None before it is known.
+        state_locality: of the key groups that the newest checkpoint worked, the part that was on the same executor at the one before;
+            None where there is no cluster or no state.
         message: the newest thing worth a line: restored offsets, a restart with its cause.
     """
 
@@ -57,6 +59,7 @@ class Progress:
     held_by: str | None = None
     application: str | None = None
     parallelism: int | None = None
+    state_locality: float | None = None
     message: str = ""
 
 
@@ -124,6 +127,11 @@ class Tracker:
         """Note how many tasks the next checkpoint has."""
         if parallelism != self.progress.parallelism:
             self._set(parallelism=parallelism, message="")
+
+    def locality(self, share: float | None) -> None:
+        """Note which part of the key groups was worked where it was before."""
+        if share is not None and share != self.progress.state_locality:
+            self._set(state_locality=share, message="")
 
     def lag(self, lag: int | None, state_bytes: int | None = None) -> None:
         """Note how many records wait, and how much memory state takes."""

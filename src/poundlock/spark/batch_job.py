@@ -18,6 +18,7 @@ from pyspark import StorageLevel
 from poundlock.errors import DefinitionError
 from poundlock.plan.stages import SegmentStage, StageChain
 from poundlock.spark.launch.session import Session
+from poundlock.spark.placement import TaskPlacement
 from poundlock.spark.private import STAGE_NAME, named_shuffle
 from poundlock.spark.segments import LoweredSegment
 from poundlock.tasks.entry import (
@@ -71,6 +72,7 @@ class BatchJobs:
         self._session, self._context, self._job, self._chain = session, session.context, job, chain
         # One for all checkpoints: pyspark keeps every accumulator of a process for ever.
         self._reports = self._context.accumulator([], cast(Any, AddedReports()))
+        self._placement = None if session.local else TaskPlacement(self._context)
         self._group = f"poundlock-{job}-{secrets.token_hex(4)}"
         self._source = pickled(chain.source)
         self._later = {
@@ -95,6 +97,16 @@ class BatchJobs:
         finally:
             run.release()
         return _one_per_task(self._reports.value, directive.run)
+
+    def spread(self) -> None:
+        """Have Spark choose anew which executor has which tasks of keyed stages, as after new ones came."""
+        if self._placement is not None:
+            self._placement.forget()
+
+    @property
+    def places_tasks(self) -> bool:
+        """Whether there are executors to choose from."""
+        return self._placement is not None
 
     def cancel(self) -> None:
         """End what runs. Its tasks are told, and may take a moment; see `idle`."""
@@ -200,8 +212,10 @@ class _Run:
         made = [self._made[n] for n in before]
         sent = made[0] if len(made) == 1 else self._jobs._context.union(made)
         sent = sent.mapPartitions(partial(addressed, stage=number))
+        parallelism, placement = self._directive.parallelism, self._jobs._placement
         with named_shuffle(self._jobs._context, self._words_of(before)):
-            return sent.partitionBy(self._directive.parallelism, by_task)
+            rows = sent.partitionBy(parallelism, by_task)
+            return rows if placement is None else placement.placed(rows, parallelism, sent.getNumPartitions())
 
     def _segment_rows(self, number: int, stage: SegmentStage) -> Any:
         context, before = self._jobs._context, [self._made[n] for n in self._before(number)]

@@ -88,6 +88,7 @@ class TaskReport:
         reads: per source, what it read of it.
         state: name of the stage and the state that it prepared; None where its stage keeps none.
         watermarks: those that its operators ran by, see `Advanced.used`; "" where its stage has none.
+        executor: where it ran, see `executor_name`; "" where its stage keeps no state.
     """
 
     stage: int
@@ -99,6 +100,7 @@ class TaskReport:
     state: tuple[str, PreparedState] | None = None
     times: Sequence[SplitTimes] = ()
     watermarks: str = ""
+    executor: str = ""
 
 
 def total_counts(reports: Iterable[TaskReport]) -> dict[str, StepCounts]:

@@ -25,6 +25,7 @@ from poundlock.tasks.event_time import EventTimeAssigner, SplitPlace, SplitTimes
 from poundlock.tasks.exchange.blocks import Block, deliveries
 from poundlock.tasks.report import Directive, SourceRead, TaskReport
 from poundlock.tasks.sinks import SinkGroup
+from poundlock.tasks.worker import executor_name
 
 Parcel = tuple[int, int, Any]
 """(number of a stage, index of a task of it, what goes there: a Delivery, or SegmentRows)"""
@@ -176,6 +177,7 @@ class StageRun:
             state,
             self.times,
             watermarks,
+            "" if state is None else executor_name(),
         )
 
     def parcels(self) -> Iterator[Parcel]:

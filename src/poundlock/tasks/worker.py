@@ -37,6 +37,11 @@ def prepare_worker() -> None:
     _acknowledge_quickly()
 
 
+def executor_name() -> str:
+    """Return what tells the executor that this task runs in from others: its machine, and the daemon that makes its workers."""
+    return f"{socket.gethostname()}:{os.getppid()}"
+
+
 def _keep_caches(_: zipimport.zipimporter) -> None:
     """Zip files of Spark's do not change while a worker lives."""
 

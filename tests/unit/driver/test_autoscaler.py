@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock import Autoscaler, DatagenSource, DefinitionError, FileSink, FileSource, Job
@@ -103,6 +104,7 @@ def test_the_change_says_why() -> None:
     assert "3,600 rows/s come in, " in text
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 20),
     st.integers(1, 4),
@@ -129,6 +131,7 @@ def test_it_stays_within_its_bounds_whatever_comes(
             assert not raised or at - raised[-1] >= 30
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.floats(10, 10_000), st.integers(1, 16), st.integers(0, 1 << 30))
 def test_steady_input_comes_to_rest(rate: float, start: int, seed: int) -> None:
     """No flapping: with an input that does not change there is an end of changes, none of them taken back."""
@@ -138,7 +141,7 @@ def test_steady_input_comes_to_rest(rate: float, start: int, seed: int) -> None:
     job.run(3_000)
     assert len(job.changes) == settled, job.said
     directions = [after > before for before, after in job.said]
-    assert sum(a != b for a, b in zip(directions, directions[1:], strict=False)) <= 1, job.said
+    assert sum(a != b for a, b in pairwise(directions)) <= 1, job.said
 
 
 def test_noise_around_the_target_changes_nothing() -> None:
