@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks import (
+    cluster,
     kafka_to_kafka,
     keyed,
     keyed_kafka,
@@ -94,5 +95,6 @@ CASES: tuple[Case, ...] = (
     *savepoint.CASES,
     *postgres.CASES,
     *small.CASES,
+    *cluster.CASES,
     *peers.CASES,
 )

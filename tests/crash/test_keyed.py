@@ -175,8 +175,8 @@ def killed_while_scaled(
         def start(lives: Lives = lives) -> JobProcess:
             return lives.start(POUNDLOCK_FAILPOINTS=deaths)
 
-        job = start()
-        while files_found(folder / "checkpoints", "rows") < files or job.exit_code is not None:
+        job, ledger = start(), Ledger(LocalStorage(str(folder / "checkpoints")))
+        while (newest := ledger.newest()) is None or newest.checkpoint < files - 1 or job.exit_code is not None:
             if job.exit_code is not None:
                 lives.end(job)
                 job = start()

@@ -195,6 +195,7 @@ class JobCheckpoints:
         if not (again or self._draining or reads.has_data or served or self._time_asks(inputs)):
             self.ended = self.planner.finished(sources)
             self._show_time()
+            self.parallelism.idle()
             self.scheduler.nothing_to_do()
             return None
         decided = self.coordinator.watermarks

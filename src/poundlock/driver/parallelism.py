@@ -34,8 +34,8 @@ class _UnderWay:
     began: float
     waiting: int | None
     run_s: float = 0.0
-    rows: int | None = None  # None as long as it is not decided
-    taken_s: float = 0.0
+    rows: int = 0
+    taken_s: float | None = None  # None as long as it is not decided
 
 
 @dataclass
@@ -81,6 +81,11 @@ class JobParallelism:
         if self._open is not None:
             self._open.taken_s = at - self._open.began
 
+    def idle(self) -> None:
+        """Take note that there is nothing to take it for: until the next look nothing has to be done."""
+        if self._open is not None:
+            self._open.taken_s = 0.0
+
     def dropped(self) -> None:
         """Take note that it is not: it is planned once more, and counts then."""
         self._open = None
@@ -88,7 +93,7 @@ class JobParallelism:
     def _close(self, now: float, waiting: int | None) -> None:
         done, self._open = self._open, None
         self._changed_at = now if self._changed_at is None else self._changed_at
-        if done is None or done.rows is None or not done.taken_s or now <= done.began:
+        if done is None or done.taken_s is None or now <= done.began:
             return
         assert self.scaler is not None
         if done.began - self._changed_at >= duration(self.scaler.stabilization_interval).total_seconds():

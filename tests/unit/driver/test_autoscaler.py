@@ -178,6 +178,22 @@ def test_no_more_is_made_of_idle_tasks() -> None:
     assert job.said[0] == (16, 7), "at most 60 % at once"
 
 
+def test_time_without_anything_to_read_counts_as_idle() -> None:
+    """Ten seconds of work a minute; between two checkpoints the source is looked at and has nothing."""
+    control = JobParallelism(8, Autoscaler(max_parallelism=8, metrics_window="2 min", stabilization_interval="0 s"))
+    said = []
+    for look in range(30):
+        change = control.next_checkpoint(10.0 * look, 0)
+        said += [] if change is None else [str(change)]
+        if look % 6 == 0:
+            control.ran(9.0, 1000)
+            control.decided(10.0 * look + 9.5)
+        else:
+            control.idle()
+    assert said[0].startswith("parallelism 8 → 4: lag 0 s, ")
+    assert "tasks busy 15%" in said[0]
+
+
 def test_what_was_dropped_does_not_count() -> None:
     control = JobParallelism(1, Autoscaler(max_parallelism=8, **QUICK))
     control.next_checkpoint(0.0, 0)
