@@ -76,13 +76,13 @@ def scaled(series: Sequence[Mapping[str, Any]], lives: int) -> dict[str, float]:
     }
 
 
-def cluster(bench: Bench, name: str, kills: int) -> Result:
+def cluster(bench: Bench, name: str, kills: int, **environment: str) -> Result:
     """Keyed state on four executors: the part of its key groups that stay, and how long a killed executor holds the job up."""
     work = bench.folder(name.replace("/", "-"))
     keys = _QUICK_KEYS if bench.quick else _KEYS
     checkpoints = _QUICK_CHECKPOINTS if bench.quick else _CHECKPOINTS
     words = program("cluster_client.py", work, keys, checkpoints, kills)
-    usage = run(words, env=bench.environment(work), log=bench.log(name), timeout_s=3600)
+    usage = run(words, env=bench.environment(work, **environment), log=bench.log(name), timeout_s=3600)
     found = Found(**json.loads((work / "found").read_text()))
     prove(work / "out", found.rows)
     shutil.rmtree(work)
@@ -101,6 +101,7 @@ CASES: tuple[Case, ...] = (
     Case("autoscale/local", partial(autoscale, name="autoscale/local", workers=0)),
     Case("autoscale/dynamic_allocation", partial(autoscale, name="autoscale/dynamic_allocation", workers=4)),
     Case("cluster/locality", partial(cluster, name="cluster/locality", kills=0)),
+    Case("cluster/unplaced", partial(cluster, name="cluster/unplaced", kills=0, CLUSTER_UNPLACED="1")),
     Case(
         "cluster/executor_kill",
         lambda bench: cluster(bench, "cluster/executor_kill", _QUICK_KILLS if bench.quick else _KILLS),

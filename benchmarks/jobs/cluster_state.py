@@ -1,4 +1,7 @@
-"""Files of rows, counted and added up by key, on a cluster. CLUSTER_ROOT has the folders in, out and checkpoints."""
+"""Files of rows, counted and added up by key, on a cluster. CLUSTER_ROOT has the folders in, out and checkpoints.
+
+With CLUSTER_UNPLACED=1 Spark places keyed tasks as it would by itself, to compare with.
+"""
 
 from collections.abc import Iterator
 from os import environ
@@ -7,6 +10,11 @@ from typing import Any
 from poundlock import FileSink, FileSource, Job, KeyedProcessFunction, ValueStateDescriptor
 
 ROOT = environ["CLUSTER_ROOT"]
+
+if environ.get("CLUSTER_UNPLACED") == "1":
+    from poundlock.spark.placement import TaskPlacement
+
+    TaskPlacement.placed = lambda self, sent, parallelism, senders: sent  # type: ignore[method-assign]
 
 
 class Account(KeyedProcessFunction):
