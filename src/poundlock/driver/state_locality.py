@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from poundlock.tasks.report import TaskReport
 
 _WANTED = 0.9
-_PATIENCE = 5  # checkpoints in a row below that, until tasks are spread anew
+_PATIENCE = 3  # checkpoints in a row below that, until tasks are spread anew
 
 Places = Mapping[tuple[str, int], str]
 """The executor of each key group, by the name of its stage and its number."""

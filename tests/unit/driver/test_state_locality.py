@@ -48,4 +48,4 @@ def test_tasks_that_keep_moving_are_spread_anew_and_those_that_moved_once_are_no
     there, here = {"0": "a", "1": "b"}, {"0": "b", "1": "a"}
     assert not any(moves(locality, placed) for placed in [there, here, here, here, here, here, here, here])
     found = [moves(locality, there if number % 2 == 0 else here) for number in range(11)]
-    assert found == [False] * 4 + [True] + [False] * 4 + [True] + [False]
+    assert found == ([False] * 2 + [True]) * 3 + [False] * 2
