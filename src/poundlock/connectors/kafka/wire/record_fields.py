@@ -25,6 +25,7 @@ _CONTINUES = np.uint64(0x8080808080808080)
 _FIRST_CONTINUES = np.uint64(0x80)
 _FEW = 32  # so many records are compared first
 _SHORT_RUN = 16  # shorter ones are no runs
+_LENGTH_BYTES = 5  # a record's length has at most so many
 _MANY = 256  # fewer records are sooner read one by one than looked at for a pattern
 
 
@@ -273,19 +274,21 @@ def _by_zero_bytes(data: Bytes, words: _Words, spans: Sequence[Span]) -> list[In
     """
     low, high = spans[0].start, spans[-1].end
     begins = np.array([span.start for span in spans], np.int64)
-    mask = np.empty(high - low, np.bool_)
-    mask[0] = True
-    np.equal(data[low : high - 1], 0, out=mask[1:])
+    zero = data[low : high + _LENGTH_BYTES] == 0  # what follows the last span is there, see SPARE
+    mask = zero[1 : 1 + high - low].copy()
+    for behind in range(2, _LENGTH_BYTES + 1):
+        mask |= zero[behind : behind + high - low]
+    mask[1:] &= zero[: high - low - 1]
     mask[begins - low] = True
     at = np.flatnonzero(mask) + low
     bounds = np.append(np.searchsorted(at, begins), len(at))
     limit = np.repeat(np.array([span.end for span in spans], np.int64), np.diff(bounds))
     word = words[at]
-    size = _lengths(word)
-    shift = np.uint64(64) - (np.minimum(size, 5) << 3).astype(np.uint64)
-    value = _values((word << shift) >> shift, 5)
+    size = np.minimum(_lengths(word), _LENGTH_BYTES + 1)
+    shift = np.uint64(64) - (size << 3).view(np.uint64)
+    value = _values((word << shift) >> shift, int(size.max(initial=1)))
     after = at + size + value
-    good = (value > 5) & (size <= 5) & (after <= limit) & (data[np.minimum(at + size, high)] == 0)
+    good = (value > 5) & (size <= _LENGTH_BYTES) & (after <= limit) & (data[np.minimum(at + size, high)] == 0)
     at, after = at[good], after[good]
     bounds = np.searchsorted(at, np.append(begins, high))
     return [
@@ -294,21 +297,26 @@ def _by_zero_bytes(data: Bytes, words: _Words, spans: Sequence[Span]) -> list[In
 
 
 def _followed(at: Integers, after: Integers, span: Span) -> Integers | None:
-    """Return the positions that a chain from a batch's first byte to its last goes through; None if there is no such chain."""
+    """Return the positions that a chain from a batch's first byte to its last goes through; None if there is no such chain.
+
+    Nearly all positions are of records, so the chain is a few runs of neighbours; with many breaks a walk is cheaper.
+    """
     if len(at) < span.records or not len(at) or at[0] != span.start:
         return None
-    if len(at) == span.records and after[-1] == span.end and (after[:-1] == at[1:]).all():
-        return at
-    link = np.searchsorted(at, after).tolist()
-    chain, i = [], 0
-    for _ in range(span.records):
-        if i >= len(link):
+    breaks = np.append(np.flatnonzero(after[:-1] != at[1:]), len(at) - 1)
+    if len(breaks) > _FEW + (len(at) >> 6):
+        return None
+    runs: list[Integers] = []
+    i, end = 0, span.start
+    while end != span.end:
+        if i == len(at) or at[i] != end:
             return None
-        chain.append(i)
-        i = link[i]
-    index = np.array(chain, np.int64)
-    starts, ends = at[index], after[index]
-    return starts if ends[-1] == span.end and (ends[:-1] == starts[1:]).all() else None
+        last = int(breaks[np.searchsorted(breaks, i)])
+        runs.append(at[i : last + 1])
+        end = int(after[last])
+        i = int(np.searchsorted(at, end))
+    starts = runs[0] if len(runs) == 1 else np.concatenate(runs)
+    return starts if len(starts) == span.records else None
 
 
 def _walk(data: Bytes, span: Span) -> Integers:
