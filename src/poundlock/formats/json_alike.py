@@ -1,8 +1,8 @@
-"""Lines of JSON that look alike, decoded by columns: the same fields in one order and spacing, of which only the values differ.
+"""Objects of JSON that look alike, decoded by columns: the same fields in one order and spacing, of which only the values differ.
 
-Most JSON is written by programs, so that one line is the pattern of thousands. What stands between the values is compared with it
-eight bytes at a time, and Arrow copies and converts each field of all lines at once. A line that differs in anything, or has
-anything in it that wants a closer look (an escape, an exponent, a null for a text), is left to the decoder that reads it alone.
+Most JSON is written by programs, so that one object is the pattern of thousands. What stands between the values is compared with it
+eight bytes at a time, and Arrow copies and converts each field of all at once. One that differs in anything, or has anything
+in it that wants a closer look (an escape, an exponent, a null for a text), is left to the decoder that reads it alone.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers
-from poundlock.formats.chunk import Lines, line_starts
+from poundlock.formats.chunk import Values
 from poundlock.formats.json_tokens import TYPES, column_in, text_tokens, tokens
 
-LEAST_LINES = 64
+LEAST = 64
 """Fewer are sooner decoded one by one."""
 
 _Bytes = npt.NDArray[np.uint8]
@@ -31,20 +31,19 @@ _MEMBER = re.compile(
 _WORD = 8
 _FEW_BYTES = 2  # what ends a line, where no word fits any more
 _LENGTHS = 6  # so many lengths of a value are tried before its end is looked for
-_DIFFERENT = 8  # one in so many lines may differ from the pattern
+_DIFFERENT = 8  # one in so many may differ from the pattern
 _MOST_SKIPPED = 64  # blocks that are not looked at after others were in vain
-_BACKSLASH, _SPACE, _LINE_END = b"\\ \n"
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A line without its values.
+    """An object without what its fields hold.
 
     Args:
-        between: what stands before, between and behind the values; the quotes of a text are part of it.
+        between: what stands before, between and behind that; the quotes of a text are part of it.
         names: of the fields.
         texts: for each field, whether it is a text; others are numbers, true, false or null.
-        lengths: of the values in the line that this is the pattern of.
+        lengths: of what the fields hold in the object that this is the pattern of.
     """
 
     between: Sequence[bytes]
@@ -53,16 +52,16 @@ class Pattern:
     lengths: Sequence[int]
 
 
-def pattern_of(line: bytes) -> Pattern | None:
-    """Return the pattern of a line; None where it is not one object of texts, numbers and words with different names."""
-    if not line.startswith(b"{"):
+def pattern_of(value: bytes) -> Pattern | None:
+    """Return the pattern of an object; None where it is not one of texts, numbers and words with different names."""
+    if not value.startswith(b"{"):
         return None
     between: list[bytes] = []
     names: list[bytes] = []
     texts: list[bool] = []
     lengths: list[int] = []
     at, before = 1, b"{"
-    while match := _MEMBER.match(line, at):
+    while match := _MEMBER.match(value, at):
         opening, name, text, bare, behind = match.groups()
         quote = b"" if text is None else b'"'
         between.append(before + opening + quote)
@@ -71,7 +70,7 @@ def pattern_of(line: bytes) -> Pattern | None:
         lengths.append(len(bare if text is None else text))
         at, before = match.end(), quote + behind
         if behind.endswith(b"}"):
-            if at != len(line) or len(set(names)) != len(names):
+            if at != len(value) or len(set(names)) != len(names):
                 return None
             return Pattern((*between, before), [str(name, "utf-8") for name in names], texts, lengths)
     return None
@@ -79,26 +78,26 @@ def pattern_of(line: bytes) -> Pattern | None:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where the values of some lines are.
+    """Where the fields of some objects are.
 
     Args:
-        lines: the numbers of the lines.
-        starts: for each field, where its value begins in each of them; `ends` likewise.
+        numbers: of the objects.
+        starts: for each field, where what it holds begins in each of them; `ends` likewise.
     """
 
-    lines: Numbers
+    numbers: Numbers
     starts: Sequence[Numbers]
     ends: Sequence[Numbers]
 
     def those(self, wanted: Flags) -> _Places:
-        """Return some of the lines."""
+        """Return some of the objects."""
         if wanted.all():
             return self
-        return _Places(self.lines[wanted], [at[wanted] for at in self.starts], [at[wanted] for at in self.ends])
+        return _Places(self.numbers[wanted], [at[wanted] for at in self.starts], [at[wanted] for at in self.ends])
 
 
-class AlikeLines:
-    """Decodes lines that look alike to the columns of a schema; it remembers the last pattern, and what was in vain.
+class AlikeObjects:
+    """Decodes objects that look alike to the columns of a schema; it remembers the last pattern, and what was in vain.
 
     Args:
         columns: the fields that are wanted.
@@ -111,56 +110,47 @@ class AlikeLines:
         self._in_vain = 0
         self._skip = 0
 
-    def decode(self, lines: Lines) -> tuple[pa.RecordBatch, Numbers] | None:
-        """Return the rows of lines that look alike, and the numbers of those lines; None where too few do.
+    def decode(self, values: Values) -> tuple[pa.RecordBatch, Numbers] | None:
+        """Return the rows of values that look alike, and the numbers of those values; None where too few do.
 
-        The rows are those that decoding these lines one by one gives. The other lines may be anything.
+        The rows are those that decoding these values one by one gives. The others may be anything.
         """
-        if not self._possible or len(lines) < LEAST_LINES or len(lines.data) >= 1 << 31:
+        if not self._possible or len(values) < LEAST or not _WORD <= len(values.data) < 1 << 31:
             return None
         if self._skip:
             self._skip -= 1
             return None
-        decoded = self._decode(lines)
+        decoded = self._decode(values)
         self._in_vain = 0 if decoded else self._in_vain + 1
         self._skip = min((1 << min(self._in_vain, 16)) - 1, _MOST_SKIPPED)
         return decoded
 
-    def _decode(self, lines: Lines) -> tuple[pa.RecordBatch, Numbers] | None:
-        text = lines.data[: int(lines.ends[-1]) + 1]
-        try:
-            str(text, "utf-8")
-        except UnicodeDecodeError:
-            return None
-        data = np.frombuffer(text, np.uint8)
-        plain = _plain_lines(data, lines)
-        last, first = self._pattern, pattern_of(lines.row(0))
+    def _decode(self, values: Values) -> tuple[pa.RecordBatch, Numbers] | None:
+        last, first = self._pattern, pattern_of(values.row(0))
         for pattern in (last, first) if last != first else (first,):
-            decoded = None if pattern is None else self._alike(data, lines, plain, pattern)
+            decoded = None if pattern is None else self._alike(values, pattern)
             if decoded is not None:
                 self._pattern = pattern
                 return decoded
         return None
 
-    def _alike(
-        self, data: _Bytes, lines: Lines, plain: Numbers, pattern: Pattern
-    ) -> tuple[pa.RecordBatch, Numbers] | None:
+    def _alike(self, values: Values, pattern: Pattern) -> tuple[pa.RecordBatch, Numbers] | None:
         if any(not field.nullable and field.name not in pattern.names for field in self._columns):
             return None
-        if len(data) <= sum(map(len, pattern.between)):  # not one such line
+        if len(values.data) <= sum(map(len, pattern.between)):  # not one such value
             return None
-        least = max(len(lines) - len(lines) // _DIFFERENT, 1)
-        places = _places(data, line_starts(lines)[plain], lines.ends[plain], plain, pattern)
-        while len(places.lines) >= least:
-            batch = self._batch(data, places, pattern)
+        least = max(len(values) - len(values) // _DIFFERENT, 1)
+        places = _places(values, pattern)
+        while len(places.numbers) >= least:
+            batch = self._batch(values.data, places, pattern)
             if isinstance(batch, pa.RecordBatch):
-                return batch, places.lines
+                return batch, places.numbers
             places = places.those(~batch)  # what is left has nothing in it that this depends on, so it is decoded next
         return None
 
     def _batch(self, data: _Bytes, places: _Places, pattern: Pattern) -> pa.RecordBatch | Flags:
-        """Return the columns of some lines, or which of the lines must be decoded alone."""
-        bad = np.zeros(len(places.lines), np.bool_)
+        """Return the columns of some objects, or which of them must be decoded alone."""
+        bad = np.zeros(len(places.numbers), np.bool_)
         made: dict[str, pa.Array] = {}
         for i, name in enumerate(pattern.names):
             index = self._columns.get_field_index(name)
@@ -176,29 +166,15 @@ class AlikeLines:
         return pa.RecordBatch.from_arrays(list(rest), schema=self._columns)
 
 
-def _plain_lines(data: _Bytes, lines: Lines) -> Numbers:
-    """Return the numbers of the lines that have neither a backslash nor a control character."""
-    every = np.arange(len(lines))
-    if np.count_nonzero(data < _SPACE) == len(lines) and not np.count_nonzero(data == _BACKSLASH):
-        return every
-    places = np.flatnonzero((data == _BACKSLASH) | ((data < _SPACE) & (data != _LINE_END)))
-    plain = np.ones(len(lines), np.bool_)
-    plain[np.searchsorted(lines.ends, places)] = False
-    return every[plain]
-
-
-def _places(data: _Bytes, starts: Numbers, ends: Numbers, numbers: Numbers, pattern: Pattern) -> _Places:
-    """Return where the values are in the lines that are like the pattern.
-
-    Args:
-        starts: of the lines; `ends` and `numbers` likewise.
-    """
+def _places(values: Values, pattern: Pattern) -> _Places:
+    """Return where the fields are in the values that are like the pattern."""
+    data, ends = values.data, values.ends
     words = np.ndarray((len(data) - _WORD + 1,), "<u8", data, strides=(1,))
     begins: list[Numbers] = []
     stops: list[Numbers] = []
     first, *between, last = pattern.between
-    alike = _matches(data, words, starts, first)
-    at = starts + len(first)
+    alike = _matches(data, words, values.starts, first)
+    at = values.starts + len(first)
     for behind, length in zip(between, pattern.lengths, strict=False):
         begins.append(at)
         end, there = _ends(data, words, at, ends, behind, length)
@@ -208,8 +184,8 @@ def _places(data: _Bytes, starts: Numbers, ends: Numbers, numbers: Numbers, patt
     begins.append(at)
     stops.append(ends - len(last))
     alike &= _matches(data, words, stops[-1], last)
-    alike &= at <= stops[-1]  # so that nothing was read beyond a line's end
-    return _Places(numbers, begins, stops).those(alike)
+    alike &= at <= stops[-1]  # so that nothing was read beyond a value's end
+    return _Places(np.arange(len(values)), begins, stops).those(alike)
 
 
 def _ends(
@@ -220,9 +196,9 @@ def _ends(
     Values are mostly of a few lengths, and looking whether one ends there is cheap; the ends of what is left are searched.
 
     Args:
-        limits: the ends of the lines.
+        limits: the ends of the objects.
         behind: what follows the value.
-        length: of the value, in the line of the pattern.
+        length: of the value, in the object of the pattern.
     """
     end = at + length
     there = _matches(data, words, end, behind) & (end < limits)

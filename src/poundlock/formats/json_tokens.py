@@ -23,7 +23,7 @@ _Bounds = npt.NDArray[np.int32]
 
 _LONGEST = 24  # bytes of a number that a program writes
 _DIGITS = 18  # so many always fit into 64 bits
-_QUOTE, _DOT, _MINUS, _ZERO, _NINE, _LINE_END, _LETTERS = b'".-09\na'
+_SPACE, _QUOTE, _BACKSLASH, _DOT, _MINUS, _ZERO, _NINE, _LETTERS, _NOT_ASCII = b' "\\.-09a\x80'
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,14 @@ def text_tokens(data: _Bytes, starts: Numbers, ends: Numbers) -> Tokens:
     text = _copied(data, starts, ends)
     bounds, content = _content(text)
     bad = np.zeros(len(text), np.bool_)
-    strange = (content == _QUOTE) | (content == _LINE_END)
+    strange = (content < _SPACE) | (content == _QUOTE) | (content == _BACKSLASH)
     if np.count_nonzero(strange):
         bad[np.searchsorted(bounds, np.flatnonzero(strange), "right") - 1] = True
+    if np.count_nonzero(content >= _NOT_ASCII):
+        try:
+            text.validate(full=True)  # each by itself
+        except pa.ArrowInvalid:
+            bad[np.searchsorted(bounds, np.flatnonzero(content >= _NOT_ASCII), "right") - 1] = True
     return Tokens(text, bad, True)
 
 

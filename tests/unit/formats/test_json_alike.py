@@ -12,9 +12,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from poundlock.formats import ddl, json_alike
-from poundlock.formats.chunk import Lines
+from poundlock.formats.chunk import Lines, Values, line_starts
 from poundlock.formats.decode_json import JsonCodec
-from poundlock.formats.json_alike import AlikeLines, pattern_of
+from poundlock.formats.json_alike import AlikeObjects, pattern_of
 
 COLUMNS = ddl.parse("at double, user string, n bigint, small tinyint, ok boolean, gone string")
 
@@ -22,6 +22,19 @@ COLUMNS = ddl.parse("at double, user string, n bigint, small tinyint, ok boolean
 def lines_of(values: list[bytes]) -> Lines:
     data = b"".join(value + b"\n" for value in values)
     return Lines(memoryview(data), np.cumsum([len(value) + 1 for value in values]) - 1)
+
+
+def values_of(lines: Lines) -> Values:
+    return Values(np.frombuffer(lines.data, np.uint8), line_starts(lines), lines.ends)
+
+
+def scattered(values: list[bytes]) -> Values:
+    """Return the values with something between them that looks like a part of them, as records of Kafka have their numbers there."""
+    between = [b'"}\n\x00{"at":', b"", b"1,", b'\xff","user":"'][: 1 + len(values) % 4]
+    pieces = [piece for i, value in enumerate(values) for piece in (between[i % len(between)], value)]
+    ends = np.cumsum([len(piece) for piece in pieces])
+    data = np.frombuffer(b"".join(pieces) + bytes(8), np.uint8)
+    return Values(data, ends[0::2], ends[1::2])
 
 
 def plain(i: int) -> bytes:
@@ -38,17 +51,21 @@ def plain(i: int) -> bytes:
 
 @pytest.fixture(autouse=True)
 def any_number_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_alike, "LEAST_LINES", 1)
+    monkeypatch.setattr(json_alike, "LEAST", 1)
     monkeypatch.setattr(json_alike, "_DIFFERENT", 1)
 
 
 def check(values: list[bytes], columns: pa.Schema = COLUMNS) -> int:
     """Compare both ways; return how many lines were decoded by columns."""
-    codec, lines = JsonCodec(columns), lines_of(values)
-    decoded = AlikeLines(columns).decode(lines)
-    if decoded is None:
+    codec = JsonCodec(columns)
+    decoded = AlikeObjects(columns).decode(values_of(lines_of(values)))
+    other = AlikeObjects(columns).decode(scattered(values))
+    if decoded is None or other is None:
+        assert decoded is other
         return 0
     rows, numbers = decoded
+    assert numbers.tolist() == other[1].tolist()
+    same(rows, other[0])
     alone = codec.parse([values[number] for number in numbers.tolist()], "batch")
     assert not alone.bad
     assert isinstance(alone.rows, pa.RecordBatch)
@@ -127,7 +144,7 @@ def test_one_changed_byte(count: int, data: st.DataObject) -> None:
 @example([plain(0), b"", plain(1)])
 def test_codec_gives_all_lines_in_their_order(values: list[bytes]) -> None:
     codec, lines = JsonCodec(COLUMNS), lines_of(values)
-    parsed, alone = codec.parse_lines(lines, "batch"), codec.parse(values, "batch")
+    parsed, alone = codec.parse_values(values_of(lines)), codec.parse(values, "batch")
     if parsed is not None:
         assert dict(parsed.bad) == dict(alone.bad)
         assert isinstance(parsed.rows, pa.RecordBatch)
@@ -168,12 +185,12 @@ def test_a_required_field_that_is_not_there_is_not_made_up() -> None:
 
 
 def test_columns_that_are_converted_in_python_are_not_tried() -> None:
-    assert AlikeLines(ddl.parse("at timestamp")).decode(lines_of([plain(1)] * 100)) is None
+    assert AlikeObjects(ddl.parse("at timestamp")).decode(values_of(lines_of([plain(1)] * 100))) is None
 
 
 def test_what_was_in_vain_is_tried_less_and_less() -> None:
-    alike = AlikeLines(COLUMNS)
-    odd, good = lines_of([b"{}" + b" " * i for i in range(100)]), lines_of([plain(i) for i in range(100)])
+    alike = AlikeObjects(COLUMNS)
+    odd, good = (values_of(lines_of(some)) for some in ([b"{}"] * 100, [plain(i) for i in range(100)]))
     assert alike.decode(odd) is None
     assert alike.decode(good) is None  # skipped
     assert alike.decode(good) is not None
