@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -138,8 +139,12 @@ class RowDecoder:
             return None
         return self._assemble(values, parsed.rows, self._rejected(values, parsed.bad, values.row, reject))
 
+    @cached_property
+    def _column_codec(self) -> ColumnCodec | None:
+        return self.codec if isinstance(self.codec, ColumnCodec) else None
+
     def _columns_of(self, values: Values) -> Parsed | None:
-        return self.codec.parse_values(values) if isinstance(self.codec, ColumnCodec) else None
+        return None if self._column_codec is None else self._column_codec.parse_values(values)
 
     def decode(self, chunk: Chunk, reject: Rejector, want: Want = "batch") -> Chunk:
         if isinstance(chunk, Lines):

@@ -64,6 +64,8 @@ class KafkaReader:
         needed = context.columns if decoder is None and context.columns is not None else columns
         self._columns = {name: field for name, field in columns.items() if name in needed}
         self._as_lines = self._columns == {VALUE: VALUE}
+        in_place = self._as_lines and context.want == "batch"
+        self._in_place = decoder if in_place and isinstance(decoder, ValuesDecoder) else None
         self.bytes_read = 0
         """How many bytes the values of all records had that were read; a null value has none."""
 
@@ -89,14 +91,13 @@ class KafkaReader:
 
     def _decoded_in_place(self, records: Records, wanted: OffsetRange) -> Chunk | None:
         """Return rows whose values were decoded where they lie in the answer; None where that cannot be."""
-        decoder = self._decoder
-        if not self._as_lines or self._context.want != "batch" or not isinstance(decoder, ValuesDecoder):
+        if self._in_place is None:
             return None
         start, length = records.column("value_start"), records.column("value_length")
         if (length < 0).any():
             return None
         origin = _origin(records, wanted.topic, wanted.partition)
-        return decoder.decode_values(Values(records.data, start, start + length, origin), self._context.reject)
+        return self._in_place.decode_values(Values(records.data, start, start + length, origin), self._context.reject)
 
     def _chunk(self, records: Records, wanted: OffsetRange) -> Chunk:
         if self._as_lines:

@@ -125,7 +125,7 @@ class _Numbers:
 
 def _vectorised(data: Bytes, words: _Words, starts: Integers, limits: Integers) -> RecordFields:
     """Return the fields of records that begin at `starts`, in batches that end at `limits`. Raises MalformedRecords; _Unusual where a number is too long."""
-    numbers = _numbers_alike(data, words, starts, limits) or _numbers(words, starts, limits)
+    numbers = _numbers_of(data, words, starts, limits)
     end = numbers.behind_length + numbers.length
     if (numbers.length < 6).any() or (end > limits).any() or (end[:-1] > starts[1:]).any():
         raise MalformedRecords("a record is longer than its batch")
@@ -147,6 +147,10 @@ def _vectorised(data: Bytes, words: _Words, starts: Integers, limits: Integers) 
     )
 
 
+def _numbers_of(data: Bytes, words: _Words, starts: Integers, limits: Integers) -> _Numbers:
+    return _numbers_alike(data, words, starts, limits) or _numbers(words, starts, limits)
+
+
 def _numbers(words: _Words, starts: Integers, limits: Integers) -> _Numbers:
     """Return the numbers of records, whatever lengths they have."""
     length, behind_length = _varints(words, starts)
@@ -163,7 +167,8 @@ def _numbers_alike(data: Bytes, words: _Words, starts: Integers, limits: Integer
 
     None where they do not lie in one word, or where too few records are alike.
     """
-    widths = _widths(data, int(starts[len(starts) // 2]), int(limits[len(starts) // 2])) if len(starts) >= _MANY else ()
+    middle = len(starts) // 2
+    widths = _widths(data, int(starts[middle]), int(limits[middle])) if len(starts) >= _FEW else ()
     if not widths or sum(widths[:5]) > SPARE:
         return None
     width, _, timestamp, offset, key, value = widths
@@ -188,7 +193,7 @@ def _numbers_alike(data: Bytes, words: _Words, starts: Integers, limits: Integer
         at + value,
     )
     if len(others):
-        rest = _numbers(words, starts[others], limits[others])
+        rest = _numbers_of(data, words, starts[others], limits[others])  # the first of each batch, say
         for name in _Numbers.__slots__:
             getattr(numbers, name)[others] = getattr(rest, name)
     return numbers
