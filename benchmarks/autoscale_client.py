@@ -1,7 +1,7 @@
 """Produces events at a rate that triples and falls back, into a job whose parallelism follows its lag.
 
 Arguments: SERVERS TOPIC ROOT SECONDS WORKERS. Each of the three parts takes so many seconds. With WORKERS above 0 the job runs on a
-standalone cluster of so many, whose executors come and go with its tasks. ROOT/produced gets the number of events.
+standalone cluster of so many, whose executors come and go with its tasks. ROOT/produced gets the number of events, and that of the executors over the time.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = ["BASE", "PARTITIONS"]
 BASE = 500  # events a second: a task's whole time, or half of that of two
 PARTITIONS = 8
 _STEP_S, _PATIENCE_S = 0.05, 600.0
+_LOOKS = 10  # at the executors there are, in each part
 
 
 class Load:
@@ -57,8 +58,10 @@ class Load:
 def _read(checkpoints: Path) -> int:
     ledger = Ledger(LocalStorage(str(checkpoints)))
     newest = ledger.newest()
-    spans = [each for record in ([] if newest is None else ledger.back(newest)) for each in [record.sources] if each]
-    ends = spans[0]["events"].end if spans else {}
+    if newest is None:
+        return 0
+    sources = next((record.sources for record in ledger.back(newest) if record.sources), None)
+    ends = sources["events"].end if sources else {}
     return sum(offset for offsets in (ends or {}).values() for offset in offsets.values())
 
 
@@ -66,9 +69,10 @@ def main(servers: str, topic: str, root: Path, seconds: float, workers: int) -> 
     """See above."""
     stop = root / "stop"
     with ExitStack() as exits:
-        master = "local[*]"
+        master, cluster = "local[*]", None
         if workers:
-            master = exits.enter_context(StandaloneCluster(workers, cores=2, home=root / "cluster")).master
+            cluster = exits.enter_context(StandaloneCluster(workers, cores=2, home=root / "cluster"))
+            master = cluster.master
         words = (f"{servers}/{topic}", root / "out", root / "checkpoints", root / "series", stop, master)
         job = subprocess.Popen(program("jobs/autoscale.py", *words), stdin=subprocess.DEVNULL)
         try:
@@ -78,10 +82,11 @@ def main(servers: str, topic: str, root: Path, seconds: float, workers: int) -> 
                 load.run(20, 1, job)
                 if time.monotonic() > deadline:
                     raise SystemExit("the job completed no checkpoint")
-            moments = [time.time()]
+            executors = []
             for rate in (BASE, 3 * BASE, BASE):
-                load.run(rate, seconds, job)
-                moments.append(time.time())
+                for _ in range(_LOOKS):
+                    load.run(rate, seconds / _LOOKS, job)
+                    executors.append(0 if cluster is None else len(cluster.executors()))
             load.end()
             while _read(root / "checkpoints") < load.produced:
                 if time.monotonic() > deadline + 4 * seconds or job.poll() is not None:
@@ -93,7 +98,7 @@ def main(servers: str, topic: str, root: Path, seconds: float, workers: int) -> 
         finally:
             job.kill()
             job.wait()
-    (root / "produced").write_text(json.dumps({"events": load.produced, "moments": moments}))
+    (root / "produced").write_text(json.dumps({"events": load.produced, "executors": executors}))
 
 
 if __name__ == "__main__":

@@ -41,11 +41,18 @@ def autoscale(bench: Bench, name: str, workers: int) -> Result:
         seconds = _QUICK_S if bench.quick else _SECONDS
         words = program("autoscale_client.py", bench.broker.bootstrap_servers, topic, work, seconds, workers)
         usage = run(words, env=bench.environment(work), log=bench.log(name), timeout_s=3600)
-    produced = json.loads((work / "produced").read_text())["events"]
+    told = json.loads((work / "produced").read_text())
+    produced, executors = told["events"], told["executors"]
     prove_events(open_storage(str(work / "out")), produced)
     series = [json.loads(line) for line in (work / "series").read_text().splitlines()]
     lives = {record.epoch for record in Ledger(LocalStorage(str(work / "checkpoints")))}
     figures = scaled(series, len(lives))
+    if workers:
+        figures |= {
+            "executors at first": executors[0],
+            "most executors": max(executors),
+            "executors in the end": executors[-1],
+        }
     for line in dict.fromkeys(each["message"] for each in series if each["message"].startswith("parallelism ")):
         print(f"  {line}", flush=True)
     shutil.rmtree(work)
