@@ -68,18 +68,19 @@ class Utilization:
     lag_s: float | None
 
     @classmethod
-    def of(cls, loads: Sequence[CheckpointLoad], *, catch_up_s: float) -> Utilization:
+    def of(cls, loads: Sequence[CheckpointLoad], *, interval_s: float, catch_up_s: float) -> Utilization:
         """Return that of checkpoints, oldest first.
 
         Args:
-            catch_up_s: the time within which what waits beyond one checkpoint's part is to be worked off.
+            interval_s: from one checkpoint to the next where none takes longer; what comes in meanwhile is to wait.
+            catch_up_s: the time within which what waits beyond that is to be worked off.
         """
         cycle, run = sum(each.cycle_s for each in loads), sum(each.run_s for each in loads)
         rows = sum(each.rows for each in loads)
         before, after = loads[0].waiting, loads[-1].waiting_after
         grown = 0 if before is None or after is None else after - before
         arriving = max(0.0, (rows + grown) / cycle)
-        backlog = 0.0 if after is None else max(0.0, after - arriving * cycle / len(loads))
+        backlog = 0.0 if after is None else max(0.0, after - arriving * min(interval_s, cycle / len(loads)))
         rate = rows / run if run else 0.0
         needed = (arriving + backlog / catch_up_s) / rate if rate else run / cycle
         waited = 1 - sum(each.taken_s for each in loads) / cycle
@@ -161,9 +162,9 @@ class Autoscaler:
             length += loads[first].cycle_s
         return loads[first:] if length >= wanted else ()
 
-    def utilization(self, loads: Sequence[CheckpointLoad]) -> Utilization:
-        """Return what checkpoints, oldest first, come to."""
-        return Utilization.of(loads, catch_up_s=duration(self.catch_up_duration).total_seconds())
+    def utilization(self, loads: Sequence[CheckpointLoad], interval_s: float) -> Utilization:
+        """Return what checkpoints, oldest first, come to; `interval_s` is the job's."""
+        return Utilization.of(loads, interval_s=interval_s, catch_up_s=duration(self.catch_up_duration).total_seconds())
 
     def wanted(self, parallelism: int, seen: Utilization) -> int:
         """Return how many tasks a job is to have that has so many and was seen to be so busy."""

@@ -184,7 +184,10 @@ class Assembly:
         scaler: Autoscaler | None = self.job.autoscaler
         if scaler is None:
             return JobParallelism(self.job.parallelism or session.context.defaultParallelism)
-        return JobParallelism(coordinator.parallelism or self.job.parallelism or scaler.min_parallelism, scaler)
+        interval_s = duration(self.job.checkpoint_interval).total_seconds()
+        return JobParallelism(
+            coordinator.parallelism or self.job.parallelism or scaler.min_parallelism, scaler, interval_s
+        )
 
     def _with_streams(self, session: Session, sources: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the sources, with what a query stages in place of what Spark reads."""

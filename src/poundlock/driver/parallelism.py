@@ -45,6 +45,7 @@ class JobParallelism:
     current: int
     """How many tasks the next checkpoint has."""
     scaler: Autoscaler | None = None
+    interval_s: float = 0.0  # from one checkpoint to the next where none takes longer
     _loads: deque[CheckpointLoad] = field(default_factory=lambda: deque(maxlen=_KEPT), init=False)
     _open: _UnderWay | None = field(default=None, init=False)
     _changed_at: float | None = field(default=None, init=False)  # or started
@@ -108,7 +109,7 @@ class JobParallelism:
         window = scaler.window(list(self._loads))
         if not window:
             return None
-        seen = scaler.utilization(window)
+        seen = scaler.utilization(window, self.interval_s)
         wanted = scaler.wanted(self.current, seen)
         if wanted == self.current or (wanted < self.current and not self._may_fall(scaler, now)):
             return None

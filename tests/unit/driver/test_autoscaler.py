@@ -77,7 +77,7 @@ class World:
 
 
 def world(arriving: Callable[[float], float], start: int = 2, most: int = 16, **how: Any) -> World:
-    return World(JobParallelism(start, Autoscaler(max_parallelism=most, **QUICK)), arriving, **how)
+    return World(JobParallelism(start, Autoscaler(max_parallelism=most, **QUICK), 5.0), arriving, **how)
 
 
 def test_parallelism_follows_input_that_triples_and_falls_back() -> None:
@@ -118,7 +118,7 @@ def test_it_stays_within_its_bounds_whatever_comes(
 ) -> None:
     scaler = Autoscaler(min_parallelism=least, max_parallelism=least + more, **QUICK)
     job = World(
-        JobParallelism(start, scaler), lambda t: rates[int(t // 120) % len(rates)], noise=random.Random(seed), cores=8,
+        JobParallelism(start, scaler, 5.0), lambda t: rates[int(t // 120) % len(rates)], noise=random.Random(seed), cores=8,
         knows_lag=knows_lag,
     )  # fmt: skip
     job.run(1_500)
@@ -180,7 +180,9 @@ def test_no_more_is_made_of_idle_tasks() -> None:
 
 def test_time_without_anything_to_read_counts_as_idle() -> None:
     """Ten seconds of work a minute; between two checkpoints the source is looked at and has nothing."""
-    control = JobParallelism(8, Autoscaler(max_parallelism=8, metrics_window="2 min", stabilization_interval="0 s"))
+    control = JobParallelism(
+        8, Autoscaler(max_parallelism=8, metrics_window="2 min", stabilization_interval="0 s"), 10.0
+    )
     said = []
     for look in range(30):
         change = control.next_checkpoint(10.0 * look, 0)
@@ -219,7 +221,7 @@ def load(cycle: float, run: float, rows: int, waiting: int | None, after: int | 
 
 
 def test_the_arithmetic() -> None:
-    seen = Utilization.of([load(10, 5, 1000, 1000, 1500), load(10, 5, 1000, 1500, 2000)], catch_up_s=10)
+    seen = Utilization.of([load(10, 5, 1000, 1000, 1500), load(10, 5, 1000, 1500, 2000)], interval_s=10, catch_up_s=10)
     assert seen.arriving == pytest.approx((2000 + 1000) / 20)
     assert seen.rate == pytest.approx(200)
     backlog = 2000 - 150 * 10
@@ -229,6 +231,14 @@ def test_the_arithmetic() -> None:
     assert seen.held
     scaler = Autoscaler(max_parallelism=100)
     assert scaler.wanted(4, seen) == 4, "it is limited, not slow"
+
+
+def test_what_came_in_while_a_checkpoint_took_too_long_waits_too_long() -> None:
+    """The job took 90 s for what was to take 5; what came in meanwhile is no checkpoint's part, and no reason for fewer tasks."""
+    seen = Utilization.of([load(90, 89, 28_000, 31_000, 9_200)], interval_s=5, catch_up_s=20)
+    assert seen.arriving == pytest.approx(6_200 / 90)
+    assert Autoscaler(max_parallelism=8).wanted(8, seen) == 8
+    assert seen.needed > 1
 
 
 @pytest.mark.parametrize(
