@@ -25,7 +25,7 @@ EVERYWHERE = -1
 """The key group of broadcast rows."""
 
 DELIVERY_BYTES = 4 << 20  # of blocks that are sent at once
-FLUSH_BYTES = 64 << 20  # what one writer gathers before it makes blocks of it
+FLUSH_BYTES = 16 << 20  # what one writer gathers before it makes blocks of it
 _END = 16  # bytes that a stream has behind its last batch, and a few more
 _INDEX = 3  # a run of rows: key group, place, first row
 
