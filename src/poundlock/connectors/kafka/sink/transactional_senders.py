@@ -116,8 +116,9 @@ class TransactionSender(TransactionalSender):
 
     def begin(self, topic: str | None, place: Mapping[str, Any]) -> None:
         if self._queue is None:
-            self._check_topic(topic)
             ahead, self._ahead = self._ahead, None
+            if ahead is None:
+                self._check_topic(topic)
             self._slot, self._who = self._initialised() if ahead is None else ahead.result()
             self._open(topic, self._who, min(PATIENCE_S, self._timeout_ms / 1000))
 
