@@ -110,6 +110,11 @@ def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> s
     return None
 
 
+def join_by_record(node: IntervalJoinNode) -> str | None:
+    """Return why a join needs records one by one, None where it is computed by columns."""
+    return None if node.select else "a Python function is given its pairs"
+
+
 def process_operator(node: KeyedNode, *, bounded: bool = False, chunk_rows: int = CHUNK_ROWS) -> KeyedOperator:
     """Return the operator of a node.
 

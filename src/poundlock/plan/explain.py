@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.arguments import function_name
 from poundlock.checkpoint.capabilities import Describable, HasPlace, prepares_ahead
 from poundlock.connectors.base import SparkSource, SplitSource
-from poundlock.operators.factory import by_record
+from poundlock.operators.factory import by_record, join_by_record
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.guarantees import guarantees
@@ -18,6 +18,7 @@ from poundlock.plan.sql_text import parse_aggregates
 from poundlock.plan.stages import StageOutline, outline
 from poundlock.stream.nodes import (
     ApplyNode,
+    IntervalJoinNode,
     KeyedNode,
     Node,
     PythonNode,
@@ -145,7 +146,8 @@ def _what(node: Node) -> str:
         return f"{keys}{node.describe()}: {what}, {_lane(node)}"
     if isinstance(node, KeyedNode):
         keys = ", ".join(dict.fromkeys(key for of_input in node.keys for key in of_input))
-        return f"by {keys}, {node.describe()}" if keys else node.describe()
+        what = node.describe() + (f", {_way(join_by_record(node))}" if isinstance(node, IntervalJoinNode) else "")
+        return f"by {keys}, {what}" if keys else what
     if isinstance(node, SinkNode):
         return f"sink {_describe(node.sink)}"
     return f"DataFrame function {function_name(node.function)}" if isinstance(node, ApplyNode) else "DataFrame function"
@@ -154,7 +156,11 @@ def _what(node: Node) -> str:
 def _lane(node: WindowNode) -> str:
     """Return how the tasks compute windows, and why."""
     sql = SqlAggregates(parse_aggregates(node.aggregates, node.id).aggregates) if node.aggregates else None
-    reason = by_record(WindowSpec.of(node, sql))
+    return _way(by_record(WindowSpec.of(node, sql)))
+
+
+def _way(reason: str | None) -> str:
+    """Return by columns, or by record and why."""
     return "by columns" if reason is None else f"record by record, since {reason}"
 
 

@@ -6,6 +6,7 @@ Keys, times and arguments of aggregates are columns here; what has to be compute
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -14,11 +15,13 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.operators.columns.interval_join import ColumnIntervalJoin, JoinSide
 from poundlock.operators.columns.operator import ColumnWork, ResultColumns
 from poundlock.operators.columns.partials import SessionAggregation, SliceAggregation
+from poundlock.operators.columns.records import layout_of
 from poundlock.operators.columns.sessions import ColumnSessions
 from poundlock.operators.columns.windows import ColumnWindows
-from poundlock.operators.factory import by_record, process_operator, window_operator
+from poundlock.operators.factory import by_record, join_by_record, process_operator, window_operator
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
@@ -182,9 +185,29 @@ def _process(
     for tag, text in node.side_outputs.items():
         schema = late.get(tag, schemas[0]) if text is None else ddl.parse(text)
         outputs[tag] = RecordRows(node.id, schema)
+    if isinstance(node, IntervalJoinNode) and join_by_record(node) is None:
+        join = _join_by_columns(node, inputs, schemas, outputs[MAIN])
+        if join is not None:
+            taken = [replace(each, columns=[]) for each in inputs]
+            return KeyedHead(node.id, join.operator, taken, outputs)
     broadcast = frozenset({1} if isinstance(node, ProcessNode) and node.broadcast else ())
     make = partial(process_operator, node, bounded=bounded)
     return KeyedHead(node.id, make, inputs, outputs, first=1 if broadcast else 0, broadcast=broadcast)
+
+
+def _join_by_columns(
+    node: IntervalJoinNode, inputs: Sequence[KeyedInput], schemas: Sequence[pa.Schema], output: KeyedOutput
+) -> ColumnIntervalJoin | None:
+    """Return a join's work by columns, None where a column's type is one that Spark has no word for."""
+    sides = []
+    for taken, schema, tag in zip(inputs, schemas, node.late_tags, strict=True):
+        layout = layout_of(schema)
+        if layout is None or taken.time is None:
+            return None
+        sides.append(JoinSide(tuple(taken.keys), taken.time, layout, tag))
+    left, right = sides
+    assert isinstance(output, (PairRows, PairColumns))
+    return ColumnIntervalJoin(node.lower_ms, node.upper_ms, (left, right), output, key_hashes)
 
 
 def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, needed: bool) -> str | None:

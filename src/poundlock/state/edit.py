@@ -28,6 +28,7 @@ _REASONS = {
     "evictable windows": "it holds elements with their times, of which an evictor chooses",
     "merging windows": "it says which windows a key has, and follows from what they hold",
     "interval join": "it holds the rows of two streams, each with a timer",
+    "joined rows": "it holds the rows of two streams",
 }
 Windows = Callable[[Any], Mapping[Any, Any]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
