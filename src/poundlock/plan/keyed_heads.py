@@ -15,19 +15,27 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.operators.columns.aggregation import FunctionAggregation
 from poundlock.operators.columns.interval_join import ColumnIntervalJoin, JoinSide
 from poundlock.operators.columns.operator import ColumnWork, ResultColumns
 from poundlock.operators.columns.partials import SessionAggregation, SliceAggregation
 from poundlock.operators.columns.records import layout_of
 from poundlock.operators.columns.sessions import ColumnSessions
 from poundlock.operators.columns.windows import ColumnWindows
-from poundlock.operators.factory import by_record, join_by_record, process_operator, window_operator
+from poundlock.operators.factory import (
+    by_record,
+    check_columns_do,
+    join_by_record,
+    process_operator,
+    window_operator,
+)
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.sql_text import resolve_column
 from poundlock.state.hashing import key_hashes
+from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, Node, ProcessNode, WindowNode
 from poundlock.stream.windows.builtin_assigners import EventTimeSessionWindows
 from poundlock.tasks.columns import EVENT_TIME
@@ -110,13 +118,19 @@ def _window(
     outputs: dict[str, KeyedOutput] = {}
     wanted = graph.aggregates.get(node.id)
     aggregates: SqlAggregates | None = None
-    if wanted is None:
+    named = [_named(key, own, name_of) for key in graph.inputs[node.id][0].keys]
+    fields = [pa.field(name, schema.field(key).type) for name, key in zip(named, keys, strict=True)]
+    if isinstance(node.function, ArrowAggregateWindow):
+        outputs[MAIN] = _function_results(node, fields)
+        chosen = node.function.aggregate.columns or own.names
+        elements = [resolve_column(schema, name, node.id) for name in chosen]
+        whole = own.names if node.late_tag is not None else []
+        taken = KeyedInput(keys=keys, time=time, columns=elements, how="tuple", whole=whole)
+    elif wanted is None:
         outputs[MAIN] = RecordRows(node.id, own if node.schema is None else ddl.parse(node.schema))
         taken = KeyedInput(keys=keys, time=time, columns=own.names, whole=own.names)
     else:
         aggregates = SqlAggregates(wanted.aggregates)
-        named = [_named(key, own, name_of) for key in graph.inputs[node.id][0].keys]
-        fields = [pa.field(name, schema.field(key).type) for name, key in zip(named, keys, strict=True)]
         types = wanted.result_types(schema, node.id)
         results = [_named(result, own, name_of) for result in wanted.results]
         outputs[MAIN] = WindowRows(fields, [pa.field(n, t) for n, t in zip(results, types, strict=True)])
@@ -127,19 +141,45 @@ def _window(
     if node.late_tag is not None:
         outputs[node.late_tag] = RecordRows(node.id, own)
     spec = WindowSpec.of(node, aggregates)
-    windows = _by_columns(spec, taken, schema, outputs[MAIN])
+    windows = _by_columns(node, spec, taken, schema, outputs[MAIN])
     if windows is not None:
         return KeyedHead(node.id, windows.operator, [taken], outputs, windows=windows)
     return KeyedHead(node.id, partial(window_operator, spec), [taken], outputs)
 
 
-def _by_columns(spec: WindowSpec, taken: KeyedInput, schema: pa.Schema, output: KeyedOutput) -> ColumnWork | None:
-    """Return a window operator's work by columns, None where records are needed one by one."""
-    if not isinstance(output, WindowRows) or not isinstance(spec.function, SqlAggregates):
+def _function_results(node: WindowNode, keys: Sequence[pa.Field]) -> WindowRows:
+    """Return the columns of an aggregate of the user's own. Raises DefinitionError: one has the name of another."""
+    output = WindowRows(keys, list(ddl.parse(node.schema or "")))
+    names = output.schema.names
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise DefinitionError(
+            f"{node.id}: two columns of the result are called {twice[0]}",
+            next="rename it in schema=: the columns of the key, window_start and window_end stand before those",
+        )
+    return output
+
+
+def _by_columns(
+    node: WindowNode, spec: WindowSpec, taken: KeyedInput, schema: pa.Schema, output: KeyedOutput
+) -> ColumnWork | None:
+    """Return a window operator's work by columns, None where records are needed one by one.
+
+    Raises:
+        DefinitionError: they are needed so, and the user's function takes columns.
+    """
+    if not isinstance(output, WindowRows):
         return None
     arguments = tuple(schema.field(name).type for name in taken.columns)
-    aggregates = ColumnAggregates(spec.function.aggregates, arguments)
-    if by_record(spec, aggregates) is not None:
+    aggregates: ColumnAggregates | FunctionAggregation
+    if isinstance(spec.function, ArrowAggregateWindow):
+        function = spec.function.aggregate
+        check_columns_do(node.id, spec)
+        aggregates = FunctionAggregation(node.id, function, tuple(taken.columns), node.schema or "")
+    elif isinstance(spec.function, SqlAggregates):
+        aggregates = ColumnAggregates(spec.function.aggregates, arguments)
+        if by_record(spec, aggregates) is not None:
+            return None
+    else:
         return None
     rows = (tuple(taken.keys), taken.time, tuple(taken.columns), aggregates, spec.assigner, key_hashes)
     results = ResultColumns(output.keys, output.results)

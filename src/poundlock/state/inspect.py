@@ -223,9 +223,11 @@ def _typed(part: Any, known: Any) -> Any:
 
 def _listed(section: SectionKey, meta: TableMeta, key: Any, subkey: bytes, value: bytes) -> Iterator[StateEntry]:
     _, table, namespace = section
-    if stay_apart(meta.merges):  # a row of a join, which it keeps by columns
+    if stay_apart(meta.merges):  # a row of a join by columns, or what a function has added up
         (row,) = decode_records(binary_array([value]), columns_of(meta.merges[0])).to_pylist()
-        yield StateEntry(table=table, key=key, window=None, windowed=False, value=row)
+        windowed = meta.kind == "slices"
+        window = namespace if windowed else None
+        yield StateEntry(table=table, key=key, window=window, windowed=windowed, value=row)
         return
     stored = decode(value)
     if meta.kind == "sessions":  # the windows of a key are one entry: start, end and contents of each

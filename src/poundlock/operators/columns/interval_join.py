@@ -18,7 +18,7 @@ from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import Numbers, indices_of, joined, numbers_in
 from poundlock.operators.columns.encoding import encode_key_columns
 from poundlock.operators.columns.groups import Hashes
-from poundlock.operators.columns.matching import Matches, TimedRows, matches, of_hashes
+from poundlock.operators.columns.matching import MatchRanges, TimedRows, match_ranges, of_hashes
 from poundlock.operators.columns.operator import CHUNK_ROWS, ColumnChunk, Slice
 from poundlock.operators.columns.records import columns_of, decode_records, joined_rows
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
@@ -156,14 +156,14 @@ class ColumnIntervalJoinOperator(KeyedOperator):
         held = self._held(1 - side, own, int(own.times.min()) + lower, int(own.times.max()) + upper)
         if not len(held):
             return
-        found = matches((own.hashes, own.keys, own.times), (held.hashes, held.keys, held.times), (lower, upper))
-        if not found.counts.any():
+        matched = match_ranges((own.hashes, own.keys, own.times), (held.hashes, held.keys, held.times), (lower, upper))
+        if not matched.counts.any():
             return
         needed = [self._join.output.needed(each) for each in (0, 1)]
-        others, place_of = held.records(found, needed[1 - side])
+        others, place_of = held.records(matched, needed[1 - side])
         sides = [own.records.select(list(needed[side])), others]
         size = sum(part.nbytes // max(part.num_rows, 1) for part in sides) + 1
-        for own_rows, other_rows in found.pairs(max(1, min(CHUNK_ROWS, _AT_ONCE // size))):
+        for own_rows, other_rows in matched.pairs(max(1, min(CHUNK_ROWS, _AT_ONCE // size))):
             places = [indices_of(own_rows), indices_of(place_of[other_rows])]
             times = np.maximum(own.times[own_rows], held.times[other_rows])
             pairs = self._join.output.pairs(*(each if side == 0 else each[::-1] for each in (sides, places)))
@@ -253,9 +253,9 @@ class _Held:
     def __len__(self) -> int:
         return self._length
 
-    def records(self, found: Matches, names: Sequence[str]) -> tuple[pa.RecordBatch, Numbers]:
+    def records(self, matched: MatchRanges, names: Sequence[str]) -> tuple[pa.RecordBatch, Numbers]:
         """Return the rows that match, and those that were added, as columns; and for each row here its place among them."""
-        used = found.used
+        used = matched.used
         used = used[used < self._stored]
         parts = [rows.records.select(list(names)) for rows in self._added]
         if len(used):

@@ -95,7 +95,7 @@ class Pairs(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
+class MatchRanges:
     """What some rows match among others.
 
     Args:
@@ -129,9 +129,9 @@ class Matches:
             yield Pairs(own, self.order[self.first[own] + numbers - (ends - self.counts)[own]])
 
 
-def matches(
+def match_ranges(
     own: tuple[Hashes, pa.Array, Numbers], others: tuple[Hashes, pa.Array, Numbers], bounds: tuple[int, int]
-) -> Matches:
+) -> MatchRanges:
     """Return what rows match among others: those of the same key whose time is within the bounds of theirs.
 
     Args:
@@ -148,7 +148,7 @@ def matches(
     order = np.argsort(words, kind="stable")
     words, begin = words[order], key_of[:n] * span
     starts = np.searchsorted(words, begin + first)
-    return Matches(order, starts, np.maximum(np.searchsorted(words, begin + stop) - starts, 0))
+    return MatchRanges(order, starts, np.maximum(np.searchsorted(words, begin + stop) - starts, 0))
 
 
 def _places(own: Numbers, others: Numbers, bounds: tuple[int, int], keys: int) -> tuple[Numbers, int, Numbers, Numbers]:

@@ -231,9 +231,9 @@ def test_state_of_the_other_way_is_refused_and_not_passed_over() -> None:
         rows.state.write()
         kinds = ("joined rows", "interval join") if first == "columns" else ("interval join", "joined rows")
         columns, records = rows.join.operator(), IntervalJoinOperator(-5, 5)
-        group, batch = rows.state.open(), rows.batch(some)
+        group, batch, one = rows.state.open(), rows.batch(some), GroupBatch([1], [{}], [5])
         with pytest.raises(TerminalError, match="state 'left' is kept as {} state and asked for as {}".format(*kinds)):
-            list(columns.take_side(group, batch, 1) if then == "columns" else records.advance_watermark(group, 9))
+            list(columns.take_side(group, batch, 1) if then == "columns" else records.process(group, one))
 
 
 def test_columns_that_changed_are_refused() -> None:
