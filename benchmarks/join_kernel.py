@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.data import WrongOutput
-from poundlock.operators.columns.interval_join import ColumnIntervalJoin, JoinSide
+from poundlock.operators.columns.interval_join import ColumnIntervalJoin
+from poundlock.operators.columns.joins import JoinSide
 from poundlock.operators.columns.records import layout_of
 from poundlock.operators.keyed.group import MIN
 from poundlock.operators.process.joins import IntervalJoinOperator

@@ -123,9 +123,23 @@ def check_columns_do(operator: str, spec: WindowSpec) -> None:
         )
 
 
-def join_by_record(node: IntervalJoinNode) -> str | None:
-    """Return why a join needs records one by one, None where it is computed by columns."""
-    return None if node.select else "a Python function is given its pairs"
+def join_by_record(node: IntervalJoinNode | WindowJoinNode) -> str | None:
+    """Return why a join needs records one by one, None where its rows are matched by columns."""
+    if isinstance(node, IntervalJoinNode):
+        return None
+    if node.kind == "co_group":
+        return "a function is given all records of a key"
+    spec = WindowSpec.of(node, ProcessWindow(JoinedSides(node, ())))
+    assigner = spec.assigner
+    if _kind(spec) is not AlignedWindowOperator:
+        return "its trigger, evictor or windows look at each element"
+    if spec.allowed_lateness_ms:
+        return "windows that fired fire again as late elements come"
+    if isinstance(assigner, Sliding) and assigner.slide_ms > assigner.size_ms:
+        return "there are gaps between its windows"
+    if not assigner.is_event_time() and not isinstance(assigner, Tumbling):
+        return "its windows overlap and go by the clock"
+    return None
 
 
 def process_operator(node: KeyedNode, *, bounded: bool = False, chunk_rows: int = CHUNK_ROWS) -> KeyedOperator:

@@ -29,6 +29,7 @@ from poundlock.stream.nodes import (
     SqlNode,
     UnionNode,
     WatermarkNode,
+    WindowJoinNode,
     WindowNode,
 )
 from poundlock.values import duration, format_duration
@@ -148,7 +149,8 @@ def _what(node: Node) -> str:
         return f"{keys}{node.describe()}: {what}, {_lane(node)}"
     if isinstance(node, KeyedNode):
         keys = ", ".join(dict.fromkeys(key for of_input in node.keys for key in of_input))
-        what = node.describe() + (f", {_way(join_by_record(node))}" if isinstance(node, IntervalJoinNode) else "")
+        joins = isinstance(node, (IntervalJoinNode, WindowJoinNode))
+        what = node.describe() + (f", {_way(join_by_record(node))}" if joins else "")
         return f"by {keys}, {what}" if keys else what
     if isinstance(node, SinkNode):
         return f"sink {_describe(node.sink)}"

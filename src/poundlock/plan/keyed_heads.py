@@ -16,11 +16,14 @@ from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.aggregation import FunctionAggregation
-from poundlock.operators.columns.interval_join import ColumnIntervalJoin, JoinSide
+from poundlock.operators.columns.interval_join import ColumnIntervalJoin
+from poundlock.operators.columns.joins import JoinSide
 from poundlock.operators.columns.operator import ColumnWork, ResultColumns
+from poundlock.operators.columns.pairs import PairFunction, PairOutput
 from poundlock.operators.columns.partials import SessionAggregation, SliceAggregation
 from poundlock.operators.columns.records import layout_of
 from poundlock.operators.columns.sessions import ColumnSessions
+from poundlock.operators.columns.window_join import ColumnWindowJoin
 from poundlock.operators.columns.windows import ColumnWindows
 from poundlock.operators.factory import (
     by_record,
@@ -35,8 +38,9 @@ from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.sql_text import resolve_column
 from poundlock.state.hashing import key_hashes
-from poundlock.stream.functions.process import ArrowAggregateWindow
-from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, Node, ProcessNode, WindowNode
+from poundlock.stream.functions.process import ArrowAggregateWindow, CoGroupFunction
+from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, Node, ProcessNode, WindowJoinNode, WindowNode
+from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.builtin_assigners import EventTimeSessionWindows
 from poundlock.tasks.columns import EVENT_TIME
 from poundlock.tasks.exchange.blocks import ExchangeInput
@@ -225,29 +229,49 @@ def _process(
     for tag, text in node.side_outputs.items():
         schema = late.get(tag, schemas[0]) if text is None else ddl.parse(text)
         outputs[tag] = RecordRows(node.id, schema)
-    if isinstance(node, IntervalJoinNode) and join_by_record(node) is None:
+    if isinstance(node, (IntervalJoinNode, WindowJoinNode)) and join_by_record(node) is None:
         join = _join_by_columns(node, inputs, schemas, outputs[MAIN])
         if join is not None:
-            taken = [replace(each, columns=[]) for each in inputs]
+            # A function sees the values of all columns, columns of pairs are never made Python values.
+            taken = [replace(each, columns=[]) for each in inputs] if _columns_of_pairs(outputs[MAIN]) else inputs
             return KeyedHead(node.id, join.operator, taken, outputs)
     broadcast = frozenset({1} if isinstance(node, ProcessNode) and node.broadcast else ())
     make = partial(process_operator, node, bounded=bounded)
     return KeyedHead(node.id, make, inputs, outputs, first=1 if broadcast else 0, broadcast=broadcast)
 
 
+def _columns_of_pairs(output: KeyedOutput) -> PairOutput | None:
+    return output if isinstance(output, (PairRows, PairColumns)) else None
+
+
 def _join_by_columns(
-    node: IntervalJoinNode, inputs: Sequence[KeyedInput], schemas: Sequence[pa.Schema], output: KeyedOutput
-) -> ColumnIntervalJoin | None:
-    """Return a join's work by columns, None where a column's type is one that Spark has no word for."""
+    node: IntervalJoinNode | WindowJoinNode,
+    inputs: Sequence[KeyedInput],
+    schemas: Sequence[pa.Schema],
+    output: KeyedOutput,
+) -> ColumnIntervalJoin | ColumnWindowJoin | None:
+    """Return a join's work by columns, None where a column is of a type that has no name in DDL."""
+    tags = node.late_tags if isinstance(node, IntervalJoinNode) else (None, None)
     sides = []
-    for taken, schema, tag in zip(inputs, schemas, node.late_tags, strict=True):
+    for taken, schema, tag in zip(inputs, schemas, tags, strict=True):
         layout = layout_of(schema)
-        if layout is None or taken.time is None:
+        if layout is None:
             return None
         sides.append(JoinSide(tuple(taken.keys), taken.time, layout, tag))
     left, right = sides
-    assert isinstance(output, (PairRows, PairColumns))
-    return ColumnIntervalJoin(node.lower_ms, node.upper_ms, (left, right), output, key_hashes)
+    named = tuple(tag for tag, schema in node.side_outputs.items() if schema is not None)
+    if isinstance(node, WindowJoinNode):
+        assert isinstance(node.assigner, AlignedWindows)
+        assert not isinstance(node.function, CoGroupFunction)
+        calls = PairFunction(node.function, named)
+        return ColumnWindowJoin(node.assigner, (left, right), calls, key_hashes)
+    columns = _columns_of_pairs(output)
+    if columns is None:
+        assert node.function is not None
+        return ColumnIntervalJoin(
+            node.lower_ms, node.upper_ms, (left, right), PairFunction(node.function, named), key_hashes
+        )
+    return ColumnIntervalJoin(node.lower_ms, node.upper_ms, (left, right), columns, key_hashes)
 
 
 def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, needed: bool) -> str | None:

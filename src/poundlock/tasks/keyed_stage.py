@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from poundlock.formats.chunk import Batch, NoOrigin
-from poundlock.operators.columns.interval_join import ColumnIntervalJoinOperator
+from poundlock.operators.columns.joins import ColumnJoinOperator
 from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
@@ -117,7 +117,7 @@ class _KeyedTask:
         if isinstance(operator, ColumnOperator):
             self._work_on_columns(head, operator, group)
         for side in sorted(range(len(head.inputs)), key=lambda side: side != head.first):
-            if isinstance(operator, ColumnIntervalJoinOperator):
+            if isinstance(operator, ColumnJoinOperator):
                 self._join_columns(head, operator, group, side)
                 continue
             for rows in self._rows(head.id, side):
@@ -127,10 +127,10 @@ class _KeyedTask:
                 whole = rows.select(list(taken.whole)) if set(taken.whole) <= set(rows.schema.names) else None
                 self._emit(head, operator.process(group, taken.batch(rows, side)), whole)
         self._emit(head, operator.advance_watermark(group, after))
-        if isinstance(operator, (ColumnOperator, ColumnIntervalJoinOperator)):
+        if isinstance(operator, (ColumnOperator, ColumnJoinOperator)):
             operator.store(group)
 
-    def _join_columns(self, head: KeyedHead, operator: ColumnIntervalJoinOperator, group: KeyGroup, side: int) -> None:
+    def _join_columns(self, head: KeyedHead, operator: ColumnJoinOperator, group: KeyGroup, side: int) -> None:
         """Give an operator all rows of one side."""
         rows = grouped(self._blocks.pop((head.id, side), ()))
         if rows is not None:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import indices_of
-from poundlock.operators.columns import interval_join as module
 from poundlock.operators.columns import matching
-from poundlock.operators.columns.interval_join import ColumnIntervalJoin, ColumnIntervalJoinOperator, JoinSide
+from poundlock.operators.columns.interval_join import ColumnIntervalJoin, ColumnIntervalJoinOperator
+from poundlock.operators.columns.joins import JoinSide
 from poundlock.operators.columns.records import layout_of
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.operators.keyed.output import GroupBatch, OutputChunk
@@ -198,7 +198,7 @@ def compare(data: st.DataObject, seed: int) -> None:
 
 
 def test_pairs_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(matching, "CHUNK_ROWS", 7)
     rows = ByColumns(KEYS["number"], (-5, 5), (None, None), MergePolicy())
     operator, group = rows.join.operator(), rows.state.open()
     some = [(1, n % 3, {"k": 1, "n": n, "t": None}) for n in range(6)]
