@@ -149,8 +149,9 @@ def _what(node: Node) -> str:
         return f"{keys}{node.describe()}: {what}, {_lane(node)}"
     if isinstance(node, KeyedNode):
         keys = ", ".join(dict.fromkeys(key for of_input in node.keys for key in of_input))
-        joins = isinstance(node, (IntervalJoinNode, WindowJoinNode))
-        what = node.describe() + (f", {_way(join_by_record(node))}" if joins else "")
+        what = node.describe()
+        if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
+            what += f", {_way(join_by_record(node))}"
         return f"by {keys}, {what}" if keys else what
     if isinstance(node, SinkNode):
         return f"sink {_describe(node.sink)}"

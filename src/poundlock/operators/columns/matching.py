@@ -104,7 +104,7 @@ def places_of(kept: Numbers, n: int) -> Numbers:
 
 def at_once(sides: Sequence[pa.RecordBatch]) -> int:
     """Return how many pairs of rows are made at once, so that wide rows do not fill the memory."""
-    size = sum(rows.nbytes // max(rows.num_rows, 1) for rows in sides) + 1
+    size = 1 + sum(int(rows.nbytes) // max(int(rows.num_rows), 1) for rows in sides)
     return max(1, min(CHUNK_ROWS, _BYTES_AT_ONCE // size))
 
 
@@ -194,7 +194,7 @@ class HeldRows:
     """
 
     def __init__(self, stored: Sequence[Any], added: Sequence[TimedRows], schema: pa.Schema) -> None:
-        stored, added = ([rows for rows in parts if len(rows)] for parts in (stored, added))
+        stored, added = [rows for rows in stored if len(rows)], [rows for rows in added if len(rows)]
         self._schema, self._added = schema, added
         self._values = [rows.values for rows in stored]
         self._stored = sum(map(len, stored))

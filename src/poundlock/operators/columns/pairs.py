@@ -144,7 +144,7 @@ class _Calls:
             self._opened.close()
 
     def needed(self, side: int, schema: pa.Schema) -> Sequence[str]:
-        return schema.names
+        return list(schema.names)
 
     def emit(self, group: KeyGroup, pairs: SomePairs) -> Iterator[ColumnChunk | OutputChunk]:
         left, right = (_records(rows, at) for rows, at in zip(pairs.sides, pairs.places, strict=True))

@@ -176,7 +176,8 @@ def _in_ranges(sides: Sequence[Sequence[Any]]) -> Iterator[list[tuple[list[Any],
     for edge in [*edges, None]:
         some: list[tuple[list[Any], list[TimedRows]]] = []
         for side in sides:
-            stored, added = [], []
+            stored: list[Any] = []
+            added: list[TimedRows] = []
             for part in side:
                 end = len(part) if edge is None else int(np.searchsorted(part.hashes, np.uint64(edge)))
                 cut = part.slice(begins[id(part)], end)
