@@ -22,6 +22,7 @@ from poundlock.operators.columns.pairs import PairFunction, SomePairs
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import OutputChunk
 from poundlock.operators.windows.aligned import slice_of
+from poundlock.operators.windows.base import CONTENTS
 from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.window import TimeWindow
 
@@ -62,6 +63,9 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
         self._offset, self._width = offset_and_width
 
     def bind(self, group: KeyGroup) -> None:
+        group.declare(
+            CONTENTS, _KIND
+        )  # where the operator of single records has its state, so that neither passes over the other's
         for side, name in zip(self.sides, SIDES, strict=True):
             group.declare(name, _KIND, merges=(side.layout,))
         for start in {start for name in SIDES for start, _ in group.namespaces(name)}:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, TerminalError
 from poundlock.operators.columns import window_join as module
 from poundlock.operators.columns.joins import JoinSide
 from poundlock.operators.columns.pairs import PairFunction
@@ -211,6 +211,24 @@ def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> N
 )
 def test_who_needs_records_one_by_one_and_why(join: WindowJoinNode, reason: str | None) -> None:
     assert join_by_record(join) == reason
+
+
+@pytest.mark.parametrize("first", ["columns", "records"])
+def test_state_of_the_other_way_is_refused_and_not_passed_over(first: str) -> None:
+    of = node(pair, WINDOWS[0])
+    columns = ByColumns(of, MergePolicy())
+    group, operator = columns.state.open(), columns.join.operator()
+    if first == "columns":
+        list(operator.take_side(group, batch([("a", 5, 1)]), 0))
+        operator.store(group)
+    else:
+        list(process_operator(of).process(group, GroupBatch(["a"], [{"k": "a", "n": 1}], [5])))
+    columns.state.write()
+    other = process_operator(of) if first == "columns" else columns.join.operator()
+    with pytest.raises(
+        TerminalError, match=r"state 'contents' is kept as (joined slices|panes) state and asked for as"
+    ):
+        list(other.advance_watermark(columns.state.open(), 50))
 
 
 def test_a_row_without_event_time_is_refused_in_words() -> None:
