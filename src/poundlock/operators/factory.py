@@ -103,6 +103,9 @@ def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> s
         return "sessions that fired may grow as late elements come"
     if isinstance(assigner, Sliding) and assigner.slide_ms > assigner.size_ms:
         return "there are gaps between its windows"
+    if not assigner.is_event_time() and not isinstance(assigner, Tumbling):
+        # Which of a slice's windows have fired follows from the watermark before a checkpoint; a clock before is not known.
+        return "its windows overlap and go by the clock"
     if isinstance(function, ArrowAggregateWindow):
         return None
     ordered = [each.kind for each in function.aggregates if each.kind in IN_ORDER]

@@ -38,6 +38,7 @@ from poundlock.stream.windows.builtin_assigners import (
     CumulativeEventTimeWindows,
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
@@ -340,6 +341,7 @@ def spec(**changed: Any) -> WindowSpec:
         (spec(trigger=PurgingTrigger(EventTimeTrigger()), allowed_lateness_ms=5), "its trigger, evictor or windows"),
         (spec(trigger=CountTrigger(3)), "its trigger, evictor or windows look at each element"),
         (spec(assigner=SlidingEventTimeWindows("5 s", "9 s")), "there are gaps between its windows"),
+        (spec(assigner=SlidingProcessingTimeWindows("9 s", "3 s")), "its windows overlap and go by the clock"),
         (
             spec(assigner=CUMULATIVE, function=SqlAggregates(IN_ORDER)),
             "first of such windows depends on the order",
