@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.data import WrongOutput
 from poundlock.operators.columns.interval_join import ColumnIntervalJoin
-from poundlock.operators.columns.joins import JoinSide
+from poundlock.operators.columns.joins import ColumnJoinOperator, JoinSide
+from poundlock.operators.columns.operator import ColumnChunk
+from poundlock.operators.columns.pairs import PairFunction
 from poundlock.operators.columns.records import layout_of
+from poundlock.operators.columns.window_join import ColumnWindowJoin
+from poundlock.operators.factory import window_operator
 from poundlock.operators.keyed.group import MIN
-from poundlock.operators.process.joins import IntervalJoinOperator
+from poundlock.operators.keyed.operator import KeyedOperator
+from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
+from poundlock.operators.windows.base import WindowSpec
 from poundlock.state.hashing import key_hashes
 from poundlock.state.scratch import ScratchState
-from poundlock.tasks.keyed_rows import KeyedInput, PairColumns
+from poundlock.stream.functions.process import ProcessJoinFunction, ProcessWindow
+from poundlock.stream.nodes import WindowJoinNode
+from poundlock.stream.windows.builtin_assigners import TumblingEventTimeWindows
+from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, PairColumns, RecordRows
 
 BATCH = 100_000
 SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64()), ("text", pa.string()), ("price", pa.float64())])
@@ -78,37 +89,80 @@ def batches(rows: int, keys: int) -> Iterator[tuple[list[pa.RecordBatch], int]]:
         yield sides, (start + BATCH) // 100 - 5000
 
 
-def by_record(bounds: tuple[int, int], rows: int, keys: int) -> Figures:
+class Pair(ProcessJoinFunction):
+    """A record of each pair."""
+
+    def process_element(self, left: Any, right: Any, ctx: Any) -> Iterator[Any]:
+        yield pair(left, right)
+
+
+def pair(left: Any, right: Any) -> dict[str, Any]:
+    """Return the same as the columns of a pair."""
+    return {"key": left["key"], "n": left["n"], "m": right["n"], "price": right["price"]}
+
+
+@dataclass(frozen=True)
+class Join:
+    """A join in both forms: what makes its operator, and what makes rows of what that emits."""
+
+    name: str
+    record: Callable[[], KeyedOperator]
+    columns: Callable[[], ColumnJoinOperator]
+    output: KeyedOutput
+
+
+def joins(keys: int) -> Iterator[Join]:
+    """Yield joins of which few enough pairs come."""
+    side = JoinSide(("key",), "at", layout_of(SCHEMA) or "")
+    sides, records, calls = (side, side), RecordRows("join", OUTPUT.schema), PairFunction(Pair())
+    for name, bounds in (("20 ms around", (-20, 20)), ("0 to 5 s later", (0, 5_000))):
+        if keys < 100_000 and name != "20 ms around":
+            continue  # 250 million pairs
+        columns = ColumnIntervalJoin(*bounds, sides, OUTPUT, key_hashes)
+        yield Join(f"interval {name}", partial(IntervalJoinOperator, *bounds), columns.operator, OUTPUT)
+        columns = ColumnIntervalJoin(*bounds, sides, calls, key_hashes)
+        record = partial(IntervalJoinOperator, *bounds, Pair())
+        yield Join(f"interval {name}, Python", record, columns.operator, records)
+    if keys >= 100_000:
+        windows = TumblingEventTimeWindows("2 s")
+        node = WindowJoinNode(
+            "join", [], [["key"]] * 2, ["at"] * 2, "", {}, kind="join", assigner=windows, function=pair
+        )
+        spec = WindowSpec.of(node, ProcessWindow(JoinedSides(node, ())))
+        window_join = ColumnWindowJoin(windows, sides, PairFunction(pair), key_hashes)
+        yield Join("tumbling 2 s, Python", partial(window_operator, spec), window_join.operator, records)
+
+
+def by_record(join: Join, rows: int, keys: int) -> Figures:
     """Join record by record."""
     figures, state, before = Figures(), ScratchState(128), MIN
-    operator = IntervalJoinOperator(*bounds)
     taken = KeyedInput(keys=["key"], time="at", columns=SCHEMA.names, whole=SCHEMA.names)
     for sides, watermark in batches(rows, keys):
         figures.start()
-        group = state.open(0, before)
+        group, operator = state.open(0, before), join.record()
         for side, some in enumerate(sides):
             for first in range(0, some.num_rows, 65_536):
                 for chunk in operator.process(group, taken.batch(some.slice(first, 65_536), side)):
-                    figures.count(OUTPUT.rows(chunk))
-        list(operator.advance_watermark(group, watermark))
+                    figures.count(join.output.rows(chunk))
+        for chunk in operator.advance_watermark(group, watermark):
+            figures.count(join.output.rows(chunk))
         state.write()
         figures.stop()
         before = watermark
     return _ended(figures, state)
 
 
-def by_columns(bounds: tuple[int, int], rows: int, keys: int) -> Figures:
+def by_columns(join: Join, rows: int, keys: int) -> Figures:
     """Join by columns."""
     figures, state, before = Figures(), ScratchState(128), MIN
-    side = JoinSide(("key",), "at", layout_of(SCHEMA) or "")
-    join = ColumnIntervalJoin(*bounds, (side, side), OUTPUT, key_hashes)
     for sides, watermark in batches(rows, keys):
         figures.start()
-        group, operator = state.open(0, before), join.operator()
+        group, operator = state.open(0, before), join.columns()
         for number, some in enumerate(sides):
             for chunk in operator.take_side(group, some, number):
-                figures.count(chunk.rows)
-        list(operator.advance_watermark(group, watermark))
+                figures.count(chunk.rows if isinstance(chunk, ColumnChunk) else join.output.rows(chunk))
+        for chunk in operator.advance_watermark(group, watermark):
+            figures.count(join.output.rows(chunk))
         operator.store(group)
         state.write()
         figures.stop()
@@ -121,24 +175,21 @@ def _ended(figures: Figures, state: ScratchState) -> Figures:
     return figures
 
 
-def main(rows: int, ways: Sequence[str]) -> None:
+def main(rows: int) -> None:
     for keys in (1_000, 100_000):
-        for name, bounds in (("20 ms around", (-20, 20)), ("0 to 5 s later", (0, 5_000))):
-            if name != "20 ms around" and keys < 100_000:
-                continue  # 250 million pairs
-            results = []
+        for join in joins(keys):
+            results = set()
             for way, run in (("by record", by_record), ("by columns", by_columns)):
-                if way in ways:
-                    figures = run(bounds, rows, keys)
-                    results.append((figures.pairs, figures.checksum))
-                    print(
-                        f"interval join {name:15} {keys:7} keys {way:10} {figures.spent / rows * 1e6:6.2f} us a row, "
-                        f"{figures.pairs} pairs, {figures.state_mb:.1f} MB of state at the end",
-                        flush=True,
-                    )
-            if len(set(results)) > 1:
-                raise WrongOutput(f"the two ways gave other pairs: {results}")
+                figures = run(join, rows, keys)
+                results.add((figures.pairs, figures.checksum))
+                print(
+                    f"{join.name:32} {keys:7} keys {way:10} {figures.spent / rows * 1e6:6.2f} us a row, "
+                    f"{figures.pairs} pairs, {figures.state_mb:.1f} MB of state at the end",
+                    flush=True,
+                )
+            if len(results) > 1:
+                raise WrongOutput(f"{join.name}: the two ways gave other pairs: {results}")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000, sys.argv[2:] or ("by record", "by columns"))
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
