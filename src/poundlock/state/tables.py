@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Sequence, ValuesView
 from dataclasses import dataclass
+from itertools import filterfalse
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class KeysInUse:
             DefinitionError: a key is of a type that state cannot keep.
         """
         places = self._places
-        new = [key for key in dict.fromkeys(keys) if key not in places]
+        new = list(filterfalse(places.__contains__, dict.fromkeys(keys)))
         if not new:
             return
         hashes = hashes_of(new)

@@ -16,6 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _FREEZES = 4  # each stage of a job loads something at its first task
+_COLLECT_EVERY = (
+    50_000,
+    20,
+    20,
+)  # objects made; a batch of records is alive as a whole, and looking it through frees none of it
 _prepared_pid = _tasks = 0
 
 
@@ -28,6 +33,7 @@ def prepare_worker() -> None:
     """
     global _prepared_pid, _tasks
     if _prepared_pid != os.getpid():
+        gc.set_threshold(*_COLLECT_EVERY)
         _prepared_pid, _tasks = os.getpid(), 0
         setattr(zipimport.zipimporter, "invalidate_caches", _keep_caches)  # noqa: B010
         gc.collect()
