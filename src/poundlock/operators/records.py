@@ -10,7 +10,6 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
-from difflib import get_close_matches
 from functools import lru_cache, partial
 from itertools import starmap
 from operator import itemgetter
@@ -19,11 +18,18 @@ from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
 
 import pyarrow as pa
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import column_values, dict_of_values, to_records
-from poundlock.stream.functions.records import RecordField, RecordType, is_named_tuple, is_struct, record_fields
+from poundlock.stream.functions.records import (
+    RecordField,
+    RecordType,
+    is_named_tuple,
+    is_protocol,
+    is_struct,
+    record_fields,
+)
 
 _KEPT = 256  # classes, of which a process keeps how their objects are read
 
@@ -122,10 +128,9 @@ def _tuple_maker(wanted: RecordType, schema: pa.Schema, step: str) -> RecordMake
 
 def _check_field(field: RecordField, cls: str, schema: pa.Schema, step: str) -> None:
     if field.column not in schema.names:
-        near = get_close_matches(field.column, schema.names, 1, 0.6)
         raise DefinitionError(
             f"{step}: {cls} asks for {field.column!r}, which is no column; there are {', '.join(schema.names)}",
-            next=f"call the field {near[0]}" if near else "give the field a default, or take it out",
+            next=did_you_mean(field.column, schema.names, "give the field a default, or take it out", show=repr),
         )
     column = schema.field(field.column)
     if not _fits(column.type, field.annotation):
@@ -178,7 +183,7 @@ def _fits(kind: pa.DataType, annotation: Any) -> bool:
     if origin is Literal:
         return any(isinstance(member, value) for member in get_args(annotation))
     wanted = origin or annotation
-    if not isinstance(wanted, type) or getattr(wanted, "_is_protocol", False):
+    if not isinstance(wanted, type) or is_protocol(wanted):
         return True
     if typing.is_typeddict(wanted):
         return value is dict

@@ -17,7 +17,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NewType, TypeVar, Union, get_args, get_origin, is_typeddict
 
 from poundlock.arguments import function_name
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, missing_package
 
 BatchFormat = Literal["record_batch", "table", "pandas", "polars"]
 """The form in which a batch function is given its rows."""
@@ -72,7 +72,12 @@ def is_struct(cls: type) -> bool:
 
 def is_named_tuple(cls: type) -> bool:
     """Return whether a class is a NamedTuple."""
-    return issubclass(cls, tuple) and hasattr(cls, "_fields")
+    return issubclass(cls, tuple) and any("_fields" in vars(base) for base in cls.__mro__)
+
+
+def is_protocol(cls: type) -> bool:
+    """Return whether a class says what others have, rather than what its objects are."""
+    return typing.Protocol in cls.__bases__
 
 
 def record_fields(cls: type) -> list[RecordField]:
@@ -115,7 +120,7 @@ def requested_record(function: Callable[..., Any], what: str) -> RecordType | No
         any_ = not items or (len(items) == _TUPLE_OF_ANY and items[1] is ...)
         return RecordType(tuple, None if any_ else items)
     if isinstance(kind, type):
-        if issubclass(dict, kind) or getattr(kind, "_is_protocol", False):
+        if issubclass(dict, kind) or is_protocol(kind):
             return None
         if is_named_tuple(kind) or is_dataclass(kind) or is_struct(kind):
             return RecordType(kind)
@@ -168,8 +173,7 @@ def _annotated_batch(function: Callable[..., Any], what: str) -> BatchFormat | N
 
 
 def _batch_format(kind: Any) -> BatchFormat | None:
-    module = str(getattr(kind, "__module__", "")).partition(".")[0]
-    return _BATCHES.get((module, getattr(kind, "__name__", "")))
+    return _BATCHES.get((kind.__module__.partition(".")[0], kind.__name__)) if isinstance(kind, type) else None
 
 
 def _is_installed(package: str) -> bool:
@@ -179,9 +183,8 @@ def _is_installed(package: str) -> bool:
 
 
 def _no_polars(function: Callable[..., Any], what: str) -> DefinitionError:
-    return DefinitionError(
-        f"{what}: {function_name(function)} takes a DataFrame of polars, which is not installed",
-        next="pip install 'poundlock[polars]'",
+    return missing_package(
+        f"{what}: {function_name(function)}, a function of DataFrames of polars,", "polars", "polars"
     )
 
 
@@ -216,17 +219,18 @@ def _annotation(function: Callable[..., Any], what: str) -> Any:
 
 def _names_of(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the names that an annotation is read with: those of the function's module, and those around it."""
+    around = next((f.f_locals for f, _ in walk_stack(sys._getframe()) if _package(f.f_globals) != "poundlock"), {})
     while isinstance(function, partial):
         function = function.func
     function = inspect.unwrap(function)
-    if not inspect.isfunction(function) and not inspect.ismethod(function):
+    if not inspect.isroutine(function):
         function = type(function).__call__
-    function = getattr(function, "__func__", function)
-    around = next((f.f_locals for f, _ in walk_stack(sys._getframe()) if _package(f.f_globals) != "poundlock"), {})
-    closure = getattr(function, "__closure__", None) or ()
-    cells = dict(zip(function.__code__.co_freevars, closure, strict=True)) if closure else {}
-    inner = {name: cell.cell_contents for name, cell in cells.items()}
-    return getattr(function, "__globals__", {}), {**around, **inner}
+    if inspect.ismethod(function):
+        function = function.__func__
+    if not inspect.isfunction(function):
+        return {}, around
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return function.__globals__, {**around, **{name: cell.cell_contents for name, cell in cells}}
 
 
 def _package(names: Mapping[str, Any]) -> str:
