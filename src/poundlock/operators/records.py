@@ -171,6 +171,8 @@ def _python(kind: pa.DataType) -> type:
 def _fits(kind: pa.DataType, annotation: Any) -> bool:
     """Return whether a column's values are of an annotated type; a null is None in any case, and what is not known fits."""
     value = _python(kind)
+    if annotation is Any:  # a class, on newer Pythons
+        return True
     if value is object or annotation is NoneType:
         return value is object
     if isinstance(annotation, NewType):
@@ -188,6 +190,15 @@ def _fits(kind: pa.DataType, annotation: Any) -> bool:
     if typing.is_typeddict(wanted):
         return value is dict
     return issubclass(value, wanted) or (wanted is float and value is int)
+
+
+def record_of(values: dict[str, Any], wanted: RecordType) -> Any:
+    """Return one record of the values of its columns by name; a field that is not among them has its default."""
+    if wanted.cls is tuple:
+        return tuple(values.values())
+    return wanted.cls(
+        **{each.argument: values[each.column] for each in record_fields(wanted.cls) if each.column in values}
+    )
 
 
 # --- what a function returns -------------------------------------------------------------------------------------------
