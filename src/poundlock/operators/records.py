@@ -239,6 +239,8 @@ def as_dicts(rows: list[Any], names: Sequence[str]) -> list[Any]:
     kinds = set(map(type, rows))
     if kinds == {dict} or not kinds:
         return rows
+    if kinds == {tuple} and set(map(len, rows)) == {len(names)}:
+        return list(starmap(dict_of_values(tuple(names)), rows))
     if len(kinds) == 1 and (read := record_reader(next(iter(kinds)))) is not None:
         return list(map(read, rows))
     return [row if type(row) is dict else as_dict(row, names) for row in rows]
