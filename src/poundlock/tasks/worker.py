@@ -18,11 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _FREEZES = 4  # each stage of a job loads something at its first task
-_COLLECT_EVERY = (
-    50_000,
-    20,
-    20,
-)  # objects made; a batch of records is alive as a whole, and looking it through frees none of it
 _prepared_pid = _tasks = 0
 # glibc's mallopt: what a program may say of its memory, and bytes. The columns of a chunk are some megabytes that come and go; by
 # default each is mapped and given back, and touching its pages again was an eighth of a worker's CPU.
@@ -40,7 +35,6 @@ def prepare_worker() -> None:
     """
     global _prepared_pid, _tasks
     if _prepared_pid != os.getpid():
-        gc.set_threshold(*_COLLECT_EVERY)
         _prepared_pid, _tasks = os.getpid(), 0
         setattr(zipimport.zipimporter, "invalidate_caches", _keep_caches)  # noqa: B010
         gc.collect()
