@@ -19,6 +19,7 @@ from poundlock.operators.keyed.output import CHUNK_ROWS
 from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
+from poundlock.operators.records import record_maker
 from poundlock.operators.user_functions import Filter, FlatMap, MapBatches, MapRecords
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.aligned import AlignedWindowOperator, slice_of
@@ -185,12 +186,13 @@ def operator_of(node: Node, before: pa.Schema | None) -> Operator:
     # One object may stand in several places of a job; each place opens and closes one of its own, as in Flink.
     function = copy(node.function) if isinstance(node.function, RichFunction) else node.function
     rejects = node.on_error == "bad_record"
+    records = record_maker(node.record, before, node.id)
     if node.kind == "filter":
-        return Filter(function, rejects=rejects)
+        return Filter(function, records, rejects=rejects)
     schema = ddl.parse(node.schema or "")
     if node.kind == "map_batches":
-        return MapBatches(node.id, function, schema, before, rejects=rejects)
+        return MapBatches(node.id, function, schema, before, node.batch_format, rejects=rejects)
     if node.kind == "map":
-        return MapRecords(node.id, function, schema, rejects=rejects)
+        return MapRecords(node.id, function, schema, records, rejects=rejects)
     schemas = {"": schema} | {tag: ddl.parse(text) for tag, text in node.side_outputs.items()}
-    return FlatMap(node.id, function, schemas, rejects=rejects)
+    return FlatMap(node.id, function, schemas, records, rejects=rejects)

@@ -33,6 +33,7 @@ from poundlock.operators.factory import (
     window_operator,
 )
 from poundlock.operators.keyed.output import MAIN
+from poundlock.operators.records import RecordMaker, record_maker
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.normalize import Expression, Normalized
@@ -132,7 +133,7 @@ def _window(
         taken = KeyedInput(keys=keys, time=time, columns=elements, how="tuple", whole=whole)
     elif wanted is None:
         outputs[MAIN] = RecordRows(node.id, own if node.schema is None else ddl.parse(node.schema))
-        taken = KeyedInput(keys=keys, time=time, columns=own.names, whole=own.names)
+        taken = KeyedInput(keys=keys, time=time, elements=RecordMaker(tuple(own.names)), whole=own.names)
     else:
         aggregates = SqlAggregates(wanted.aggregates)
         types = wanted.result_types(schema, node.id)
@@ -140,7 +141,7 @@ def _window(
         outputs[MAIN] = WindowRows(fields, [pa.field(n, t) for n, t in zip(results, types, strict=True)])
         elements = [resolve_column(schema, name, node.id) for name in wanted.arguments]
         whole = own.names if node.late_tag is not None else []
-        taken = KeyedInput(keys=keys, time=time, columns=elements, how="tuple", whole=whole)
+        taken = KeyedInput(keys=keys, time=time, elements=RecordMaker(tuple(elements), tuple), whole=whole)
     outputs |= {tag: RecordRows(node.id, ddl.parse(text)) for tag, text in node.side_outputs.items()}
     if node.late_tag is not None:
         outputs[node.late_tag] = RecordRows(node.id, own)
@@ -208,7 +209,18 @@ def _process(
     for side, schema in enumerate(schemas):
         needed = isinstance(node, IntervalJoinNode)
         time = _time(node.id, node.columns[side], schema, timed[side], needed=needed)
-        inputs.append(KeyedInput(keys=keys[side], time=time, columns=schema.names, whole=schema.names))
+        wanted = node.records[side] if isinstance(node, ProcessNode) else None
+        inputs.append(
+            KeyedInput(
+                keys=keys[side],
+                time=time,
+                elements=record_maker(wanted, schema, node.id) or RecordMaker(tuple(schema.names)),
+                lazy=isinstance(node, ProcessNode),
+                whole=()
+                if isinstance(node, ProcessNode)
+                else schema.names,  # a process function sends no row on as it came
+            )
+        )
     outputs: dict[str, KeyedOutput] = {}
     if node.id in graph.pairs:
         outputs[MAIN] = PairColumns(

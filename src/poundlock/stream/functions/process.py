@@ -190,6 +190,15 @@ class KeyedBroadcastProcessFunction(Function):
         return None
 
 
+def element_calls(function: Any) -> list[Callable[..., Any]]:
+    """Return the methods of a process function that take a record, by the input that it comes from."""
+    if isinstance(function, (CoProcessFunction, KeyedCoProcessFunction)):
+        return [function.process_element1, function.process_element2]
+    if isinstance(function, (BroadcastProcessFunction, KeyedBroadcastProcessFunction)):
+        return [function.process_element, function.process_broadcast_element]
+    return [function.process_element]
+
+
 class JoinContext(Protocol):
     """What the function of an interval join gets with a pair. Times are ms."""
 
