@@ -63,6 +63,7 @@ class JobPlan:
 class JobRan(Ran):
     """What the tasks came to, and event time with them."""
 
+    planned: CheckpointPlan
     advanced: Advanced
 
 
@@ -250,7 +251,6 @@ class JobCheckpoints:
         reports = self.jobs.run(directive, plan.reads.work)
         run_s = time.monotonic() - begun
         self._attempt.ran = True
-        self.planner.check_identity(plan.reads)
         advanced = self.time.measured(plan.times, reports)
         decided, seen = self.time.decided(plan.times, advanced), self.time.seen(advanced, reports)
         results = replace(
@@ -274,6 +274,16 @@ class JobCheckpoints:
     def await_commit(self, plan: JobPlan) -> bool:
         self.settle()
         return plan.again or not self.produced_again
+
+    def verify(self, ran: JobRan) -> Verified:
+        # Sources and sinks are other systems: they are asked at once.
+        checked = in_thread(lambda: self.planner.check_identity(ran.planned), "poundlock-sources")
+        try:
+            verified = self.coordinator.verify(ran)
+        finally:
+            has_ended(checked, None)  # nobody else may use the enumerators before
+        checked.result()
+        return verified
 
     def dropped(self, plan: JobPlan) -> None:
         self.parallelism.dropped()
