@@ -25,7 +25,7 @@ from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.sql_text import resolve_column
 from poundlock.state.hashing import key_hashes
-from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, Node, ProcessNode, WindowNode
+from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, Node, PartitionNode, ProcessNode, WindowNode
 from poundlock.stream.windows.builtin_assigners import EventTimeSessionWindows
 from poundlock.tasks.columns import EVENT_TIME
 from poundlock.tasks.exchange.blocks import ExchangeInput
@@ -65,7 +65,7 @@ def keyed_head(
     Raises:
         DefinitionError: a column that is needed is not there, or keys of two inputs never meet.
     """
-    schemas = [_known(node.id, schema) for schema in given]
+    schemas = [known_schema(node.id, schema) for schema in given]
     inputs = graph.inputs[node.id]
     keys = [
         [resolve_column(schema, key.column, node.id) for key in each.keys]
@@ -86,7 +86,8 @@ def keyed_head(
     return _process(node, graph, own, keys, timed, bounded)
 
 
-def _known(operator: str, schema: pa.Schema | None) -> pa.Schema:
+def known_schema(operator: str, schema: pa.Schema | None) -> pa.Schema:
+    """Return the columns of an input. Raises DefinitionError: nobody knows them."""
     if schema is None:
         raise DefinitionError(
             f"{operator}: the columns of its input are not known", next="declare them: map(…, schema=…)"
@@ -220,3 +221,16 @@ def exchange_inputs(
         columns = dict.fromkeys([*taken.whole, *taken.keys, *taken.columns, *([taken.time] if taken.time else [])])
         exchanged.append((to, list(columns)))
     return exchanged
+
+
+def placing_input(node: PartitionNode, keys: Sequence[str], parallelism: int) -> ExchangeInput:
+    """Return what an exchange brings to a step that places rows among so many tasks; `keys` are the columns of its key."""
+    hows: dict[str, Literal["spread", "rescale", "custom"]] = {"rebalance": "spread", "rescale": "rescale"}
+    return ExchangeInput(
+        operator=node.id,
+        keys=tuple(keys),
+        how=hows.get(node.kind, "custom"),
+        parallelism=parallelism,
+        max_parallelism=parallelism,
+        partitioner=node.partitioner,
+    )

@@ -6,7 +6,7 @@ the rows of all blocks in one order, whichever tasks made them. Nothing here is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -18,12 +18,15 @@ import pyarrow as pa
 from poundlock.operators.time_values import SplitTimes
 from poundlock.tasks.columns import int_column
 from poundlock.tasks.event_time import SplitPlace
+from poundlock.tasks.exchange.placement import Custom, Partitioner, RoundRobin
 
 HASH = "__hash"
 """The hidden column behind the rows of a block: the hash of the key; of an input without a key it is of nulls."""
 EVERYWHERE = -1
 """The key group of broadcast rows."""
 
+_LIST_BYTES = 128 << 20  # of messages that PySpark pickles together
+_LEAST_BYTES = 256 << 10  # of a message
 FLUSH_BYTES = 64 << 20  # what one writer gathers before it makes blocks of it
 _END = 16  # bytes that a stream has behind its last batch, and a few more
 _INDEX = 3  # a run of rows: key group, place, first row
@@ -45,15 +48,18 @@ class ExchangeInput:
 
     Args:
         keys: the columns of the key; none = all rows have the same.
-        how: "keyed" = by the key; "broadcast" = to every task; "spread" = evenly, for an input without a key.
+        how: "keyed" = by the key; "broadcast" = to every task; "spread" = evenly, for an input without a key; "rescale" = the
+            rows of each split evenly over a few tasks; "custom" = as `partitioner` says of the key.
+        max_parallelism: how many key groups there are; where rows have no key group, how many tasks.
     """
 
     operator: str
     side: int = 0
     keys: tuple[str, ...] = ()
-    how: Literal["keyed", "broadcast", "spread"] = "keyed"
+    how: Literal["keyed", "broadcast", "spread", "rescale", "custom"] = "keyed"
     parallelism: int = 1
     max_parallelism: int = 128
+    partitioner: Partitioner | None = None
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -87,9 +93,9 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """What one task of a stage sends to one task of the next: its blocks for it, and the event times it knows of.
+    """What one task of a stage sends to one task of the next at a time: blocks for it, and in the last one the event times it knows of.
 
-    It goes to every task of the next stage, also without a block, for all of them calculate the watermarks.
+    One goes to every task of the next stage, also without a block, for all of them calculate the watermarks.
     """
 
     reports: tuple[SplitTimes, ...]
@@ -99,13 +105,30 @@ class Delivery(msgspec.Struct, frozen=True):
 def deliveries(
     blocks: Iterable[Block], reports: Iterable[SplitTimes], parallelism: int
 ) -> Iterator[tuple[int, Delivery]]:
-    """Yield what a task sends to each task of the next stage, by the number of that task."""
+    """Yield what a task sends to each task of the next stage, by the number of that task; much is sent in several messages."""
     known = tuple(reports)
     by_target: dict[int, list[Block]] = {}
     for block in blocks:
         by_target.setdefault(block.target, []).append(block)
+    most = message_bytes(parallelism)
     for target in range(parallelism):
-        yield target, Delivery(known, tuple(by_target.get(target, ())))
+        waiting, size = [], 0
+        for block in by_target.get(target, ()):
+            if waiting and size + len(block.rows) > most:
+                yield target, Delivery((), tuple(waiting))
+                waiting, size = [], 0
+            waiting.append(block)
+            size += len(block.rows)
+        yield target, Delivery(known, tuple(waiting))
+
+
+def message_bytes(parallelism: int) -> int:
+    """Return how large what a task sends to another one at a time may be, in bytes.
+
+    PySpark pickles what goes to a task in lists, of 10 x parallelism messages and at most 1,000 at first, and its JVM holds each
+    list as one array, which ends at 2 GB: so where a key is hot and all goes to one task, messages have to be small.
+    """
+    return max(_LIST_BYTES // min(10 * parallelism, 1000), _LEAST_BYTES)
 
 
 @dataclass
@@ -113,21 +136,27 @@ class BlockWriter:
     """Makes the blocks of one input in one task.
 
     Args:
+        splits: per source, how many splits it has in the checkpoint; where rows of each go to a few tasks.
         flush_bytes: blocks are made when so much has come; what is open is the memory that a writer needs.
         compress_from: blocks from this size on are compressed by lz4; None = none are, as Spark's shuffle compresses by itself.
     """
 
     to: ExchangeInput
     hashing: KeyHashing
+    splits: Mapping[str, int] = field(default_factory=dict)
     flush_bytes: int = FLUSH_BYTES
     compress_from: int | None = None
     # Rows, and the number of their place.
     _open: list[tuple[pa.RecordBatch, int]] = field(default_factory=list, init=False)
     _places: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
-    _positions: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
+    _spread: RoundRobin = field(init=False)
     _groups: list[npt.NDArray[np.int64]] = field(default_factory=list, init=False)
     _bytes: int = field(default=0, init=False)
     _parts: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        splits = self.splits if self.to.how == "rescale" else None
+        self._spread = RoundRobin(self.to.max_parallelism, splits)
 
     def add(self, batch: pa.RecordBatch, place: SplitPlace) -> list[Block]:
         """Take rows; return the blocks that became full with them.
@@ -146,7 +175,7 @@ class BlockWriter:
             groups = self.hashing.groups_of(hashes, self.to.max_parallelism).astype(np.int64)
             hidden = int_column(hashes, pa.uint64())
         else:
-            groups = self._unkeyed(where, batch.num_rows)
+            groups = self._unkeyed(batch, place)
             hidden = pa.nulls(batch.num_rows)
         self._open.append((_with_hidden(batch, hidden), number))
         self._groups.append(groups)
@@ -157,13 +186,14 @@ class BlockWriter:
         """Return the blocks of what is left."""
         return self._flush() if self._open else []
 
-    def _unkeyed(self, where: tuple[str, int], rows: int) -> npt.NDArray[np.int64]:
-        """Return key groups by the place of rows in their split, so that they do not depend on who reads it, or in what batches."""
+    def _unkeyed(self, batch: pa.RecordBatch, place: SplitPlace) -> npt.NDArray[np.int64]:
+        """Return groups of rows that have no key group."""
         if self.to.how == "broadcast":
-            return np.full(rows, EVERYWHERE, np.int64)
-        first = self._positions.get(where, 0)
-        self._positions[where] = first + rows
-        return (np.arange(first, first + rows) + where[1]) % self.to.max_parallelism
+            return np.full(batch.num_rows, EVERYWHERE, np.int64)
+        if self.to.partitioner is not None:
+            placed = Custom(self.to.operator, self.to.partitioner, self.to.max_parallelism)
+            return placed.of([batch.column(name) for name in self.to.keys])
+        return self._spread.of(batch.num_rows, place)
 
     def _flush(self) -> list[Block]:
         rows = _joined([batch for batch, _ in self._open])
@@ -192,8 +222,24 @@ class BlockWriter:
             start = int(index[first, 2])
             end = int(index[stop, 2]) if stop < len(index) else rows.num_rows
             part = index[first:stop] - [0, 0, start]
-            blocks.append(self._block(target, part, self._encoded(rows.slice(start, end - start)), end - start))
+            blocks += self._pieces(target, part, rows.slice(start, end - start))
         return blocks
+
+    def _pieces(self, target: int, index: npt.NDArray[np.int64], rows: pa.RecordBatch) -> Iterator[Block]:
+        """Yield the rows for a task as blocks of about the size of a message."""
+        # Each piece would have the whole of a dictionary.
+        whole = any(pa.types.is_dictionary(column.type) for column in rows.columns)
+        count = 1 if whole else max(min(-(-rows.nbytes // message_bytes(self.to.parallelism)), rows.num_rows), 1)
+        length = -(-rows.num_rows // count)
+        for first in range(0, rows.num_rows, length):
+            some = rows.slice(first, length)
+            start, stop = np.searchsorted(index[:, 2], [first, first + some.num_rows], "left")
+            if start == len(index) or index[start, 2] > first:
+                start -= 1  # the run that this piece begins within
+            runs = index[start:stop] - [0, 0, first]
+            runs[0, 2] = 0
+            yield self._block(target, runs, self._encoded(some), some.num_rows)
+            self._parts += 1
 
     def _block(self, target: int, index: npt.NDArray[np.int64], payload: bytes | bytearray, rows: int) -> Block:
         places = tuple(self._places)
@@ -249,6 +295,21 @@ def inputs_of(blocks: Iterable[Block]) -> dict[tuple[str, int], list[Block]]:
     for block in blocks:
         inputs.setdefault((block.operator, block.side), []).append(block)
     return inputs
+
+
+def in_order(blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one input in the order source, split, position, out of its blocks in any order, without a copy."""
+    runs = []
+    for block in blocks:
+        starts = block.runs()[:, 1:].tolist()
+        stops = [*(start for _, start in starts[1:]), block.count]
+        runs += [
+            (block.places[place], block.part, start, stop, block)
+            for (place, start), stop in zip(starts, stops, strict=True)
+        ]
+    for _, _, start, stop, block in sorted(runs, key=lambda run: run[:3]):
+        rows = block.batch().slice(start, stop - start)
+        yield rows.select(list(range(rows.num_columns - 1)))
 
 
 def grouped(blocks: Sequence[Block]) -> pa.RecordBatch | None:
