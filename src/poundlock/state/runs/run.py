@@ -25,7 +25,9 @@ FORMAT = 1
 _INDEX = b"poundlock.state"
 _MAGIC = b"ARROW1\0\0"
 _COUNTED = 1 << 20  # rows whose groups are counted at once
-VERIFIED_WHOLE = 64 << 20  # bytes; a longer run is held against its digest when it is copied
+# In bytes: a longer run is held against its digest when it is copied. Of each key group there are a few shorter ones at most, so a
+# start reads little of a state, whatever its size.
+VERIFIED_WHOLE = 4 << 20
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -86,7 +88,14 @@ def metadata_of(index: RunIndex) -> dict[bytes, bytes]:
 
 def digest_of(data: Any) -> str:
     """Return the digest of a file's content."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    digest = new_digest()
+    digest.update(data)
+    return digest.hexdigest()
+
+
+def new_digest() -> hashlib._Hash:
+    """Return what makes the digest of a run, piece by piece."""
+    return hashlib.blake2b(digest_size=16)
 
 
 def rank(hashes: Hashes, group: int, max_parallelism: int) -> int:
@@ -105,14 +114,15 @@ class Run:
             mapped = pa.memory_map(path)
         except OSError as error:
             raise damaged(file, f"cannot be opened: {error}") from None
-        digest = digest_of(mapped.read_buffer()) if mapped.size() <= VERIFIED_WHOLE else file.digest
-        if how := difference(file, mapped.size(), digest):
+        content = mapped.read_buffer()
+        mapped.close()  # what is mapped stays as long as it is looked at, and takes no file handle
+        digest = digest_of(content) if content.size <= VERIFIED_WHOLE else file.digest
+        if how := difference(file, content.size, digest):
             raise damaged(file, how)
         try:
-            mapped.seek(len(_MAGIC))
             # An Arrow file is a stream between its magic and its footer. Read as a file it goes through Arrow's pool of threads,
             # which costs more than all the rest on a machine that is busy.
-            reader = pa.ipc.open_stream(mapped.read_buffer())
+            reader = pa.ipc.open_stream(content.slice(len(_MAGIC)))
             self.index = _decode_index(reader.schema.metadata[_INDEX])
             batch = reader.read_next_batch()
             self.rows = _rows(batch)
