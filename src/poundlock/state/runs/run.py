@@ -24,7 +24,7 @@ SectionKey = tuple[int, str, tuple[int, int] | None]  # operator, table, window 
 FORMAT = 1
 _INDEX = b"poundlock.state"
 _MAGIC = b"ARROW1\0\0"
-_COUNTED = 1 << 20  # rows whose groups are counted at once
+_COUNTED = 1 << 20  # timers whose groups are counted, and not guessed
 # In bytes: a longer run is held against its digest when it is copied. Of each key group there are a few shorter ones at most, so a
 # start reads little of a state, whatever its size.
 VERIFIED_WHOLE = 4 << 20
@@ -140,19 +140,24 @@ class Run:
             self.cuts.setdefault(cut.key, []).append(cut)
 
     def rows_between(self, section: Section, first: int, stop: int) -> int:
-        """Return how many rows of a section are in some key groups; what was counted once is known from then on."""
+        """Return how many rows of a section are in some key groups; of many timers, which do not lie by group, about how many.
+
+        What was counted once is known from then on.
+        """
         if first <= self.file.first and self.file.stop <= stop:
             return section.rows
         place = section.row, first, stop
         known = self._counted.get(place)
         if known is None:
-            hashes, known = self.rows.hashes[section.row : section.row + section.rows], 0
+            hashes = self.rows.hashes[section.row : section.row + section.rows]
             if not section.table.startswith("timers:"):  # sorted by hash
                 groups = self.index.max_parallelism
                 return rank(hashes, stop, groups) - rank(hashes, first, groups)
-            for start in range(0, len(hashes), _COUNTED):
-                counted = groups_of(hashes[start : start + _COUNTED], self.index.max_parallelism)
-                known += int(np.count_nonzero((counted >= first) & (counted < stop)))
+            if len(hashes) > _COUNTED:  # so that a job of another parallelism begins without a look at them
+                common = min(stop, self.file.stop) - max(first, self.file.first)
+                return max(len(hashes) * common // (self.file.stop - self.file.first), 0)
+            counted = groups_of(hashes, self.index.max_parallelism)
+            known = int(np.count_nonzero((counted >= first) & (counted < stop)))
             self._counted[place] = known
         return known
 
