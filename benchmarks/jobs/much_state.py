@@ -128,6 +128,12 @@ def job(keys: int, rows: int, out: str, checkpoints: str, parallelism: int) -> J
     return made
 
 
+def expected(keys: int, checkpoints: int) -> int:
+    """Return the sum of all that `Seen` sends on when each key was there once before: every round through the keys finds one row more at each."""
+    rounds, rest = divmod(checkpoints * TOUCHED, keys)
+    return keys * sum(range(2, rounds + 2)) + rest * (rounds + 2)
+
+
 # --- make: the state --------------------------------------------------------------------------------------------------
 
 

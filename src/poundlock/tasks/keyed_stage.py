@@ -24,7 +24,7 @@ from poundlock.operators.stream_times import StreamTimes
 from poundlock.state.hashing import groups_of
 from poundlock.state.runs.files import run_files
 from poundlock.state.task_state import TaskState
-from poundlock.tasks.exchange.blocks import Delivery, grouped, inputs_of
+from poundlock.tasks.exchange.blocks import Block, Delivery, grouped, grouped_batches, inputs_of
 from poundlock.tasks.exchange.partial_blocks import PARTIAL_SIDE, partials_of
 from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_time, with_times
 from poundlock.tasks.report import Directive, TaskReport
@@ -154,22 +154,22 @@ class _KeyedTask:
             tally.rows_in += int(each.counts.sum())
             self._count(head.id, groups_of(each.hashes, self._groups), each.counts)
         operator.take(group, partials)
-        rows = self._grouped(head, 0)
+        rows = grouped(self._counted(head, 0))
         if rows is not None:
             tally.rows_in += rows.num_rows
             self._emit(head, operator.take_rows(group, rows))
 
-    def _grouped(self, head: KeyedHead, side: int) -> pa.RecordBatch | None:
-        """Return the rows of one input: by key group, and in each in the order of source, split and position."""
+    def _counted(self, head: KeyedHead, side: int) -> Sequence[Block]:
+        """Return the blocks of one input, whose rows are counted by key group."""
         blocks = self._blocks.pop((head.id, side), ())
         for block in blocks if head.inputs[side].keys else ():
             runs = block.runs()
             self._count(head.id, runs[:, 0], np.diff(runs[:, 2], append=block.count))
-        return grouped(blocks)
+        return blocks
 
     def _rows(self, head: KeyedHead, side: int) -> Iterator[pa.RecordBatch]:
-        result = self._grouped(head, side)
-        if result is not None:
+        """Yield the rows of one input: by key group, and in each in the order of source, split and position."""
+        for result in grouped_batches(self._counted(head, side)):
             for first in range(0, result.num_rows, _BATCH_ROWS):
                 yield result.slice(first, _BATCH_ROWS)
 

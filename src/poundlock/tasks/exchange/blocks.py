@@ -27,6 +27,7 @@ EVERYWHERE = -1
 
 _LIST_BYTES = 128 << 20  # of messages that PySpark pickles together
 _LEAST_BYTES = 256 << 10  # of a message
+_AT_ONCE = 128 << 20  # of rows that are put in order together
 FLUSH_BYTES = 64 << 20  # what one writer gathers before it makes blocks of it
 _END = 16  # bytes that a stream has behind its last batch, and a few more
 _INDEX = 3  # a run of rows: key group, place, first row
@@ -321,24 +322,58 @@ def grouped(blocks: Sequence[Block]) -> pa.RecordBatch | None:
     blocks = [block for block in blocks if block.count]
     if not blocks:
         return None
+    runs = _ordered_runs(blocks)
+    firsts = np.cumsum([0, *(block.count for block in blocks)])
+    starts, counts = firsts[runs[:, 0]] + runs[:, 1], runs[:, 2]
+    rows = _joined([block.batch() for block in blocks])
+    if (starts[1:] < starts[:-1]).any():
+        rows = rows.take(int_column(_rows_of(starts, counts), pa.int64()))
+    return rows.select(list(range(rows.num_columns - 1)))
+
+
+def grouped_batches(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
+    """Yield what `grouped` returns, where that is much in pieces: a column of texts ends at 2 GB, and so would memory."""
+    if sum(len(block.rows) for block in blocks) <= _AT_ONCE:
+        rows = grouped(blocks)
+        if rows is not None:
+            yield rows
+        return
+    blocks = [block for block in blocks if block.count]
+    batches = [block.batch() for block in blocks]
+    widths = [max(len(block.rows) // block.count, 1) for block in blocks]
+    waiting, size = [], 0
+    for number, start, count in _ordered_runs(blocks).tolist():
+        while count:
+            some = min(count, max((_AT_ONCE - size) // widths[number], 1))
+            waiting.append(batches[number].slice(start, some))
+            size, start, count = size + some * widths[number], start + some, count - some
+            if size >= _AT_ONCE or count:
+                yield _visible(waiting)
+                waiting, size = [], 0
+    if waiting:
+        yield _visible(waiting)
+
+
+def _visible(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    rows = _joined(batches)
+    return rows.select(list(range(rows.num_columns - 1)))
+
+
+def _ordered_runs(blocks: Sequence[Block]) -> npt.NDArray[np.int64]:
+    """Return the runs of blocks by key group, source, split and position: number of the block, first row in it, how many rows."""
     # What a name of a place is in one block it need not be in another, so they are ranked together.
     ranks = {each: rank for rank, each in enumerate(sorted({(*p, b.part) for b in blocks for p in b.places}))}
-    groups, places, starts, counts = [], [], [], []
-    first = 0
-    for block in blocks:
+    groups, places, found = [], [], []
+    for number, block in enumerate(blocks):
         runs = block.runs()
         rank = np.array([ranks[*place, block.part] for place in block.places], np.int64)
         groups.append(runs[:, 0])
         places.append(rank[runs[:, 1]])
-        starts.append(runs[:, 2] + first)
-        counts.append(np.diff(runs[:, 2], append=block.count))
-        first += block.count
-    group, start, count = np.concatenate(groups), np.concatenate(starts), np.concatenate(counts)
-    order = np.lexsort((start, np.concatenate(places), group))
-    rows = _joined([block.batch() for block in blocks])
-    if (order[1:] < order[:-1]).any():
-        rows = rows.take(int_column(_rows_of(start[order], count[order]), pa.int64()))
-    return rows.select(list(range(rows.num_columns - 1)))
+        counts = np.diff(runs[:, 2], append=block.count)
+        found.append(np.column_stack([np.full(len(runs), number), runs[:, 2], counts]))
+    every = np.concatenate(found)
+    order = np.lexsort((every[:, 1], every[:, 0], np.concatenate(places), np.concatenate(groups)))
+    return every[order]
 
 
 def _rows_of(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
