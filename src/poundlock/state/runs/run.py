@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -77,6 +77,16 @@ _encode_index = msgspec.json.Encoder().encode
 _decode_index = msgspec.json.Decoder(RunIndex).decode
 
 
+class Digest(Protocol):
+    """A digest that is being made."""
+
+    def update(self, data: Any, /) -> None:
+        """Take more bytes."""
+
+    def hexdigest(self) -> str:
+        """Return the digest of all bytes so far, in hex."""
+
+
 class DamagedRunError(TerminalError):
     """A state file is missing, cut short, or not what was written."""
 
@@ -93,7 +103,7 @@ def digest_of(data: Any) -> str:
     return digest.hexdigest()
 
 
-def new_digest() -> hashlib._Hash:
+def new_digest() -> Digest:
     """Return what makes the digest of a run, piece by piece."""
     return hashlib.blake2b(digest_size=16)
 
