@@ -13,7 +13,7 @@ LARGEST = 10  # so many parts are named
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RowPart:
     """A key group, by its number, or a split of a source, by its name; and its rows."""
 
     name: str
@@ -32,20 +32,20 @@ class Shares:
 
     parts: int = 0
     rows: int = 0
-    largest: tuple[Part, ...] = ()
+    largest: tuple[RowPart, ...] = ()
 
     @classmethod
     def of(cls, rows: Mapping[str, int]) -> Shares:
         """Return the shares of parts, given the rows of each."""
         there = {name: count for name, count in rows.items() if count}
-        return cls(len(there), sum(there.values()), _largest(Part(name, count) for name, count in there.items()))
+        return cls(len(there), sum(there.values()), _largest(RowPart(name, count) for name, count in there.items()))
 
     @property
     def skew(self) -> float:
         """How many times the average the largest part is; 1 = all are alike."""
         return self.largest[0].rows * self.parts / self.rows if self.rows else 1.0
 
-    def share(self, part: Part) -> float:
+    def share(self, part: RowPart) -> float:
         """Return what part of all rows it has."""
         return part.rows / self.rows if self.rows else 0.0
 
@@ -82,9 +82,10 @@ def together(reports: Iterable[Mapping[str, Shares]]) -> dict[str, Shares]:
             parts, rows = sums.get(of, (0, 0))
             sums[of] = parts + shares.parts - twice, rows + shares.rows
     return {
-        of: Shares(*sums[of], _largest(Part(name, rows) for name, rows in parts.items())) for of, parts in named.items()
+        of: Shares(*sums[of], _largest(RowPart(name, rows) for name, rows in parts.items()))
+        for of, parts in named.items()
     }
 
 
-def _largest(parts: Iterable[Part]) -> tuple[Part, ...]:
+def _largest(parts: Iterable[RowPart]) -> tuple[RowPart, ...]:
     return tuple(nlargest(LARGEST, parts, key=lambda part: part.rows))

@@ -23,7 +23,7 @@ from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError
 from poundlock.state.decided_state import manifests_of
 from poundlock.state.manifest import RunFile
-from poundlock.state.runs.run import VERIFIED_WHOLE, Digest, new_digest
+from poundlock.state.runs.run import VERIFIED_WHOLE, RunningDigest, new_digest
 from poundlock.storage import LocalStorage, Storage
 from poundlock.storage.json_record import of_format, read_record, typed
 from poundlock.values import Clock
@@ -34,7 +34,7 @@ FORMAT = 2
 _FIRST = 1
 _BLOCK = 1 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-Algorithm = Callable[[], Digest]
+Algorithm = Callable[[], RunningDigest]
 
 
 def new_name(job_id: str) -> str:

@@ -139,8 +139,8 @@ class StateReader:
         view = self._view(self.manifest.fragments if hashes is None else self._fragments_of(hashes))
         for domain, table in _DOMAINS:
             timers = TimerView(view, (meta.number, table, None))
-            found = timers.all() if hashes is None else [timers.of_hash(hashes[0])]
-            for time, data, subkey in chain.from_iterable(map(timer_entries, found)):
+            chosen = timers.all() if hashes is None else [timers.of_hash(hashes[0])]
+            for time, data, subkey in chain.from_iterable(map(timer_entries, chosen)):
                 if wanted is None or data == wanted:
                     window = canonical_key(decode(subkey)) if subkey else None
                     yield TimerEntry(domain=domain, time=time, key=canonical_key(decode(data)), window=window)

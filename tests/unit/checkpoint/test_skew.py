@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from poundlock.checkpoint.skew import LARGEST, Part, Shares, Skew, together
+from poundlock.checkpoint.skew import LARGEST, RowPart, Shares, Skew, together
 from poundlock.driver.progress import Progress
 
 
 def test_a_hot_part_shows() -> None:
     shares = Shares.of({"1": 50, "2": 25, "3": 25, "4": 0})
-    assert (shares.parts, shares.rows, shares.largest[0]) == (3, 100, Part("1", 50))
+    assert (shares.parts, shares.rows, shares.largest[0]) == (3, 100, RowPart("1", 50))
     assert shares.skew == 1.5
     assert shares.share(shares.largest[0]) == 0.5
     assert Shares.of({}).skew == 1.0
@@ -23,7 +23,7 @@ def test_what_tasks_report_is_added_up() -> None:
     assert (found.parts, found.rows) == (59, one.rows + other.rows)
     assert [part.name for part in found.largest] == [str(group) for group in range(59, 59 - LARGEST, -1)]
     split = together([{"s": Shares.of({"p": 3})}, {"s": Shares.of({"p": 4, "q": 1})}])["s"]
-    assert (split.parts, split.rows, split.largest[0]) == (2, 8, Part("p", 7))
+    assert (split.parts, split.rows, split.largest[0]) == (2, 8, RowPart("p", 7))
 
 
 def test_progress_keeps_it_as_json_does() -> None:

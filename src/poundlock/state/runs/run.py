@@ -77,7 +77,7 @@ _encode_index = msgspec.json.Encoder().encode
 _decode_index = msgspec.json.Decoder(RunIndex).decode
 
 
-class Digest(Protocol):
+class RunningDigest(Protocol):
     """A digest that is being made."""
 
     def update(self, data: Any, /) -> None:
@@ -103,7 +103,7 @@ def digest_of(data: Any) -> str:
     return digest.hexdigest()
 
 
-def new_digest() -> Digest:
+def new_digest() -> RunningDigest:
     """Return what makes the digest of a run, piece by piece."""
     return hashlib.blake2b(digest_size=16)
 

@@ -113,7 +113,8 @@ def deliveries(
         by_target.setdefault(block.target, []).append(block)
     most = message_bytes(parallelism)
     for target in range(parallelism):
-        waiting, size = [], 0
+        waiting: list[Block] = []
+        size = 0
         for block in by_target.get(target, ()):
             if waiting and size + len(block.rows) > most:
                 yield target, Delivery((), tuple(waiting))
@@ -217,7 +218,7 @@ class BlockWriter:
             every = range(self.to.parallelism)
             return [self._block(target, index, payload, rows.num_rows) for target in every]
         targets = index[:, 0] * self.to.parallelism // self.to.max_parallelism
-        blocks = []
+        blocks: list[Block] = []
         for target in np.unique(targets).tolist():
             first, stop = np.searchsorted(targets, [target, target + 1]).tolist()
             start = int(index[first, 2])
@@ -237,8 +238,8 @@ class BlockWriter:
             start, stop = np.searchsorted(index[:, 2], [first, first + some.num_rows], "left")
             if start == len(index) or index[start, 2] > first:
                 start -= 1  # the run that this piece begins within
-            runs = index[start:stop] - [0, 0, first]
-            runs[0, 2] = 0
+            runs = index[start:stop].copy()
+            runs[:, 2] = np.maximum(runs[:, 2] - first, 0)
             yield self._block(target, runs, self._encoded(some), some.num_rows)
             self._parts += 1
 
@@ -363,15 +364,15 @@ def _ordered_runs(blocks: Sequence[Block]) -> npt.NDArray[np.int64]:
     """Return the runs of blocks by key group, source, split and position: number of the block, first row in it, how many rows."""
     # What a name of a place is in one block it need not be in another, so they are ranked together.
     ranks = {each: rank for rank, each in enumerate(sorted({(*p, b.part) for b in blocks for p in b.places}))}
-    groups, places, found = [], [], []
+    groups, places, pieces = [], [], []
     for number, block in enumerate(blocks):
         runs = block.runs()
         rank = np.array([ranks[*place, block.part] for place in block.places], np.int64)
         groups.append(runs[:, 0])
         places.append(rank[runs[:, 1]])
         counts = np.diff(runs[:, 2], append=block.count)
-        found.append(np.column_stack([np.full(len(runs), number), runs[:, 2], counts]))
-    every = np.concatenate(found)
+        pieces.append(np.column_stack([np.full(len(runs), number), runs[:, 2], counts]))
+    every = np.concatenate(pieces)
     order = np.lexsort((every[:, 1], every[:, 0], np.concatenate(places), np.concatenate(groups)))
     return every[order]
 
