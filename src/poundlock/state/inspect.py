@@ -27,7 +27,7 @@ from poundlock.state.runs.compaction import CHUNK
 from poundlock.state.runs.files import RunFiles
 from poundlock.state.runs.lookup import TableView, View
 from poundlock.state.runs.merge import in_chunks, merge_rows
-from poundlock.state.runs.run import SectionKey
+from poundlock.state.runs.run import SectionKey, will_read
 from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView, timer_entries
 
 _DOMAINS: tuple[tuple[Literal["event", "processing"], str], ...] = (
@@ -89,6 +89,8 @@ class StateReader:
         """Yield the rows of an operator that are true, some at a time, so that memory does not follow the state."""
         for key, table, of in self._tables(self._meta(operator), self.manifest.fragments):
             for parts in in_chunks(table.parts, limit=CHUNK):
+                for part in parts:
+                    will_read(part)
                 if of.merges:
                     yield key, of, added_up(parts, of.merges, drop_deleted=True)
                 else:

@@ -6,8 +6,11 @@ file's schema. A run is written once and never changes, so every process of a ho
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+import mmap
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
@@ -15,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.errors import TerminalError
-from poundlock.formats.arrays import numbers_in
+from poundlock.formats.arrays import ends_in, numbers_in
 from poundlock.state.hashing import first_hash, groups_of
 from poundlock.state.manifest import RunFile
 from poundlock.state.runs.columns import Hashes, Rows
@@ -143,6 +146,8 @@ class Run:
                 f"{file.name} has format {self.index.format}; this version reads up to {FORMAT}",
                 next="run the version of poundlock that wrote it, or a newer one",
             )
+        if content.size > VERIFIED_WHOLE:
+            _read_as_asked(content)
         self.sections = {section.key: section for section in self.index.sections}
         self._counted: dict[tuple[int, int, int], int] = {}
         self.cuts: dict[SectionKey, list[Removal]] = {}
@@ -175,6 +180,34 @@ class Run:
         """Return the rows of a section, None if there is none."""
         section = self.sections.get(key)
         return None if section is None else self.rows.slice(section.row, section.row + section.rows)
+
+
+def _read_as_asked(content: pa.Buffer) -> None:
+    """Have a page of a mapped file read when it is looked at, and none around it.
+
+    A look-up goes to some twenty places of a run, and a disk may be set to read megabytes ahead at each of them.
+    """
+    _advise(content.address, content.size, mmap.MADV_RANDOM)
+
+
+def _advise(address: int, length: int, advice: int) -> None:
+    start = address // mmap.PAGESIZE * mmap.PAGESIZE
+    _libc().madvise(ctypes.c_void_p(start), ctypes.c_size_t(address + length - start), advice)
+
+
+@lru_cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+def will_read(rows: Rows) -> None:
+    """Have rows that are about to be gone through read at once, where they lie in a mapped file."""
+    for column in (rows.keys, rows.values):
+        ends, data = ends_in(column), column.buffers()[2]
+        if data is not None and len(column):
+            _advise(data.address + int(ends[0]), int(ends[-1] - ends[0]), mmap.MADV_WILLNEED)
+    if len(rows):
+        _advise(rows.hashes.ctypes.data, rows.hashes.nbytes, mmap.MADV_WILLNEED)
 
 
 def _rows(batch: pa.RecordBatch) -> Rows:
