@@ -14,11 +14,13 @@ from benchmarks import (
     keyed_kafka,
     latency,
     ledger_cost,
+    much_state,
     parquet_to_s3,
     postgres,
     postgres_copy,
     recovery,
     savepoint,
+    skew,
     small,
 )
 from benchmarks.bench import ROOT, Bench, Case, measured, program
@@ -88,11 +90,13 @@ CASES: tuple[Case, ...] = (
     *keyed.CASES,
     *keyed_kafka.CASES,
     *ledger_cost.CASES,
+    *much_state.CASES,
     *postgres_copy.CASES,
     *parquet_to_s3.CASES,
     *recovery.CASES,
     *savepoint.CASES,
     *postgres.CASES,
+    *skew.CASES,
     *small.CASES,
     *peers.CASES,
 )

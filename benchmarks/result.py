@@ -134,7 +134,8 @@ class Bar:
             return None
         if self.figure:
             found = mine.figures[self.figure]
-            return f"{self.name} {self.figure} ≤ {self.most:g} ×", f"{found:.2f} ×", found <= self.most
+            unit = "ms" if self.figure.endswith(" ms") else "×"
+            return f"{self.name} {self.figure} ≤ {self.most:g} {unit}", f"{found:.2f} {unit}", found <= self.most
         if self.most_ms is not None:
             if mine.median_ms is None:
                 return None
@@ -218,6 +219,17 @@ BARS = (
     Bar(name="small_checkpoint/poundlock", share=0.5, against="small_checkpoint/first_edition"),
     Bar(name="state_cost/10M", figure="CPU growth", most=1.5),
     Bar(name="state_cost/10M", figure="bytes growth", most=1.5),
+    *(
+        Bar(name="much_state/100M", figure=f"{what} growth", most=most)
+        for what, most in (("CPU ms", 1.5), ("kB written", 1.5), ("memory MB", 1.5), ("first s", 1.5), ("key ms", 5))
+    ),
+    Bar(name="much_state/100M", figure="rescaled / first", most=1.5),
+    Bar(name="much_state/100M", figure="100M key ms", most=50),
+    Bar(name="skew/hot_key", figure="memory / uniform", most=1.5),
+    Bar(name="skew/large", most_mb=2000),
+    Bar(name="skew/buckets", most_mb=900),
+    Bar(name="skew/window", most_mb=1200),
+    Bar(name="skew/window", figure="memory growth", most=2),
     Bar(name="many_branches/20", most_ms=1000),
     Bar(name="many_branches/20", figure="ms growth / branches", most=1),
     *(

@@ -19,6 +19,7 @@ from poundlock.checkpoint.cycle import Ran, Verified, run_checkpoint
 from poundlock.checkpoint.decision import Decision, EventTime
 from poundlock.checkpoint.outcome import Outcome, TaskResults
 from poundlock.checkpoint.participant import Occasion
+from poundlock.checkpoint.skew import Skew, together
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.planner import CheckpointPlan, Planner
 from poundlock.driver.progress import Tracker
@@ -166,7 +167,7 @@ class JobCheckpoints:
         checkpoint = outcome.decision.checkpoint
         counts = {name: sink.counts for name, sink in outcome.decision.sinks.items()}
         read = sum(commit.ran.results.rows_read.values())
-        self.tracker.checkpoint(checkpoint, read, counts, outcome.files_made, took_ms)
+        self.tracker.checkpoint(checkpoint, read, counts, outcome.files_made, took_ms, commit.ran.results.skew)
         self._show_time()
         self.planner.committed(self.coordinator.sources)
         self.on_checkpoint()
@@ -221,7 +222,7 @@ class JobCheckpoints:
             run=secrets.token_hex(8),
             sinks=given.sinks,
             time=plan.times,
-            places=plan.reads.places if self.chain.has_segments else (),
+            places=plan.reads.places if self.chain.needs_places else (),
             state=self._state_directives(plan),
         )
         reports = self.jobs.run(directive, plan.reads.work)
@@ -294,6 +295,7 @@ def task_results(
         watermarks=watermarks,
         event_time=event_time,
         state=[report.state for report in reports if report.state is not None],
+        skew=Skew(together(report.groups for report in reports), together(report.splits for report in reports)),
     )
 
 

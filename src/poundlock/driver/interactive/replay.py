@@ -228,7 +228,7 @@ class _Replay:
             run=secrets.token_hex(8),
             sinks={name: self._directive_of(name) for name in self.plan.sinks},
             time=TimeDirective(chain.times.initial(), started_ms, dict(inputs)) if time is None else time.directive,
-            places=places if chain.has_segments else (),
+            places=places if chain.needs_places else (),
         )
 
     def _directive_of(self, name: str) -> Any:
