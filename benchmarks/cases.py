@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks import (
+    cluster,
     kafka_to_kafka,
     keyed,
     keyed_kafka,
@@ -98,5 +99,6 @@ CASES: tuple[Case, ...] = (
     *postgres.CASES,
     *skew.CASES,
     *small.CASES,
+    *cluster.CASES,
     *peers.CASES,
 )

@@ -111,8 +111,8 @@ class Bar:
         most_ms: greatest median, ms.
         share: the greatest part that the median may be of that of `against`.
         most_mb: greatest peak memory, MB.
-        figure: one of the result's own figures, which is to be `most` at most.
-        most: see `figure`.
+        figure: one of the result's own figures, which is to be `most` at most, or `least_figure` at least.
+        most, least_figure: see `figure`.
     """
 
     name: str
@@ -126,6 +126,7 @@ class Bar:
     most_mb: float | None = None
     figure: str = ""
     most: float = 0.0
+    least_figure: float | None = None
 
     def judge(self, results: Mapping[str, Result]) -> tuple[str, str, bool] | None:
         """Return (the bar, the figure, whether it is reached), None where a run it needs is not there."""
@@ -134,6 +135,12 @@ class Bar:
             return None
         if self.figure:
             found = mine.figures[self.figure]
+            if self.least_figure is not None:
+                return (
+                    f"{self.name} {self.figure} ≥ {self.least_figure:.0%}",
+                    f"{found:.0%}",
+                    found >= self.least_figure,
+                )
             unit = "ms" if self.figure.endswith(" ms") else "×"
             return f"{self.name} {self.figure} ≤ {self.most:g} {unit}", f"{found:.2f} {unit}", found <= self.most
         if self.most_ms is not None:
@@ -230,6 +237,9 @@ BARS = (
     Bar(name="skew/buckets", most_mb=900),
     Bar(name="skew/window", most_mb=1200),
     Bar(name="skew/window", figure="memory growth", most=2),
+    Bar(name="cluster/locality", figure="key groups where they were, mean", least_figure=0.9),
+    Bar(name="autoscale/local", figure="most tasks / at first", least_figure=2),
+    Bar(name="autoscale/local", figure="tasks in the end / at first", most=1.5),
     Bar(name="many_branches/20", most_ms=1000),
     Bar(name="many_branches/20", figure="ms growth / branches", most=1),
     *(

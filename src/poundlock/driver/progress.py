@@ -40,6 +40,9 @@ class Progress:
             the step that gives rows their time where no source is known behind it; None where nobody does.
         application: the cluster's id of the application that the tasks belong to; None where they run on this machine.
         skew: how unevenly the rows of the newest checkpoint that had any lay over key groups and splits.
+        parallelism: how many tasks the next checkpoint has at most; None before it is known.
+        state_locality: of the key groups that the newest checkpoint worked, the part that was on the same executor at the one before;
+            None where there is no cluster or no state.
         message: the newest thing worth a line: restored offsets, a restart with its cause.
     """
 
@@ -60,6 +63,8 @@ class Progress:
     held_by: str | None = None
     application: str | None = None
     skew: Skew = NO_SKEW
+    parallelism: int | None = None
+    state_locality: float | None = None
     message: str = ""
 
     @classmethod
@@ -128,6 +133,16 @@ class Tracker:
         """Note the cluster's id of the application that the tasks belong to."""
         if id != self.progress.application:
             self._set(application=id, message=f"Application {id}")
+
+    def parallelism(self, parallelism: int) -> None:
+        """Note how many tasks the next checkpoint has."""
+        if parallelism != self.progress.parallelism:
+            self._set(parallelism=parallelism, message="")
+
+    def locality(self, share: float | None) -> None:
+        """Note which part of the key groups was worked where it was before."""
+        if share is not None and share != self.progress.state_locality:
+            self._set(state_locality=share, message="")
 
     def lag(self, lag: int | None, state_bytes: int | None = None) -> None:
         """Note how many records wait, and how much memory state takes."""

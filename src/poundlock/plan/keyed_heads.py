@@ -313,9 +313,7 @@ def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, 
     return None
 
 
-def exchange_inputs(
-    node: Node, head: KeyedHead, *, parallelism: int, max_parallelism: int
-) -> list[tuple[ExchangeInput, list[str]]]:
+def exchange_inputs(node: Node, head: KeyedHead, *, max_parallelism: int) -> list[tuple[ExchangeInput, list[str]]]:
     """Return what the exchange before a step brings to each of its inputs, and the columns of that."""
     exchanged = []
     for side, taken in enumerate(head.inputs):
@@ -326,7 +324,6 @@ def exchange_inputs(
             side=side,
             keys=tuple(taken.keys),
             how="broadcast" if side in head.broadcast else how,
-            parallelism=parallelism,
             max_parallelism=max_parallelism,
         )
         columns = dict.fromkeys([*taken.whole, *taken.keys, *taken.columns, *([taken.time] if taken.time else [])])
@@ -334,14 +331,13 @@ def exchange_inputs(
     return exchanged
 
 
-def placing_input(node: PartitionNode, keys: Sequence[str], parallelism: int) -> ExchangeInput:
-    """Return what an exchange brings to a step that places rows among so many tasks; `keys` are the columns of its key."""
+def placing_input(node: PartitionNode, keys: Sequence[str]) -> ExchangeInput:
+    """Return what an exchange brings to a step that places rows among its tasks; `keys` are the columns of its key."""
     hows: dict[str, Literal["spread", "rescale", "custom"]] = {"rebalance": "spread", "rescale": "rescale"}
     return ExchangeInput(
         operator=node.id,
         keys=tuple(keys),
         how=hows.get(node.kind, "custom"),
-        parallelism=parallelism,
-        max_parallelism=parallelism,
+        max_parallelism=None,
         partitioner=node.partitioner,
     )

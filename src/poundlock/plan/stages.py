@@ -173,7 +173,6 @@ class StageChain:
         nodes: the steps of the job, inputs before readers.
         later: the others by number, each behind those that it gets rows from.
         feeds: per stage, the numbers of those that it sends rows or event times to.
-        parallelism: how many tasks a keyed stage has.
     """
 
     nodes: Sequence[Node]
@@ -182,7 +181,6 @@ class StageChain:
     later: Mapping[int, Stage]
     feeds: Mapping[int, frozenset[int]]
     times: StreamTimes
-    parallelism: int
 
     @cached_property
     def operators(self) -> list[str]:
@@ -211,7 +209,6 @@ def stage_chain(
     job_id: str,
     sources: Mapping[str, SplitSource],
     sinks: Mapping[str, Participant],
-    parallelism: int,
     state_dir: str,
     analysis: SparkAnalysis,
 ) -> StageChain:
@@ -226,12 +223,11 @@ def stage_chain(
     Raises:
         DefinitionError: a step lacks columns that it needs.
     """
-    tasks = min(parallelism, plan.job.max_parallelism)
     left: set[str] = set()  # steps whose timestamps only Spark can compute, as their columns showed
     while True:
         graph = _normalized(plan, left)
         try:
-            return _Builder(plan, graph, job_id, sources, sinks, tasks, state_dir, analysis).build()
+            return _Builder(plan, graph, job_id, sources, sinks, state_dir, analysis).build()
         except _LeftToSpark as exception:
             left.add(str(exception))
 
@@ -262,7 +258,6 @@ class _Builder:
     job_id: str
     sources: Mapping[str, SplitSource]
     sinks: Mapping[str, Participant]
-    parallelism: int
     state_dir: str
     analysis: SparkAnalysis
     _schemas: dict[str, pa.Schema | None] = field(default_factory=dict)
@@ -293,7 +288,7 @@ class _Builder:
         later = {number: self._stage(number) for number in order}
         feeds = {number: frozenset(draft.feeds) for number, draft in enumerate(self._drafts) if draft.feeds}
         source = SourceStage(self._body(0), self._source_heads)
-        return StageChain(nodes, segments, source, later, feeds, self._times, self.parallelism)
+        return StageChain(nodes, segments, source, later, feeds, self._times)
 
     def _stage(self, number: int) -> Stage:
         draft, body = self._drafts[number], self._body(number)
@@ -307,7 +302,7 @@ class _Builder:
 
     def _body(self, number: int) -> StageBody:
         draft = self._drafts[number]
-        later = [(stage, self.parallelism) for stage in sorted(draft.feeds) if self._drafts[stage].exchange]
+        later = [stage for stage in sorted(draft.feeds) if self._drafts[stage].exchange]
         return StageBody(number, self.job_id, draft.steps, dict(self.sinks), self.plan.job.on_error, later)
 
     # --- the steps -----------------------------------------------------------------------------------------------------
@@ -343,9 +338,7 @@ class _Builder:
         for tag, output in head.outputs.items():
             name = f"{node.id}\0{tag}" if tag else node.id
             self._schemas[name], self._timed[name] = output.schema, True
-        inputs = exchange_inputs(
-            node, head, parallelism=self.parallelism, max_parallelism=self.plan.job.max_parallelism
-        )
+        inputs = exchange_inputs(node, head, max_parallelism=self.plan.job.max_parallelism)
         for side, (parent, (to, columns)) in enumerate(zip(node.inputs, inputs, strict=True)):
             for stage in self._stages[parent.id]:
                 seen = frozenset((*to.keys, *head.inputs[side].columns))
@@ -369,7 +362,7 @@ class _Builder:
         self._drafts[number].steps.append(Step(node.id, Pass(), []))
         self._drafts[number].placed[node.id] = tuple(self._with_time(node).names)
         keys = [resolve_column(schema, key.column, node.id) for key in taken.keys]
-        to = placing_input(node, keys, self.parallelism)
+        to = placing_input(node, keys)
         columns = dict.fromkeys([*self._with_time(node).names, *to.keys])
         for stage in self._stages[parent.id]:
             exchange = ExchangeStep(to, number, self._with_time(parent), tuple(columns), frozenset(to.keys))

@@ -56,7 +56,7 @@ def refusal(status: int, *lines: str) -> HTTPException:
 @router.get("/overview")
 def overview(job: JobHere) -> models.Overview:
     """The process as a whole."""
-    slots = job.setup.parallelism or 1
+    slots = _parallelism(job)
     state = job.entry.state
     return models.Overview(
         taskmanagers=1,
@@ -178,7 +178,7 @@ def job_config(job: JobCalled) -> models.JobConfiguration:
     config = {
         "execution-mode": "STREAMING",
         "restart-strategy": job.setup.settings.get("restart_strategy_type", "exponential-delay"),
-        "job-parallelism": job.setup.parallelism,
+        "job-parallelism": job.progress.parallelism or job.setup.parallelism,
         "user-config": dict(job.setup.settings),
     }
     return models.JobConfiguration(jid=job.job_id, name=job.entry.name, execution_config=config)
@@ -264,6 +264,11 @@ def _cause(error: PoundlockError | None) -> models.FailureCause | None:
     return models.FailureCause.model_validate({"class": type(error).__name__, "stack-trace": str(error)})
 
 
+def _parallelism(job: Observed) -> int:
+    """Return how many tasks a checkpoint has, as far as it is known."""
+    return job.progress.parallelism or job.setup.parallelism or 1
+
+
 def _times(job: Observed) -> dict[str, int]:
     """Return when it started and ended (-1 = not yet) and how long it has run, ms."""
     begin, end = job.entry.started_ms, job.entry.since.get(job.entry.state, -1) if job.ended else -1
@@ -291,7 +296,7 @@ def _vertex(job: Observed, vertex: Vertex) -> models.VertexDetails:
     return models.VertexDetails(
         id=vertex.name,
         name=f"{vertex.kind.capitalize()}: {vertex.name} ({vertex.description})",
-        parallelism=job.setup.parallelism or 1,
+        parallelism=_parallelism(job),
         status=job.state,
         **_times(job),
         metrics=known,

@@ -112,6 +112,11 @@ class _OfJob(Collector):
             what = "How often the supervisor has started the job's process again."
             yield self._sole("process_restarts_total", what, self._job.entry.process_restarts)
         yield self._sole("process_start_seconds", "When the process started.", self._job.entry.started_ms / 1000)
+        if progress.parallelism is not None:
+            yield self._sole("parallelism", "Number of tasks that a checkpoint has at most.", progress.parallelism)
+        if progress.state_locality is not None:
+            what = "Part of the key groups that were worked on the executor that had them before."
+            yield self._sole("state_locality_ratio", what, progress.state_locality)
         if progress.state_bytes is not None:
             yield self._sole("state_size_bytes", "Memory of the state, as Spark tells it.", progress.state_bytes)
         made = GaugeMetricFamily(

@@ -16,6 +16,7 @@ from typing import Any, cast
 from poundlock.errors import DefinitionError
 from poundlock.plan.stages import SegmentStage, StageChain
 from poundlock.spark.launch.session import Session
+from poundlock.spark.placement import TaskPlacement
 from poundlock.spark.planned_tasks import PROPERTY, as_property, run_planned_tasks
 from poundlock.spark.private import STAGE_NAME, named_stage
 from poundlock.spark.segments import LoweredSegment
@@ -79,6 +80,7 @@ class BatchJobs:
         self._session, self._context, self._job, self._chain = session, session.context, job, chain
         # One for all checkpoints: pyspark keeps every accumulator of a process for ever.
         self._reports = self._context.accumulator([], cast(Any, AddedReports()))
+        self._placement = None if session.local else TaskPlacement(self._context)
         self._group = f"poundlock-{job}-{secrets.token_hex(4)}"
         self._source = pickled(chain.source)
         self._later = {
@@ -109,6 +111,16 @@ class BatchJobs:
         finally:
             run.release()
         return _one_per_task(self._reports.value, directive.run)
+
+    def spread(self) -> None:
+        """Have Spark choose anew which executor has which tasks of keyed stages, as after new ones came."""
+        if self._placement is not None:
+            self._placement.forget()
+
+    @property
+    def places_tasks(self) -> bool:
+        """Whether there are executors to choose from."""
+        return self._placement is not None
 
     def _run_planned(self, given: str, tasks: int) -> None:
         """Run a checkpoint's tasks over the RDD that is there for so many of them."""
@@ -233,8 +245,10 @@ class _Run:
         made = [self._made[n] for n in before]
         sent = made[0] if len(made) == 1 else self._jobs._context.union(made)
         sent = sent.mapPartitions(partial(addressed, stage=number))
+        parallelism, placement = self._directive.parallelism, self._jobs._placement
         with named_stage(self._jobs._context, self._words_of(before)):
-            return sent.partitionBy(self._jobs._chain.parallelism, by_task)
+            rows = sent.partitionBy(parallelism, by_task)
+            return rows if placement is None else placement.placed(rows, parallelism, sent.getNumPartitions())
 
     def _segment_rows(self, number: int, stage: SegmentStage) -> Any:
         context, before = self._jobs._context, [self._made[n] for n in self._before(number)]

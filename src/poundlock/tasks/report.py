@@ -26,6 +26,7 @@ class Directive:
         epoch: the driver attempt that planned it.
         started_ms: the driver's clock when it began, ms since the epoch.
         run: unique to this run of the checkpoint's tasks; reports of an earlier run are told apart by it.
+        parallelism: how many tasks each stage behind an exchange has in this checkpoint.
         places: of all splits, by number; empty where nobody asks for a row's split behind a Spark segment, or how many there are.
         state: by the name of a keyed stage, which state each of its tasks has.
         sinks: per sink that is to be written, what its participant wants its writers to know. Rows for other sinks are
@@ -38,6 +39,7 @@ class Directive:
     run: str
     sinks: Mapping[str, JSON]
     time: TimeDirective
+    parallelism: int = 1
     places: Sequence[SplitPlace] = ()
     state: Mapping[str, StateDirective] = field(default_factory=dict)
 
@@ -89,6 +91,7 @@ class TaskReport:
         watermarks: those that its operators ran by, see `Advanced.used`; "" where its stage has none.
         groups: per operator, how its rows lay over key groups.
         splits: per source, how many rows its splits had.
+        executor: where it ran, see `executor_name`; "" where its stage keeps no state.
     """
 
     stage: int
@@ -102,6 +105,7 @@ class TaskReport:
     watermarks: str = ""
     groups: Mapping[str, Shares] = field(default_factory=dict)
     splits: Mapping[str, Shares] = field(default_factory=dict)
+    executor: str = ""
 
 
 def total_counts(reports: Iterable[TaskReport]) -> dict[str, StepCounts]:

@@ -27,6 +27,7 @@ from poundlock.tasks.event_time import EventTimeAssigner, SplitPlace, SplitTimes
 from poundlock.tasks.exchange.blocks import Block, deliveries
 from poundlock.tasks.report import Directive, SourceRead, TaskReport
 from poundlock.tasks.sinks import SinkGroup
+from poundlock.tasks.worker import executor_name
 
 _TASKS = 1 << 20  # more than a stage has
 
@@ -111,7 +112,7 @@ class StageBody:
         steps: the chain, in any order; heads are steps without inputs.
         sinks: participants by name that the steps write to, dead letters included where the job has them.
         on_error: "dead_letter", "fail" or "skip".
-        later: (number, how many tasks) of each stage behind an exchange that gets rows or event times from here.
+        later: the numbers of the stages behind an exchange that get rows or event times from here.
     """
 
     number: int
@@ -119,7 +120,7 @@ class StageBody:
     steps: Sequence[Step]
     sinks: Mapping[str, Participant]
     on_error: str
-    later: Sequence[tuple[int, int]] = ()
+    later: Sequence[int] = ()
 
 
 @dataclass
@@ -196,6 +197,7 @@ class StageRun:
             watermarks,
             groups or {},
             {name: Shares.of(rows) for name, rows in self.split_rows.items()},
+            "" if state is None else executor_name(),
         )
 
     def parcels(self) -> Iterator[Parcel]:
@@ -207,8 +209,8 @@ class StageRun:
         for exchange in self.exchanges:
             blocks.setdefault(exchange.stage, []).extend(exchange.blocks())
         known = [*merged(self.received_times), *self.times] if self.body.later else []
-        for stage, tasks in self.body.later:
-            for target, delivery in deliveries(blocks.get(stage, ()), known, tasks):
+        for stage in self.body.later:
+            for target, delivery in deliveries(blocks.get(stage, ()), known, self.directive.parallelism):
                 yield stage, target, delivery
         for way in self.segment_exits:
             for block in way.blocks():

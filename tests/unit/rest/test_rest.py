@@ -156,6 +156,21 @@ def test_prometheus(client: TestClient, job: Observed) -> None:
     assert f"poundlock_state_size_bytes{{{mine}}} 4096.0" in client.get("/metrics/prometheus").text
 
 
+def test_the_parallelism_that_the_autoscaler_has_chosen_is_shown_instead_of_what_was_set(
+    client: TestClient, job: Observed
+) -> None:
+    mine = f'job="orders",job_id="{ID}"'
+    assert "poundlock_parallelism" not in client.get("/metrics/prometheus").text
+    assert {vertex["parallelism"] for vertex in get(client, f"/jobs/{ID}")["vertices"]} == {2}
+    job.update(Progress("RUNNING", parallelism=6, state_locality=0.75))
+    assert {vertex["parallelism"] for vertex in get(client, f"/jobs/{ID}")["vertices"]} == {6}
+    assert get(client, f"/jobs/{ID}/config")["execution-config"]["job-parallelism"] == 6
+    assert get(client, "/overview")["slots-total"] == 6
+    text = client.get("/metrics/prometheus").text
+    assert f"poundlock_parallelism{{{mine}}} 6.0" in text
+    assert f"poundlock_state_locality_ratio{{{mine}}} 0.75" in text
+
+
 @pytest.mark.parametrize("processes", [0, 1, 2])
 def test_the_savepoint_a_job_began_with_is_told(tmp_path: Path, processes: int) -> None:
     """To the process that began with it, and to one that came before the first checkpoint; later ones began with a checkpoint."""

@@ -60,6 +60,8 @@ def _details(decision: Decision, sink: str | None) -> Iterator[str]:
         held = marks.held_by
         who = "" if held is None else f", held back by {held}"
         yield f"watermark behind it: {watermark_text(marks.watermark)}{who}"
+    if decision.parallelism is not None and decision.occasion == "checkpoint":
+        yield f"parallelism {decision.parallelism}"
     if decision.durations_ms:
         yield "took: " + ", ".join(f"{name} {ms} ms" for name, ms in decision.durations_ms.items())
 

@@ -52,16 +52,19 @@ class ExchangeInput:
         keys: the columns of the key; none = all rows have the same.
         how: "keyed" = by the key; "broadcast" = to every task; "spread" = evenly, for an input without a key; "rescale" = the
             rows of each split evenly over a few tasks; "custom" = as `partitioner` says of the key.
-        max_parallelism: how many key groups there are; where rows have no key group, how many tasks.
+        max_parallelism: how many key groups there are; None = one for each task, where rows are placed and have no key group.
     """
 
     operator: str
     side: int = 0
     keys: tuple[str, ...] = ()
     how: Literal["keyed", "broadcast", "spread", "rescale", "custom"] = "keyed"
-    parallelism: int = 1
-    max_parallelism: int = 128
+    max_parallelism: int | None = 128
     partitioner: Partitioner | None = None
+
+    def groups(self, parallelism: int) -> int:
+        """Return into how many groups rows fall that are for so many tasks."""
+        return parallelism if self.max_parallelism is None else self.max_parallelism
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -148,6 +151,7 @@ class BlockWriter:
     """Makes the blocks of one input in one task.
 
     Args:
+        parallelism: how many tasks share the key groups.
         splits: per source, how many splits it has in the checkpoint; where rows of each go to a few tasks.
         flush_bytes: blocks are made when so much has come; what is open is the memory that a writer needs.
         compress_from: blocks from this size on are compressed by lz4; None = none are, as Spark's shuffle compresses by itself.
@@ -155,6 +159,7 @@ class BlockWriter:
 
     to: ExchangeInput
     hashing: KeyHashing
+    parallelism: int = 1
     splits: Mapping[str, int] = field(default_factory=dict)
     flush_bytes: int = FLUSH_BYTES
     compress_from: int | None = None
@@ -168,7 +173,7 @@ class BlockWriter:
 
     def __post_init__(self) -> None:
         splits = self.splits if self.to.how == "rescale" else None
-        self._spread = RoundRobin(self.to.max_parallelism, splits)
+        self._spread = RoundRobin(self.to.groups(self.parallelism), splits)
 
     def add(self, batch: pa.RecordBatch, place: SplitPlace) -> list[Block]:
         """Take rows; return the blocks that became full with them.
@@ -184,7 +189,7 @@ class BlockWriter:
         if self.to.how == "keyed":
             columns = [batch.column(name) for name in self.to.keys]
             hashes = self.hashing.key_hashes(columns) if columns else np.zeros(batch.num_rows, np.uint64)
-            groups = self.hashing.groups_of(hashes, self.to.max_parallelism).astype(np.int64)
+            groups = self.hashing.groups_of(hashes, self.to.groups(self.parallelism)).astype(np.int64)
             hidden = int_column(hashes, pa.uint64())
         else:
             groups = self._unkeyed(batch, place)
@@ -203,7 +208,7 @@ class BlockWriter:
         if self.to.how == "broadcast":
             return np.full(batch.num_rows, EVERYWHERE, np.int64)
         if self.to.partitioner is not None:
-            placed = Custom(self.to.operator, self.to.partitioner, self.to.max_parallelism)
+            placed = Custom(self.to.operator, self.to.partitioner, self.to.groups(self.parallelism))
             return placed.of([batch.column(name) for name in self.to.keys])
         return self._spread.of(batch.num_rows, place)
 
@@ -225,9 +230,9 @@ class BlockWriter:
         index = np.column_stack([groups[starts], places[starts], starts])
         if self.to.how == "broadcast":
             payload = self._encoded(rows)
-            every = range(self.to.parallelism)
+            every = range(self.parallelism)
             return [self._block(target, index, payload, rows.num_rows) for target in every]
-        targets = index[:, 0] * self.to.parallelism // self.to.max_parallelism
+        targets = index[:, 0] * self.parallelism // self.to.groups(self.parallelism)
         blocks: list[Block] = []
         for target in np.unique(targets).tolist():
             first, stop = np.searchsorted(targets, [target, target + 1]).tolist()
@@ -241,7 +246,7 @@ class BlockWriter:
         """Yield the rows for a task as blocks of about the size of a message."""
         # Each piece would have the whole of a dictionary.
         whole = any(pa.types.is_dictionary(column.type) for column in rows.columns)
-        count = 1 if whole else max(min(-(-rows.nbytes // message_bytes(self.to.parallelism)), rows.num_rows), 1)
+        count = 1 if whole else max(min(-(-rows.nbytes // message_bytes(self.parallelism)), rows.num_rows), 1)
         length = -(-rows.num_rows // count)
         for first in range(0, rows.num_rows, length):
             some = rows.slice(first, length)

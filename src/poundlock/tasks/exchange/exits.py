@@ -51,10 +51,10 @@ class ExchangeStep(TaskStep):
 
     def begin(self) -> None:
         splits = Counter(place.source for place in self.run.directive.places)
-        self._writer = BlockWriter(self.to, hashing, splits)
-        time = self.run.directive.time
+        parallelism, time = self.run.directive.parallelism, self.run.directive.time
+        self._writer = BlockWriter(self.to, hashing, parallelism, splits)
         if self.windows is not None:
-            self._partials = PartialWriter(self.to, self.windows.partial, hashing, time.clock)
+            self._partials = PartialWriter(self.to, self.windows.partial, hashing, time.clock, parallelism)
         if self.windows is not None and self.windows.singly and self.times is not None:
             self._watermark = self.times.advance(time).watermarks[self.to.operator].before
         self._own = visible_schema(self.schema)

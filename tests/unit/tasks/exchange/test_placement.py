@@ -33,12 +33,10 @@ def placed(how: Any, splits: Sequence[Sequence[int]], flush: int, tasks: int = 3
     """Return what comes to each task: `splits` are the lengths of the batches of each, read by some writers in turn."""
     partitioner = (lambda key, n: len(key + "x") * int(key[1:]) % n) if how == "custom" else None
     keys = ("k",) if how == "custom" else ()
-    to = ExchangeInput(
-        operator="op", keys=keys, how=how, parallelism=tasks, max_parallelism=tasks, partitioner=partitioner
-    )
+    to = ExchangeInput(operator="op", keys=keys, how=how, max_parallelism=None, partitioner=partitioner)
     blocks: list[Block] = []
     for reader in range(readers):
-        writer = BlockWriter(to, hashing, {"s": len(splits)}, flush_bytes=flush)
+        writer = BlockWriter(to, hashing, tasks, {"s": len(splits)}, flush_bytes=flush)
         for sequence in range(reader, len(splits), readers):
             first = 0
             for count in splits[sequence]:
@@ -104,8 +102,8 @@ def test_a_partitioner_that_names_no_task_is_refused(answer: Any) -> None:
 
 def test_what_goes_to_one_task_is_sent_in_small_messages() -> None:
     tasks = 60
-    to = ExchangeInput(operator="op", keys=("k",), parallelism=tasks, max_parallelism=128)
-    writer = BlockWriter(to, hashing)
+    to = ExchangeInput(operator="op", keys=("k",), max_parallelism=128)
+    writer = BlockWriter(to, hashing, tasks)
     hot = rows(0, 0, 300, "x" * 10_000).set_column(1, "k", pa.array(["hot"] * 300))
     blocks = [*writer.add(hot, place(0)), *writer.finish()]
     sent = [delivery for _, delivery in deliveries(blocks, [], tasks)]
