@@ -13,6 +13,7 @@ import msgspec
 
 from poundlock.checkpoint.participant import JSON
 
+_ENCODED = msgspec.json.Encoder().encode
 _LISTS = (list, tuple)  # which is which is not written
 
 
@@ -62,6 +63,8 @@ def _compared(
             continue
         old = before[name]
         if isinstance(value, dict) and isinstance(old, dict):
+            if old == value and _written_alike(old, value):  # as most of what there is
+                continue
             deeper, lost = _compared(old, value, [*path, name], lists)
             if deeper:
                 newer[name] = deeper
@@ -73,6 +76,14 @@ def _compared(
             else:
                 newer[name] = value
     return newer, gone
+
+
+def _written_alike(one: JSON, other: JSON) -> bool:
+    """Return whether two equal objects are written alike, in the same order; False where that is not known."""
+    try:
+        return _ENCODED(one) == _ENCODED(other)
+    except (OverflowError, UnicodeEncodeError):  # JSON can say what msgspec does not
+        return False
 
 
 def _same(one: Any, other: Any) -> bool:
