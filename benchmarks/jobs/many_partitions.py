@@ -1,5 +1,5 @@
-"""The driver's part of checkpoints over very many Kafka partitions, without Spark and without a broker. Arguments: CHECKPOINTS FOUND
-PARTITIONS TOPICS MOVED COUNT.
+"""The driver's part of checkpoints over very many Kafka partitions, without Spark and without a broker. Arguments: FOLDER FOUND
+PARTITIONS TOPICS MOVED CHECKPOINTS, FOLDER that of its checkpoint.
 
 The planner, event time, the coordinator and the ledger are a job's own; what a cluster and the tasks would answer is made up here.
 FOUND gets what one checkpoint cost and how large its record was: a JSON object.
@@ -13,8 +13,9 @@ import pickle
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,7 +41,7 @@ from poundlock.storage import LocalStorage
 from poundlock.tasks.report import Directive, TaskReport
 from poundlock.values import ManualClock
 
-__all__ = ["ROWS", "Load", "offsets_after"]
+__all__ = ["ROWS", "SOURCE", "Load", "positions"]
 
 BEGIN_MS = 1_545_184_226_432
 STEP_MS = 1000
@@ -67,16 +68,15 @@ class Load:
         return [self.places[i % len(self.places)] for i in range(first, first + self.moved)]
 
 
-def offsets_after(load: Load, checkpoint: int) -> dict[str, dict[str, int]]:
-    """Return the position behind a checkpoint."""
-    offsets = dict.fromkeys(load.places, 0)
-    for n in range(checkpoint + 1):
-        for place in load.at(n):
-            offsets[place] += ROWS
+def positions(load: Load) -> Iterator[dict[str, dict[str, int]]]:
+    """Yield the position before each checkpoint, one after the other; it is the same object, changed."""
     position: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in offsets.items():
-        position.setdefault(topic, {})[str(partition)] = offset
-    return position
+    for topic, partition in load.places:
+        position.setdefault(topic, {})[str(partition)] = 0
+    for checkpoint in count():
+        yield position
+        for topic, partition in load.at(checkpoint):
+            position[topic][str(partition)] += ROWS
 
 
 class MadeUpCluster:
@@ -255,13 +255,13 @@ class Life:
         }
 
 
-def main(folder: Path, found: Path, load: Load, count: int) -> None:
+def main(folder: Path, found: Path, load: Load, checkpoints: int) -> None:
     """See above. The first checkpoint, which takes all partitions in, and those whose records say all there is count in the mean only."""
     logging.basicConfig(level=logging.WARNING)
     life = Life(folder, load)
     life.start()
     life.take()  # the partitions enter with nothing read
-    costs: Sequence[dict[str, float]] = [life.take() for _ in range(count)]
+    costs: Sequence[dict[str, float]] = [life.take() for _ in range(checkpoints)]
     figures = {name: statistics.median(each[name] for each in costs) for name in costs[0]}
     figures |= {
         "longest ms": max(each["ms"] for each in costs),
