@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import msgspec
 from hypothesis import given
 
-from poundlock.checkpoint.ledger.changes import Change, applied, changed
+from poundlock.checkpoint.ledger.changes import ObjectChange, applied, changed
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 LEAVES = st.none() | st.booleans() | st.sampled_from([0, 1, 1.0, -3, 2**63 - 1, "", "x"])
@@ -27,13 +27,13 @@ def text(value: Any) -> str:
 def test_a_change_gives_the_object_behind_it(before: dict[str, Any], after: dict[str, Any]) -> None:
     was = copy.deepcopy(before)
     written = json.loads(json.dumps(msgspec.to_builtins(changed(before, after))))
-    assert text(applied(before, msgspec.convert(written, Change))) == text(after)
+    assert text(applied(before, msgspec.convert(written, ObjectChange))) == text(after)
     assert text(before) == text(was), "what was before stays as it was"
 
 
 @given(value=OBJECTS)
 def test_nothing_is_said_of_what_stays(value: dict[str, Any]) -> None:
-    assert changed(value, copy.deepcopy(value)) == Change()
+    assert changed(value, copy.deepcopy(value)) == ObjectChange()
 
 
 def test_what_moved_is_named_by_its_way_and_nothing_else() -> None:

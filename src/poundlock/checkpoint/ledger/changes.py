@@ -31,7 +31,7 @@ class ListChange(msgspec.Struct, frozen=True, omit_defaults=True):
     new: list[tuple[int, str]] = []
 
 
-class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+class ObjectChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """What changed of an object.
 
     Args:
@@ -45,11 +45,11 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     lists: list[ListChange] = []
 
 
-def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Change:
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> ObjectChange:
     """Return what to do to `before` so that it is `after`."""
     lists: list[ListChange] = []
     newer, gone = _compared(before, after, [], lists)
-    return Change(newer, gone, lists)
+    return ObjectChange(newer, gone, lists)
 
 
 def _compared(
@@ -116,7 +116,7 @@ def _of_change(before: Sequence[str], change: ListChange) -> list[str]:
     return [places[i] if i in places else next(kept, "") for i in range(len(result) + len(places))]
 
 
-def applied(before: JSON, change: Change) -> JSON:
+def applied(before: JSON, change: ObjectChange) -> JSON:
     """Return the object behind a change; `before` stays as it was, and what did not change is shared with it."""
     result = _laid(before, change.set, change.gone)
     for each in change.lists:

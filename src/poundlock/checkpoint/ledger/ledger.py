@@ -74,16 +74,16 @@ class Ledger:
 
     def _read(self, number: int, parse: Callable[[bytes], T]) -> T:
         """Return what a record says, wherever it is."""
-        path, found = record_path(number), None
+        path, value = record_path(number), None
         # What the archive has is the truth: a driver that slept for very long may have made a file of that number since.
         if number > self._archived:
-            found = read_record(self._storage, path, parse, next=RESTORE)
-            if found is None:
+            value = read_record(self._storage, path, parse, next=RESTORE)
+            if value is None:
                 self._archived = self._archive.last()
-        found = self._archive.read(number, parse) if found is None else found
-        if found is None:
+        value = self._archive.read(number, parse) if value is None else value
+        if value is None:
             raise TerminalError(f"{self._where(path)} is missing from the ledger", next=RESTORE)
-        return found
+        return value
 
     def append(self, decision: Decision) -> None:
         """Record a decision durably. When this returns it is decided; on any error but CommitUnknown it is not.

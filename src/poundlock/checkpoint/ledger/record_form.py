@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from poundlock.checkpoint.decision import FORMAT, Decision
-from poundlock.checkpoint.ledger.changes import Change, applied, changed
+from poundlock.checkpoint.ledger.changes import ObjectChange, applied, changed
 from poundlock.checkpoint.participant import JSON
 from poundlock.storage.json_record import of_format, typed
 
@@ -120,7 +120,7 @@ class RecordReader:
         parts = self._known[number]
         for n, each in reversed(chain):
             try:
-                parts = self._known[n] = applied(expected(parts), typed(each.get("change"), Change))
+                parts = self._known[n] = applied(expected(parts), typed(each.get("change"), ObjectChange))
             except (AttributeError, KeyError, TypeError):
                 raise ValueError(f"what changed since record {each['since']} does not fit that record") from None
         return parts

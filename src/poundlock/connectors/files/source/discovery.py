@@ -139,10 +139,10 @@ class DiscoveryLog:
 
         A crash in between leaves whole log files, of which the last says that more were to come; the next look adds those.
         """
-        found, taken = by_age(self._untaken(root, entries)), 0
-        part = [*islice(found, self._per_entry)]
+        rest, taken = by_age(self._untaken(root, entries)), 0
+        part = [*islice(rest, self._per_entry)]
         while part or self._more or (note_empty and not self._count):
-            following = [*islice(found, self._per_entry)]
+            following = [*islice(rest, self._per_entry)]
             if self._write(root, part, bool(following)):
                 taken += len(part)
                 if not following:
@@ -151,8 +151,8 @@ class DiscoveryLog:
             else:
                 # Another process wrote this number: believe it, and look at what is left with its eyes.
                 self._load()
-                found = self._untaken(root, chain(part, following, found))
-                part = [*islice(found, self._per_entry)]
+                rest = self._untaken(root, chain(part, following, rest))
+                part = [*islice(rest, self._per_entry)]
         return taken
 
     def _untaken(self, root: str, entries: Iterable[Entry]) -> Iterator[Entry]:

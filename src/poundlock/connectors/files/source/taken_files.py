@@ -46,16 +46,16 @@ class TakenFiles:
     def missing(self, root: str, paths: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return of each path whether it is not there."""
         wanted = _digests(root, paths)
-        found = np.zeros(len(wanted), np.bool_)
+        there = np.zeros(len(wanted), np.bool_)
         for run in self._runs:
             at = np.searchsorted(run[:, 0], wanted[:, 0])
             # Where several share the first half they stand side by side.
             open_ = np.flatnonzero(at < len(run))
             while len(open_ := open_[run[at[open_], 0] == wanted[open_, 0]]):
-                found[open_] |= run[at[open_], 1] == wanted[open_, 1]
+                there[open_] |= run[at[open_], 1] == wanted[open_, 1]
                 at[open_] += 1
-                open_ = open_[~found[open_] & (at[open_] < len(run))]
-        return ~found
+                open_ = open_[~there[open_] & (at[open_] < len(run))]
+        return ~there
 
 
 def _digests(root: str, paths: Sequence[str]) -> Digests:
