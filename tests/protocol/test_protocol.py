@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 from unittest import mock
 
@@ -552,18 +552,21 @@ class ManyPartitions(ProtocolMachine):
             assert decision in NotedLedger.tried[decision.number], f"record {decision.number} is read as another one"
 
 
-class BuildsTooEarly(NotedLedger):
-    """Broken on purpose: a record is relative to the one before although that may not have been recorded."""
+class BuildsOnStale(NotedLedger):
+    """Broken on purpose: a record says what changed since another one than it names."""
+
+    stale: Any = None
 
     def append(self, decision: Decision) -> None:
-        data = self._writer.record(decision)
-        self._writer.stands(decision)
-        with mock.patch.object(self._writer, "record", return_value=data):
-            super().append(decision)
+        super().append(decision)
+        base = self._writer._base
+        self.stale = self.stale or base
+        if base is not None:
+            self._writer._base = replace(base, parts=self.stale.parts)
 
 
-class BuildsTooEarlyMachine(ManyPartitions):
-    ledger = BuildsTooEarly
+class BuildsOnStaleMachine(ManyPartitions):
+    ledger = BuildsOnStale
 
 
 class Forgets(Coordinator):
@@ -667,7 +670,7 @@ def test_protocol_keeps_its_invariants_through_every_fault(machine: type[Protoco
         ForgetsMachine,
         CommitsFirstMachine,
         AbortsDecidedMachine,
-        BuildsTooEarlyMachine,
+        BuildsOnStaleMachine,
     ],
 )
 def test_a_broken_protocol_is_found(broken: type[ProtocolMachine]) -> None:
