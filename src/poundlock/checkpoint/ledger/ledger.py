@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ from poundlock.storage.json_record import read_record
 FOLDER = "ledger"
 PER_FILE = 1000  # records of an archive file
 _NAME = re.compile(r"[0-9]{20}\.json")
+_THREADS = 16  # of which each reads or deletes a record that is archived
 T = TypeVar("T")
 
 
@@ -106,14 +108,15 @@ class Ledger:
         archived = self._archive.last()
         old = [number for number in numbers if number <= newest.number - self._per_file]
         todo = [number for number in old if number > archived]
-        while len(todo) >= self._per_file:
-            part, todo = todo[: self._per_file], todo[self._per_file :]
-            self._archive.add({number: self._storage.read(record_path(number)) for number in part})
-            archived = part[-1]
-        self._archived = archived
-        for number in old:
-            if number <= archived:
-                self._storage.delete(record_path(number))
+        # A checkpoint waits for it, and a store may take 20 ms for each of a thousand records.
+        with ThreadPoolExecutor(_THREADS, "poundlock-archive") as pool:
+            while len(todo) >= self._per_file:
+                part, todo = todo[: self._per_file], todo[self._per_file :]
+                self._archive.add(dict(zip(part, pool.map(self._storage.read, map(record_path, part)), strict=True)))
+                archived = part[-1]
+            self._archived = archived
+            for _ in pool.map(self._storage.delete, [record_path(number) for number in old if number <= archived]):
+                pass
         if self._retention_ms is not None:
             self._archive.forget(newest.time_ms - self._retention_ms)
 
@@ -163,11 +166,24 @@ class Ledger:
         return min(archived or self._numbers(), default=0)
 
     def first_of(self, checkpoint: int, newest: Decision) -> int:
-        """Return the number of the first record of a checkpoint or of a later one, at most that of the newest. Few records are read."""
+        """Return the number of the first record of a checkpoint or of a later one, at most that of the newest.
+
+        Checkpoint numbers never fall, and for the most part rise with those of records. The search begins where it would be if
+        all did, and goes on in growing steps and then by halves: a long ledger takes about as many reads as a short one.
+        """
         low, high = self.first(), newest.number
-        while low < high:  # checkpoint numbers never fall
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if self.checkpoint_of(middle) < checkpoint else (low, middle)
+        at, step = max(low, min(high - 1, high - (newest.checkpoint - checkpoint))), 1
+        forward = low < high and self.checkpoint_of(at) < checkpoint
+        low, high = (at + 1, high) if forward else (low, min(at, high))
+        while low < high:
+            at = min(low + step, high - 1) if forward else max(high - step, low)
+            before, step = self.checkpoint_of(at) < checkpoint, 4 * step
+            low, high = (at + 1, high) if before else (low, at)
+            if before != forward:
+                break
+        while low < high:
+            at = (low + high) // 2
+            low, high = (at + 1, high) if self.checkpoint_of(at) < checkpoint else (low, at)
         return low
 
     def back(self, newest: Decision) -> Iterator[Decision]:

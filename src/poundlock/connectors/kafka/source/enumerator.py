@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -20,6 +19,7 @@ from poundlock.connectors.base import Split
 from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.errors import deleted, expired, recreated, went_back
 from poundlock.connectors.kafka.offsets import Offsets, Partition, from_json, names, to_json
+from poundlock.connectors.kafka.source.admission import cut, share
 from poundlock.connectors.kafka.source.client_properties import parse
 from poundlock.connectors.kafka.source.partition_discovery import PartitionDiscovery
 from poundlock.connectors.kafka.source.reader import payload
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _RENEW_S = 3600.0  # brokers forget a group's offsets when it is idle for a week
 _LAG_S = 2.0
-_EVEN_PART = 10  # one tenth of the limit of a checkpoint is for everyone alike
 _VIEWS = 4  # positions whose offsets are kept: those of one plan
 Position = dict[str, dict[str, int]]
 
@@ -317,52 +316,3 @@ class KafkaEnumerator:
 
 def _cannot_be_read_again(what: str) -> SourceGoneError:
     return SourceGoneError(what, next="only checkpoints whose records Kafka still has can be read again")
-
-
-# -- arithmetic: the same for the same numbers ----------------------------------------------------------------------------
-
-
-def share(waiting: Mapping[Partition, int], limit: int | None) -> Offsets:
-    """Return how many offsets of each partition to read, of those that wait; in all exactly the limit if more wait.
-
-    A tenth of the limit is spread evenly, so that a small partition is not held up by a large one; the rest goes in proportion to
-    what waits, so that partitions with an old backlog stay in step in event time.
-    """
-    if limit is None or sum(waiting.values()) <= limit:
-        return dict(waiting)
-    given = _evenly(waiting, limit // _EVEN_PART)
-    left = {place: count - given[place] for place, count in waiting.items()}
-    room, total = limit - sum(given.values()), sum(left.values())
-    for place, count in left.items():
-        given[place] += count * room // total
-    missing = limit - sum(given.values())
-    # What rounding left over: to those who lost most by it.
-    order = sorted(left, key=lambda place: (-(left[place] * room % total), place))
-    for place in [p for p in order if given[p] < waiting[p]][:missing]:
-        given[place] += 1
-    return given
-
-
-def _evenly(waiting: Mapping[Partition, int], limit: int) -> Offsets:
-    """Return equal parts of a limit, where what the smaller partitions do not need goes to the larger ones."""
-    given, left = {}, len(waiting)
-    for place in sorted(waiting, key=lambda p: (waiting[p], p)):
-        given[place] = min(waiting[place], limit // left)
-        limit -= given[place]
-        left -= 1
-    return given
-
-
-def cut(
-    ranges: Mapping[Partition, tuple[int, int]], *, most: int, at_least: int | None
-) -> Iterator[tuple[Partition, int, int]]:
-    """Yield the ranges cut into pieces of about equal size, by partition and offset: of `most` offsets, and `at_least` so many pieces,
-    if there are as many offsets; None = as few as `most` allows.
-    """
-    total = sum(after - first for first, after in ranges.values())
-    size = most if at_least is None else max(1, min(most, total // at_least))
-    for place, (first, after) in sorted(ranges.items()):
-        pieces = -(-(after - first) // size)
-        bounds = [first + (after - first) * i // pieces for i in range(pieces)] + [after]
-        for begin, end in pairwise(bounds):
-            yield place, begin, end
