@@ -219,6 +219,16 @@ BARS = (
     Bar(name="recovery/hdfs", most_ms=10000),
     Bar(name="recovery/s3", most_ms=10000),
     Bar(name="ledger_cost/poundlock", figure="growth", most=1.5),
+    Bar(
+        name="ledger_cost/kept_for_ever", figure="growth", most=2
+    ),  # a start lists the archive, a name for a thousand records
+    Bar(name="many_partitions/few_move", most_ms=500),
+    Bar(name="many_partitions/few_move", figure="record growth", most=1.2),
+    Bar(name="many_partitions/all_move", most_ms=500),
+    Bar(name="many_files/poundlock", figure="plan ms growth", most=1.5),
+    Bar(name="many_files/poundlock", figure="position bytes growth", most=1.2),
+    Bar(name="many_files/poundlock", most_mb=300),
+    Bar(name="many_topics/poundlock", most_ms=500),
     Bar(name="savepoint/1MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/100MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/1GB", figure="pause / checkpoint", most=1),
