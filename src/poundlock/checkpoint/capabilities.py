@@ -202,6 +202,18 @@ class CommitsMany(Protocol):
 
 
 @runtime_checkable
+class AbortsMany(Protocol):
+    """A participant that aborts many at once, faster than one by one."""
+
+    @abstractmethod
+    def abort_many(self, prepared: Iterable[Prepared]) -> Iterator[Exception | None]:
+        """Abort all of them, as `abort` does each, and yield what that would raise, or None, in the same order.
+
+        A failure of one must not keep another from being removed.
+        """
+
+
+@runtime_checkable
 class PreparesAhead(Protocol):
     """A participant whose tasks can prepare the next checkpoint while this one is committed.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from poundlock.checkpoint.capabilities import CommitsMany, Early
+from poundlock.checkpoint.capabilities import AbortsMany, CommitsMany, Early
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.outcome import Log
 from poundlock.checkpoint.participant import JSON, Aborted, CommitOutcome, Committed, Participant, Prepared
@@ -228,9 +228,7 @@ def verify_all(participants: Mapping[str, Participant], prepared: Sequence[Prepa
         TransientError, TerminalError: something cannot be committed; that of the first participant in order is raised when all
             have ended, so that what is aborted next is touched by nobody.
     """
-    by_sink: dict[str, list[Prepared]] = {}
-    for item in prepared:
-        by_sink.setdefault(item.sink, []).append(item)
+    by_sink = _by_sink(prepared)
     failures: dict[str, Exception] = {}
 
     def verify(name: str, participant: Participant) -> None:
@@ -247,3 +245,34 @@ def verify_all(participants: Mapping[str, Participant], prepared: Sequence[Prepa
     for name in asked:
         if name in failures:
             raise failures[name]
+
+
+def abort_all(
+    participants: Mapping[str, Participant], prepared: Sequence[Prepared]
+) -> Iterator[tuple[Prepared, Exception]]:
+    """Have every participant abort what its tasks prepared; yield what could not be aborted, and why. Raises nothing."""
+    for name, items in _by_sink(prepared).items():
+        try:
+            participant = participants[name]
+            if isinstance(participant, AbortsMany):
+                outcomes = participant.abort_many(items)
+            else:
+                outcomes = (_aborted(participant, item) for item in items)
+            yield from ((item, error) for item, error in zip(items, outcomes, strict=True) if error is not None)
+        except Exception as error:
+            yield items[0], error
+
+
+def _aborted(participant: Participant, item: Prepared) -> Exception | None:
+    try:
+        participant.abort(item)
+    except Exception as error:
+        return error
+    return None
+
+
+def _by_sink(prepared: Sequence[Prepared]) -> dict[str, list[Prepared]]:
+    by_sink: dict[str, list[Prepared]] = {}
+    for item in prepared:
+        by_sink.setdefault(item.sink, []).append(item)
+    return by_sink

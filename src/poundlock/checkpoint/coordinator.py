@@ -13,7 +13,7 @@ from typing import Any
 
 from poundlock.audit.write_totals import written
 from poundlock.checkpoint.capabilities import Repeatable, prepares_ahead
-from poundlock.checkpoint.committer import Carried, verify_all
+from poundlock.checkpoint.committer import Carried, abort_all, verify_all
 from poundlock.checkpoint.cycle import Planned, Ran, Verified, recover, run_checkpoint
 from poundlock.checkpoint.decision import Decision, Redo, SourceRange
 from poundlock.checkpoint.ledger.decision_log import History
@@ -316,11 +316,9 @@ class Coordinator(History):
 
     def abort(self, prepared: Sequence[Prepared]) -> None:
         """Remove what no decision is going to name."""
-        for item in prepared:
-            try:
-                self.participants[item.sink].abort(item)
-            except Exception as error:  # the failure that led here is the one to report; sweep finds what is left
-                self.log.warning("abort failed", sink=item.sink, subtask=item.subtask, why=str(error))
+        for item, error in abort_all(self.participants, prepared):
+            # The failure that led here is the one to report; sweep finds what is left.
+            self.log.warning("abort failed", sink=item.sink, subtask=item.subtask, why=str(error))
 
     def _sweep(self) -> dict[str, Sequence[Orphan]]:
         newest = self.newest
