@@ -204,8 +204,8 @@ def sweep(
     uploads = left_uploads(storage, tag, known, state.joined or ())
     if remove and (left or uploads):
         check()
-        found = chain(((entry.path, None) for entry in left), ((upload.path, upload.id) for upload, _ in uploads))
-        _raise_first(_each(storage, lambda one: _remove(storage, *one), found))
+        leftovers = chain(((entry.path, None) for entry in left), ((upload.path, upload.id) for upload, _ in uploads))
+        _raise_first(_each(storage, lambda one: _remove(storage, *one), leftovers))
     orphans = [Orphan(f"{storage.root}/{entry.path}", entry.bytes, entry.modified_ms) for entry in left]
     return orphans + [orphan for _, orphan in uploads]
 
