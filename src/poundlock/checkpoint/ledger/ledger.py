@@ -3,18 +3,20 @@
 Whoever creates record L+1 has read record L and finished committing it; a second writer of the same number loses. Old records are
 archived, a thousand to a compressed file, so that the ledger's folder stays small however long a job runs. They never change, so a
 file made of them can be made twice, by anyone, at any time; a record is deleted only once the file that has it is durable.
+
+A record says of large states what changed, so that its size is that of its checkpoint; see `record_file`.
 """
 
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.ledger.record_file import WHOLE_EVERY, Record, Written
 from poundlock.errors import CommitUnknown, FencedError, TerminalError
 from poundlock.storage.base import OutcomeUnknown, Storage
 from poundlock.storage.json_record import read_record
@@ -40,6 +42,8 @@ class Ledger:
         self._retention_ms = retention_ms
         self._per_file = per_file
         self._archived = self._archive.last()  # as far as this process knows
+        self._written: Written | None = None  # what this process appended last
+        self._read = dict[int, Decision]()  # the newest of what was read for the sake of a later record
 
     def newest(self) -> Decision | None:
         """Return the newest decision, or None if there is none. Names are listed; one record is read.
@@ -52,20 +56,40 @@ class Ledger:
 
     def read(self, number: int) -> Decision:
         """Return one decision. Raises TerminalError: it is missing or damaged."""
-        path, decision = record_path(number), None
+        chain = [self._record(number)]
+        while chain[-1].changes and chain[-1].decision.number - 1 not in self._read:
+            chain.append(self._record(chain[-1].decision.number - 1))
+        for record in reversed(chain):
+            decision = self._whole(record)
+            if record.changes or len(chain) > 1:
+                self._read[decision.number] = decision
+        self._read = dict(list(self._read.items())[-WHOLE_EVERY:])
+        return decision
+
+    def _whole(self, record: Record) -> Decision:
+        if not record.changes:
+            return record.decision
+        number = record.decision.number
+        try:
+            return record.behind(self._read[number - 1])
+        except ValueError as error:
+            raise TerminalError(
+                f"{self._where(record_path(number))} cannot be read: {error}", next=_RESTORE
+            ) from None
+
+    def _record(self, number: int) -> Record:
+        path, record = record_path(number), None
         # What the archive has is the truth: a driver that slept for very long may have made a file of that number since.
         if number > self._archived:
-            decision = read_record(
-                self._storage, path, lambda data: Decision.from_json(json.loads(data)), next=_RESTORE
-            )
-            if decision is None:
+            record = read_record(self._storage, path, Record.of, next=_RESTORE)
+            if record is None:
                 self._archived = self._archive.last()
-        decision = self._archive.read(number) if decision is None else decision
-        if decision is None:
+        record = self._archive.read(number) if record is None else record
+        if record is None:
             raise TerminalError(f"{self._where(path)} is missing from the ledger", next=_RESTORE)
-        if decision.number != number:
-            raise TerminalError(f"{self._where(path)} holds record {decision.number}", next=_RESTORE)
-        return decision
+        if record.decision.number != number:
+            raise TerminalError(f"{self._where(path)} holds record {record.decision.number}", next=_RESTORE)
+        return record
 
     def append(self, decision: Decision) -> None:
         """Record a decision durably. When this returns it is decided; on any error but CommitUnknown it is not.
@@ -75,7 +99,12 @@ class Ledger:
             CommitUnknown: the storage failed and leaves open whether the decision stands; nothing may be aborted.
             OSError: the storage failed, and the decision was not recorded.
         """
-        self._write(decision)
+        number, before = decision.number, self._written
+        whole = number % WHOLE_EVERY == 0 or number % self._per_file == 0 or decision.occasion == "start"
+        follows = before is not None and before.decision.number == number - 1 and not whole
+        written, data = Written.of(decision, before if follows else None)
+        self._write(number, data)
+        self._written = written
         if decision.number % self._per_file == 0:
             with suppress(OSError):  # it is tried again later; the decision stands
                 self._compact(decision)
@@ -97,9 +126,8 @@ class Ledger:
         if self._retention_ms is not None:
             self._archive.forget(newest.time_ms - self._retention_ms)
 
-    def _write(self, decision: Decision) -> None:
-        path = record_path(decision.number)
-        data = json.dumps(decision.to_json(), separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    def _write(self, number: int, data: bytes) -> None:
+        path = record_path(number)
         try:
             if self._storage.create_exclusive(path, data):
                 return
@@ -214,7 +242,7 @@ class Archive:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._held: Mapping[int, Decision] = {}  # the records of the file that was read last
+        self._held: Mapping[int, Record] = {}  # the records of the file that was read last
 
     def files(self) -> list[tuple[int, int]]:
         """Return the first and last record number of each file, in order. Overlaps are possible and harmless."""
@@ -225,7 +253,7 @@ class Archive:
         """Return the newest archived record's number, -1 if there is none."""
         return max((last for _, last in self.files()), default=-1)
 
-    def read(self, number: int) -> Decision | None:
+    def read(self, number: int) -> Record | None:
         """Return a record, None if it is not in the archive. Raises TerminalError: it is damaged."""
         if number not in self._held:  # readers go from record to record: the folder is looked at once for each file
             for first, last in self.files():
@@ -254,19 +282,19 @@ class Archive:
         """
         for first, last in self.files()[:-1]:
             newest = self.read(last)
-            if newest is None or newest.time_ms >= before_ms:
+            if newest is None or newest.decision.time_ms >= before_ms:
                 return
             self._held = {}
             with suppress(OSError):
                 self._storage.delete(_archive_path(first, last))
 
 
-def _unpacked(data: bytes) -> Mapping[int, Decision]:
+def _unpacked(data: bytes) -> Mapping[int, Record]:
     try:
         lines = gzip.decompress(data).splitlines()
     except (OSError, EOFError, zlib.error):
         raise ValueError("it is no file of gzip's, or the beginning of one") from None
-    return {record.number: record for record in (Decision.from_json(json.loads(line)) for line in lines)}
+    return {record.decision.number: record for record in map(Record.of, lines)}
 
 
 def _archive_path(first: int, last: int) -> str:
