@@ -23,7 +23,7 @@ from poundlock.storage.uploads import Upload, UploadGone
 __all__ = ["CALLS", "FarFileSink", "FarStore", "FarUploads"]
 
 _LISTED = 1000  # names of one answer, as S3 and HDFS have it
-_UPLOADS = "uploads"  # below the store's own folder, which lies beside the one that is opened
+_UPLOADS, _ARRIVING = "uploads", "arriving"  # folders beside the one that is opened: what nobody can see yet
 
 
 class Calls:
@@ -123,6 +123,16 @@ class FarUploads(FarStore):
     """Objects that are written in parts and appear at once, as on S3; what is on its way lies beside the folder."""
 
     moves_by_copy: ClassVar[bool] = True
+
+    def concat(self, sources: Sequence[str], target: str) -> None:
+        for _ in (*sources, target):
+            CALLS.wait(self.seconds)
+        whole = Path(f"{self.root}.{_ARRIVING}") / uuid.uuid4().hex
+        whole.parent.mkdir(parents=True, exist_ok=True)
+        whole.write_bytes(b"".join(self._near.read(source) for source in sources))
+        Path(self._at(target)).parent.mkdir(parents=True, exist_ok=True)
+        os.link(whole, self._at(target))  # FileExistsError where the name is taken
+        whole.unlink()
 
     def begin_upload(self, path: str, mark: str) -> str:
         CALLS.wait(self.seconds)

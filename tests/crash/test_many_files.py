@@ -87,7 +87,7 @@ def test_a_sweep_and_an_abort_are_what_is_killed(tmp_path: Path) -> None:
     """The kills do reach them: a life that is killed behind its tasks leaves hidden files, which the next one removes in part."""
     job = FarJob(tmp_path, "moves", False)
     seen = set()
-    for last in range(40, 200, 3):
+    for last in range(40, 200, 9):
         if job.live(last) == 0:
             break
         seen.add(len(job.leftovers()))

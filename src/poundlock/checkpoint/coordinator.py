@@ -37,6 +37,7 @@ class Coordinator(History):
         """Taken by everything that decides; take it to look at several facts at once."""
         self.prepares_ahead = all(prepares_ahead(participant) for participant in self.participants.values())
         """Whether the tasks of the next checkpoint may run while the newest one is committed."""
+        self._rolls: tuple[Decision, int | None] | None = None
 
     def recover(self) -> Recovery:
         """Bring the sinks to the state of the newest decision. Call it once, before the query starts.
@@ -271,8 +272,10 @@ class Coordinator(History):
         """Return when, by the clock, `roll(ROLL)` will have something to do; None = not by time alone."""
         with self.lock:
             newest = self.newest
-            times = (item.next_roll_ms(state_of(newest, name)) for name, item in self.participants.items())
-            return min((time for time in times if time is not None), default=None)
+            if self._rolls is None or self._rolls[0] is not newest:  # asked for many times between two decisions
+                times = (item.next_roll_ms(state_of(newest, name)) for name, item in self.participants.items())
+                self._rolls = newest, min((time for time in times if time is not None), default=None)
+            return self._rolls[1]
 
     def _resume(
         self, n: int, sources: Mapping[str, SourceRange], run: Callable[[SinkDirectives], TaskResults]

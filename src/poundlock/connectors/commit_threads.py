@@ -57,9 +57,7 @@ def commit_each(
     return call_each(commit, committables, threads)
 
 
-def call_each(
-    call: Callable[[_T], _R], items: Iterable[_T], threads: int
-) -> Generator[_R | Exception, None, None]:
+def call_each(call: Callable[[_T], _R], items: Iterable[_T], threads: int) -> Generator[_R | Exception, None, None]:
     """Yield what a call returns or raises for each item, in their order.
 
     It is called by so many threads at most, by the caller's where there is only one item or one thread. An item is asked for when

@@ -40,7 +40,13 @@ def test_any_object_comes_back(before: JSON, after: JSON) -> None:
 
 
 def part(number: int, **more: Any) -> JSON:
-    return {"bucket": f"b{number}", "name": f"part-{number}", "rows": 1, "segments": [{"path": f".seg-{number}"}], **more}
+    return {
+        "bucket": f"b{number}",
+        "name": f"part-{number}",
+        "rows": 1,
+        "segments": [{"path": f".seg-{number}"}],
+        **more,
+    }
 
 
 def state(parts: list[JSON], **more: Any) -> JSON:
@@ -118,7 +124,9 @@ def test_the_first_record_of_a_life_is_whole(tmp_path: Path) -> None:
     storage, decisions = LocalStorage(str(tmp_path)), life(4)
     for each in decisions:
         Ledger(storage).append(each)
-    assert all(size(storage, number) > SMALL for number in range(4)), "what is before it was not written by this process"
+    assert all(size(storage, number) > SMALL for number in range(4)), (
+        "what is before it was not written by this process"
+    )
     ledger = Ledger(storage)
     start = replace(decisions[-1], number=4, occasion="start")
     ledger.append(start)

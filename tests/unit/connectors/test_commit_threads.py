@@ -42,7 +42,7 @@ def test_as_many_as_may_be_are_under_way_and_no_more_are_asked_for() -> None:
         ended.append(committable["n"])
         return Committed(committable)
 
-    assert [outcome for outcome in commit_each(commit, committables(), 4)] == [Committed(each) for each in MANY]
+    assert list(commit_each(commit, committables(), 4)) == [Committed(each) for each in MANY]
 
 
 def test_a_slow_first_one_keeps_no_thread_from_the_others() -> None:

@@ -73,9 +73,7 @@ class Ledger:
         try:
             return record.behind(self._read[number - 1])
         except ValueError as error:
-            raise TerminalError(
-                f"{self._where(record_path(number))} cannot be read: {error}", next=_RESTORE
-            ) from None
+            raise TerminalError(f"{self._where(record_path(number))} cannot be read: {error}", next=_RESTORE) from None
 
     def _record(self, number: int) -> Record:
         path, record = record_path(number), None

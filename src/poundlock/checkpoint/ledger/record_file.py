@@ -30,7 +30,9 @@ class Record:
     """What a file says."""
 
     decision: Decision  # the states that are changes are empty
-    changes: Mapping[str, JSON] = field(default_factory=dict)  # per sink, what changed of the state in the record before
+    changes: Mapping[str, JSON] = field(
+        default_factory=dict
+    )  # per sink, what changed of the state in the record before
 
     @classmethod
     def of(cls, data: bytes) -> Record:

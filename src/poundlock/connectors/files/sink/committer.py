@@ -239,9 +239,7 @@ def abort_many(storage: Storage, prepared: Iterable[Prepared]) -> Iterator[Excep
     return _each(storage, lambda item: abort(storage, item), prepared)
 
 
-def _each(
-    storage: Storage, call: Callable[[_T], _R], items: Iterable[_T]
-) -> Generator[_R | Exception, None, None]:
+def _each(storage: Storage, call: Callable[[_T], _R], items: Iterable[_T]) -> Generator[_R | Exception, None, None]:
     """Yield what a call returns or raises for each item: one after the other on the local disk, whose calls wait for nobody."""
     return call_each(call, items, 1 if isinstance(storage, LocalStorage) else THREADS)
 
