@@ -56,6 +56,7 @@ class FarStore:
 
     moves_by_copy: ClassVar[bool] = False
     refused_in_names: ClassVar[str] = ""
+    client_s: ClassVar[float] = 0.0
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
         CALLS.wait(self.seconds)

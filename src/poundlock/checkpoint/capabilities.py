@@ -214,6 +214,15 @@ class AbortsMany(Protocol):
 
 
 @runtime_checkable
+class InTasks(Protocol):
+    """A participant that tasks may commit, abort and verify for, where there is so much of it that the driver would be in the way."""
+
+    @abstractmethod
+    def pieces(self, calls: int) -> int:
+        """Return into how many pieces so many calls are best cut, a task each; 1 = the driver is as quick by itself."""
+
+
+@runtime_checkable
 class PreparesAhead(Protocol):
     """A participant whose tasks can prepare the next checkpoint while this one is committed.
 

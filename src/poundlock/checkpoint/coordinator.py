@@ -134,7 +134,7 @@ class Coordinator(History):
         else:
             kept = results.prepared
             check_counts(results, self.participants)
-            verify_all(self.participants, results.prepared, plan.checkpoint)
+            verify_all(self.participants, results.prepared, plan.checkpoint, log=self.log, tasks=self.tasks)
             hit(Failpoint.PREPARE_VERIFIED)
             staged = self._stage(kept, Occasion.CHECKPOINT)
         state = None if self.state is None else self.state.stage(results.state, again=again)
@@ -319,7 +319,7 @@ class Coordinator(History):
 
     def abort(self, prepared: Sequence[Prepared]) -> None:
         """Remove what no decision is going to name."""
-        for item, error in abort_all(self.participants, prepared):
+        for item, error in abort_all(self.participants, prepared, log=self.log, tasks=self.tasks):
             # The failure that led here is the one to report; sweep finds what is left.
             self.log.warning("abort failed", sink=item.sink, subtask=item.subtask, why=str(error))
 

@@ -37,6 +37,7 @@ from poundlock.plan.segments import spark_streams
 from poundlock.plan.stages import enters_jvm, stage_chain, state_spaces
 from poundlock.savepoint.take import Cut
 from poundlock.spark.batch_job import BatchJobs
+from poundlock.spark.small_jobs import SparkTasks
 from poundlock.spark.executors import Watch, check_executors, needs_of
 from poundlock.spark.launch.session import Session
 from poundlock.spark.launch.spark_launch import start_spark
@@ -128,6 +129,7 @@ class Assembly:
         session = self._session(storage)
         sources = self._with_streams(session, sources)
         context = session.context
+        coordinator.tasks = SparkTasks(session, self.job.name)
 
         def save(directory: str, retained: str | None = None, first: Callable[[], None] = lambda: None) -> Cut:
             def ready() -> None:

@@ -58,7 +58,8 @@ def applied(before: JSON, change: Mapping[str, Any]) -> JSON:
 def _in_object(before: Mapping[str, Any], change: Mapping[str, Any]) -> JSON:
     dropped, fields = set(change.get("drop", ())), change.get("in", {})
     kept = {name: value for name, value in before.items() if name not in dropped}
-    return kept | {name: _in_value(before[name], part) for name, part in fields.items()} | change.get("set", {})
+    kept |= {name: _in_value(before[name], part) for name, part in fields.items()}
+    return {**kept, **change.get("set", {})}
 
 
 def _in_value(before: Any, change: Change) -> Any:
@@ -108,9 +109,8 @@ def _of_list(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
             gone.append(place)
     next_gone = 0
     for item, key in zip(came, keys, strict=True):
-        place = places.get(key)
-        if place is not None:
-            _stays(steps, same + place)
+        if key in places:
+            _stays(steps, same + places[key])
             continue
         for number in range(next_gone, min(next_gone + _LOOK_AHEAD, len(gone))):
             part = _within(left[gone[number]], item) if _alike(left[gone[number]], item) else None

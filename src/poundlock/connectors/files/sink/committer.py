@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from io import BufferedReader, RawIOBase
 from itertools import chain, groupby, islice
+from math import ceil
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from poundlock.checkpoint.participant import JSON, CommitOutcome, Committed, Orphan, Prepared, unchecked
@@ -41,6 +42,8 @@ THREADS = 128
 At 20 ms a call that is 6,400 calls a second, more than a store takes of one client in one folder (S3: 3,500 writes), and some 10 MB of the
 driver's memory while it lasts.
 """
+
+DRIVER_S, TASK_S = 2.0, 0.5  # CPU of a client that the driver, and a task, spend on calls
 
 
 def verify(storage: Storage, item: Prepared) -> None:
@@ -239,6 +242,16 @@ def abort_many(storage: Storage, prepared: Iterable[Prepared]) -> Iterator[Excep
     return _each(storage, lambda item: abort(storage, item), prepared)
 
 
+def pieces(storage: Storage, calls: int) -> int:
+    """Return into how many pieces so many calls are cut for tasks; 1 where the driver makes them itself in a moment.
+
+    A Spark job takes some 0.1 s, and longer where it waits for other tasks to end. So the driver keeps what costs its one core, which all
+    of its threads share, no more than DRIVER_S; a task then has TASK_S of it.
+    """
+    seconds = calls * storage.client_s
+    return 1 if seconds <= DRIVER_S else ceil(seconds / TASK_S)
+
+
 def _each(storage: Storage, call: Callable[[_T], _R], items: Iterable[_T]) -> Generator[_R | Exception, None, None]:
     """Yield what a call returns or raises for each item: one after the other on the local disk, whose calls wait for nobody."""
     return call_each(call, items, 1 if isinstance(storage, LocalStorage) else THREADS)
@@ -279,7 +292,9 @@ def _commit_local(
     storage: DeferredStorage, committables: Iterable[FileCommittable], merger: BulkMerger
 ) -> list[CommitOutcome]:
     """Commit a batch in one folder of the local disk; return the outcomes when all are durable."""
-    outcomes = list(call_each(lambda committable: commit(storage, committable, merger), committables, 1))
+    outcomes: list[CommitOutcome] = list(
+        call_each(lambda committable: commit(storage, committable, merger), committables, 1)
+    )
     try:
         storage.finish()
     except OSError as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from poundlock.arguments import refuse_without_effect
 from poundlock.audit.read_back import Auditable, AuditScope, Reading
-from poundlock.checkpoint.capabilities import AbortsMany, Bindable, CommitsMany, Inspectable, Measurable
+from poundlock.checkpoint.capabilities import AbortsMany, Bindable, CommitsMany, InTasks, Inspectable, Measurable
 from poundlock.checkpoint.participant import (
     JSON,
     CommitOutcome,
@@ -69,7 +69,7 @@ _NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9.=+-]{0,79}")
 
 
 @dataclass(frozen=True)
-class FileSink(Bindable, Portable, Legible, CommitsMany, AbortsMany, Inspectable, Auditable, Measurable):
+class FileSink(Bindable, Portable, Legible, CommitsMany, AbortsMany, InTasks, Inspectable, Auditable, Measurable):
     """Records into files by bucket, exactly once: files appear complete and never change.
 
     Args:
@@ -219,6 +219,9 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, AbortsMany, Inspectable
 
     def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
         return parts.committer.commit_many(self.storage, committables, self._merger)
+
+    def pieces(self, calls: int) -> int:
+        return parts.committer.pieces(self.storage(), calls)
 
     def abort(self, prepared: Prepared) -> None:
         parts.committer.abort(self.storage(), prepared)
