@@ -1,6 +1,6 @@
 """A store on another machine, played on the local disk: every call waits for as long as the way there and back takes.
 
-What it does not play is a server that is busy, and the CPU that a client spends on a call: see `benchmarks.call_cost`.
+What it does not play is a server that is busy, and the CPU that a client spends on a call.
 """
 
 from __future__ import annotations

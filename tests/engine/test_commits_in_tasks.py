@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from poundlock import FileSink, FileSource, Job, RollingPolicy
+from poundlock import FileSink, FileSource, Job, NoRestart, RollingPolicy
 from poundlock.driver.driver import run
 from poundlock.spark.small_jobs import SparkTasks
 from poundlock.storage import LocalStorage
@@ -36,9 +36,9 @@ def test_files_are_verified_and_committed_by_tasks(tmp_path: Path, monkeypatch: 
         return real(self, call, pieces)
 
     monkeypatch.setattr(SparkTasks, "run", counted)
-    job = Job("in-tasks")
+    job = Job("in-tasks", checkpoint_interval="0 s", restart=NoRestart())
     source = FileSource(str(tmp_path / "in"), format="json", schema="n long")
-    job.source(source).sink_to(
+    job.from_source(source, name="rows").sink_to(
         FileSink(str(tmp_path / "out"), bucket=bucket, rolling=RollingPolicy(on_checkpoint=True))
     )
     assert run(job, settings=settings(tmp_path)).state == "FINISHED"

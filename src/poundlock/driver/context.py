@@ -37,11 +37,11 @@ from poundlock.plan.segments import spark_streams
 from poundlock.plan.stages import enters_jvm, stage_chain, state_spaces
 from poundlock.savepoint.take import Cut
 from poundlock.spark.batch_job import BatchJobs
-from poundlock.spark.small_jobs import SparkTasks
 from poundlock.spark.executors import Watch, check_executors, needs_of
 from poundlock.spark.launch.session import Session
 from poundlock.spark.launch.spark_launch import start_spark
 from poundlock.spark.segments import SessionAnalysis
+from poundlock.spark.small_jobs import SparkTasks
 from poundlock.state.job_state import JobState
 from poundlock.state.participant import StateParticipant
 from poundlock.storage import Storage, open_storage

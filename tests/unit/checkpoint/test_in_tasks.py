@@ -105,7 +105,7 @@ def test_what_is_not_known_is_asked_again_by_the_driver() -> None:
 def test_where_tasks_fail_the_driver_commits_all_of_it_once_more() -> None:
     tasks, log = Tasks(failing=True), Warnings()
     assert len(carried(tasks, log).done["out"]) == 10
-    assert DONE == [("commit", n) for n in range(10)] * 2
+    assert [("commit", n) for n in range(10)] * 2 == DONE
     assert log.seen == ["tasks failed, the driver does it"]
 
 
@@ -113,7 +113,7 @@ def test_where_tasks_fail_the_driver_commits_all_of_it_once_more() -> None:
 def test_few_or_without_a_cluster_the_driver_commits(tasks: Any, most: int) -> None:
     assert len(carried(tasks, Warnings(), Sink(most)).done["out"]) == 10
     assert tasks is None or tasks.pieces == []
-    assert DONE == [("commit", n) for n in range(10)]
+    assert [("commit", n) for n in range(10)] == DONE
 
 
 def test_aborts_by_tasks_say_what_failed_of_them() -> None:
@@ -122,7 +122,7 @@ def test_aborts_by_tasks_say_what_failed_of_them() -> None:
     failed = [(item.subtask, str(error)) for item, error in abort_all(sinks, PREPARED, log=Warnings(), tasks=tasks)]
     assert failed == [(6, "not now")]
     assert tasks.pieces == [4, 4, 2]
-    assert DONE == [("abort", n) for n in range(10)]
+    assert [("abort", n) for n in range(10)] == DONE
 
 
 def test_what_a_task_cannot_verify_is_raised_the_first_in_order() -> None:

@@ -19,19 +19,14 @@ from poundlock.checkpoint.participant import JSON
 from poundlock.errors import TerminalError
 from poundlock.storage import LocalStorage
 
-SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "b"])
+SCALARS = st.none() | st.integers(-2, 2) | st.sampled_from(["", "a", "b"])
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.sampled_from("abcde"), inner, max_size=5)
 )
 OBJECTS = st.dictionaries(st.sampled_from("abcde"), VALUES, max_size=5)
 
 
-def mixed(value: Any) -> bool:
-    """Return whether numbers and truth values are in one value, which Python takes for equal."""
-    return b"true" in encoded(value) or b"false" in encoded(value)
-
-
-@given(OBJECTS.filter(lambda value: not mixed(value)), OBJECTS.filter(lambda value: not mixed(value)))
+@given(OBJECTS, OBJECTS)
 def test_any_object_comes_back(before: JSON, after: JSON) -> None:
     then = json.loads(json.dumps(before))
     change = json.loads(json.dumps(change_of(before, after)))

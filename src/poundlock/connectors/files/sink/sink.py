@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from poundlock.arguments import refuse_without_effect
 from poundlock.audit.read_back import Auditable, AuditScope, Reading
-from poundlock.checkpoint.capabilities import AbortsMany, Bindable, CommitsMany, InTasks, Inspectable, Measurable
+from poundlock.checkpoint.capabilities import AbortsMany, Bindable, CommitsMany, Inspectable, InTasks, Measurable
 from poundlock.checkpoint.participant import (
     JSON,
     CommitOutcome,
