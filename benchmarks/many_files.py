@@ -17,7 +17,7 @@ from benchmarks.result import Result
 __all__ = ["CASES", "figures_of", "growth"]
 
 _TASKS, _QUICK_TASKS = (100, 1000), (20, 60)
-_PER_FILE = ("verify_s", "commit_s", "abort_s", "sweep_s", "end_s", "record_bytes", "pending_bytes", "peak_kb")
+_PER_FILE = ("verify_s", "commit_s", "cpu_s", "abort_s", "sweep_s", "end_s", "record_bytes", "pending_bytes", "peak_kb")
 
 
 def many_files(bench: Bench, store: str) -> Result:
@@ -38,7 +38,7 @@ def figures_of(bands: Sequence[Band]) -> Mapping[str, float]:
     figures: dict[str, float] = {}
     for band in bands:
         seen = {
-            "verify s": band.verify_s, "commit s": band.commit_s, "abort s": band.abort_s, "sweep s": band.sweep_s,
+            "verify s": band.verify_s, "commit s": band.commit_s, "CPU s": band.cpu_s, "abort s": band.abort_s, "sweep s": band.sweep_s,
             "end s": band.end_s, "record bytes a file": band.record_bytes / band.files,
             "pending bytes a file": band.pending_bytes / band.files, "kB a file": band.peak_kb / band.files,
             f"ms of {SMALL * BUCKETS} files": band.few_ms, f"ms of {SMALL * BUCKETS} touched": band.touch_ms,
