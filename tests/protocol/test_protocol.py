@@ -26,6 +26,7 @@ from poundlock.checkpoint.decision import Decision, SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger import decision_log as history
+from poundlock.checkpoint.ledger import record_file
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared
@@ -591,6 +592,12 @@ _SETTINGS = settings(
     max_examples=_THOROUGH, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 _HUNT = settings(_SETTINGS, max_examples=1000, database=None, derandomize=True, phases=[Phase.generate])
+
+
+@pytest.fixture(autouse=True)
+def _changes_of_small_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have records say what changed of these states, too, which are small."""
+    monkeypatch.setattr(record_file, "SMALL", 0)
 
 
 @pytest.mark.parametrize("machine", [ProtocolMachine, DriverPlans, Transactions])

@@ -96,7 +96,7 @@ def _of_list(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
         same += 1
     steps: list[Any] = [[0, same]] if same else []
     left, came = before[same:], after[same:]
-    if not left:
+    if not left or not came:
         return steps + ([{"new": list(came)}] if came else [])
     keys = [encoded(item) for item in came]
     still = set(keys)
