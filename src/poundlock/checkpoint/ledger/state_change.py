@@ -94,14 +94,23 @@ def _of_list(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
     same, most = 0, min(len(before), len(after))
     while same < most and _same(before[same], after[same]):
         same += 1
+    end = 0
+    while end < most - same and _same(before[-1 - end], after[-1 - end]):
+        end += 1
     steps: list[Any] = [[0, same]] if same else []
-    left, came = before[same:], after[same:]
+    steps += _of_middle(before[same : len(before) - end], after[same : len(after) - end], same)
+    return [*steps, [len(before) - end, end]] if end else steps
+
+
+def _of_middle(left: Sequence[Any], came: Sequence[Any], first: int) -> list[Any]:
+    """Return the steps for what is between the items at both ends that are as they were. `first`: the place of the first one before."""
     if not left or not came:
-        return steps + ([{"new": list(came)}] if came else [])
+        return [{"new": list(came)}] if came else []
     keys = [encoded(item) for item in came]
     still = set(keys)
     places: dict[bytes, int] = {}
     gone: list[int] = []  # of those that are left, what is not there as it was
+    steps: list[Any] = []
     for place, item in enumerate(left):
         key = encoded(item)
         places.setdefault(key, place)
@@ -110,12 +119,12 @@ def _of_list(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
     next_gone = 0
     for item, key in zip(came, keys, strict=True):
         if key in places:
-            _stays(steps, same + places[key])
+            _stays(steps, first + places[key])
             continue
         for number in range(next_gone, min(next_gone + _LOOK_AHEAD, len(gone))):
             part = _within(left[gone[number]], item) if _alike(left[gone[number]], item) else None
             if part is not None:
-                steps.append({"at": same + gone[number], "in": part})
+                steps.append({"at": first + gone[number], "in": part})
                 next_gone = number + 1
                 break
         else:
