@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from poundlock.checkpoint.decision import Decision
-from poundlock.checkpoint.ledger.record_file import WHOLE_EVERY, Record, Written
+from poundlock.checkpoint.ledger.record_file import WHOLE_EVERY, Appended, LedgerRecord
 from poundlock.errors import CommitUnknown, FencedError, TerminalError
 from poundlock.storage.base import OutcomeUnknown, Storage
 from poundlock.storage.json_record import read_record
@@ -42,7 +42,7 @@ class Ledger:
         self._retention_ms = retention_ms
         self._per_file = per_file
         self._archived = self._archive.last()  # as far as this process knows
-        self._written: Written | None = None  # what this process appended last
+        self._written: Appended | None = None  # what this process appended last
         self._read = dict[int, Decision]()  # the newest of what was read for the sake of a later record
 
     def newest(self) -> Decision | None:
@@ -66,7 +66,7 @@ class Ledger:
         self._read = dict(list(self._read.items())[-WHOLE_EVERY:])
         return decision
 
-    def _whole(self, record: Record) -> Decision:
+    def _whole(self, record: LedgerRecord) -> Decision:
         if not record.changes:
             return record.decision
         number = record.decision.number
@@ -75,11 +75,11 @@ class Ledger:
         except ValueError as error:
             raise TerminalError(f"{self._where(record_path(number))} cannot be read: {error}", next=_RESTORE) from None
 
-    def _record(self, number: int) -> Record:
+    def _record(self, number: int) -> LedgerRecord:
         path, record = record_path(number), None
         # What the archive has is the truth: a driver that slept for very long may have made a file of that number since.
         if number > self._archived:
-            record = read_record(self._storage, path, Record.of, next=_RESTORE)
+            record = read_record(self._storage, path, LedgerRecord.of, next=_RESTORE)
             if record is None:
                 self._archived = self._archive.last()
         record = self._archive.read(number) if record is None else record
@@ -100,7 +100,7 @@ class Ledger:
         number, before = decision.number, self._written
         whole = number % WHOLE_EVERY == 0 or number % self._per_file == 0 or decision.occasion == "start"
         follows = before is not None and before.decision.number == number - 1 and not whole
-        written, data = Written.of(decision, before if follows else None)
+        written, data = Appended.of(decision, before if follows else None)
         self._write(number, data)
         self._written = written
         if decision.number % self._per_file == 0:
@@ -240,7 +240,7 @@ class Archive:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._held: Mapping[int, Record] = {}  # the records of the file that was read last
+        self._held: Mapping[int, LedgerRecord] = {}  # the records of the file that was read last
 
     def files(self) -> list[tuple[int, int]]:
         """Return the first and last record number of each file, in order. Overlaps are possible and harmless."""
@@ -251,7 +251,7 @@ class Archive:
         """Return the newest archived record's number, -1 if there is none."""
         return max((last for _, last in self.files()), default=-1)
 
-    def read(self, number: int) -> Record | None:
+    def read(self, number: int) -> LedgerRecord | None:
         """Return a record, None if it is not in the archive. Raises TerminalError: it is damaged."""
         if number not in self._held:  # readers go from record to record: the folder is looked at once for each file
             for first, last in self.files():
@@ -287,12 +287,12 @@ class Archive:
                 self._storage.delete(_archive_path(first, last))
 
 
-def _unpacked(data: bytes) -> Mapping[int, Record]:
+def _unpacked(data: bytes) -> Mapping[int, LedgerRecord]:
     try:
         lines = gzip.decompress(data).splitlines()
     except (OSError, EOFError, zlib.error):
         raise ValueError("it is no file of gzip's, or the beginning of one") from None
-    return {record.decision.number: record for record in map(Record.of, lines)}
+    return {record.decision.number: record for record in map(LedgerRecord.of, lines)}
 
 
 def _archive_path(first: int, last: int) -> str:

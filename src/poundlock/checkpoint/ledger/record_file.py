@@ -15,7 +15,7 @@ from poundlock.checkpoint.decision import FORMAT, Decision, SinkDecision
 from poundlock.checkpoint.ledger.state_change import applied, change_of, encoded
 from poundlock.checkpoint.participant import JSON
 
-__all__ = ["Record", "Written"]
+__all__ = ["Appended", "LedgerRecord"]
 
 WHOLE_EVERY = 25
 """At every so many-th record all states stand whole: whoever reads the newest reads so many files at most."""
@@ -26,7 +26,7 @@ _CHANGES = 2  # the format of a record with changes
 
 
 @dataclass(frozen=True)
-class Record:
+class LedgerRecord:
     """What a file says."""
 
     decision: Decision  # the states that are changes are empty
@@ -35,7 +35,7 @@ class Record:
     )  # per sink, what changed of the state in the record before
 
     @classmethod
-    def of(cls, data: bytes) -> Record:
+    def of(cls, data: bytes) -> LedgerRecord:
         """Return the record of a file's bytes. Raises ValueError: they are none, or of a format this version does not know."""
         value = json.loads(data)
         if not isinstance(value, dict) or value.get("v") != _CHANGES:
@@ -57,14 +57,14 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Written:
+class Appended:
     """A decision that was written, as the next one may say what changed of it."""
 
     decision: Decision
     digests: Mapping[str, bytes]  # of the states that are not small: whoever was given one may have changed it since
 
     @classmethod
-    def of(cls, decision: Decision, before: Written | None) -> tuple[Written, bytes]:
+    def of(cls, decision: Decision, before: Appended | None) -> tuple[Appended, bytes]:
         """Return a decision as one that is written, and the bytes of its file.
 
         Args:
@@ -83,7 +83,7 @@ class Written:
         return cls(decision, digests), _bytes(decision, changes)
 
 
-def _change(before: Written, name: str, sink: SinkDecision, whole: bytes) -> JSON | None:
+def _change(before: Appended, name: str, sink: SinkDecision, whole: bytes) -> JSON | None:
     """Return what changed of a state, None where that is not known for certain, or hardly smaller than the state."""
     state = _state(before.decision, name)
     then = _encoded(state)
