@@ -58,10 +58,12 @@ class Storage(Protocol):
         moves_by_copy: whether a rename costs a copy, so that what is joined is better written to its last name at once. A file
             then appears under any name only when it is complete.
         refused_in_names: the characters that no name may have there, besides those that nobody takes.
+        client_s: CPU seconds that a call costs whoever makes it, the store's own work apart; 0 where that is next to nothing.
     """
 
     moves_by_copy: ClassVar[bool]
     refused_in_names: ClassVar[str]
+    client_s: ClassVar[float]
 
     @property
     def root(self) -> str:

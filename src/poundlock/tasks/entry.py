@@ -9,7 +9,7 @@ import pickle
 import uuid
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from poundlock.tasks.report import Directive, TaskReport, TaskWork
 from poundlock.tasks.worker import prepare_worker, utf8_errors
@@ -46,6 +46,14 @@ def run_source_tasks(
             done, parcels = loaded.run(work, directive, attempt=new_attempt())
             report(done)
             yield from parcels
+
+
+def run_pieces(pieces: Iterator[list[Any]], *, call: bytes) -> Iterator[list[Any]]:
+    """Yield what a function returns for each piece of work. `call`: the function, pickled."""
+    with utf8_errors():
+        loaded = pickle.loads(call)
+        prepare_worker()
+        yield from map(loaded, pieces)
 
 
 def run_exchange_tasks(
