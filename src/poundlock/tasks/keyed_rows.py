@@ -220,6 +220,20 @@ class PairRows(KeyedOutput):
     def columns(self, chunk: OutputChunk) -> Iterable[Sequence[Any]]:
         return list(zip(*chunk.values, strict=True))
 
+    def needed(self, side: int) -> Sequence[str]:
+        """Return the columns of a side's rows that it looks at."""
+        return list((self.left, self.right)[side].names)
+
+    def pairs(self, sides: Sequence[pa.RecordBatch], places: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Return pairs as rows, see `operators.columns.interval_join.PairOutput`."""
+        structs = []
+        for field, rows, taken in zip(self.schema, sides, places, strict=True):
+            columns = [
+                column.take(taken).cast(part.type) for column, part in zip(rows.columns, field.type, strict=True)
+            ]
+            structs.append(pa.StructArray.from_arrays(columns, fields=list(field.type)))
+        return pa.RecordBatch.from_arrays(structs, schema=self.schema)
+
 
 @dataclass(frozen=True)
 class PairColumns(KeyedOutput):
@@ -234,6 +248,15 @@ class PairColumns(KeyedOutput):
     def columns(self, chunk: OutputChunk) -> Iterable[Sequence[Any]]:
         for side, name, _ in self.parts:
             yield [None if pair[side] is None else pair[side][name] for pair in chunk.values]
+
+    def needed(self, side: int) -> Sequence[str]:
+        """Return the columns of a side's rows that it looks at."""
+        return list(dict.fromkeys(name for of, name, _ in self.parts if of == side))
+
+    def pairs(self, sides: Sequence[pa.RecordBatch], places: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Return pairs as rows, see `operators.columns.interval_join.PairOutput`."""
+        columns = [sides[side].column(name).take(places[side]).cast(field.type) for side, name, field in self.parts]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 def with_time(rows: pa.RecordBatch, times: Sequence[int | None]) -> pa.RecordBatch:
