@@ -130,7 +130,7 @@ def _window(
         chosen = node.function.aggregate.columns or own.names
         elements = [resolve_column(schema, name, node.id) for name in chosen]
         whole = own.names if node.late_tag is not None else []
-        taken = KeyedInput(keys=keys, time=time, columns=elements, how="tuple", whole=whole)
+        taken = KeyedInput(keys=keys, time=time, elements=RecordMaker(tuple(elements), tuple), whole=whole)
     elif wanted is None:
         outputs[MAIN] = RecordRows(node.id, own if node.schema is None else ddl.parse(node.schema))
         taken = KeyedInput(keys=keys, time=time, elements=RecordMaker(tuple(own.names)), whole=own.names)
@@ -216,9 +216,8 @@ def _process(
                 time=time,
                 elements=record_maker(wanted, schema, node.id) or RecordMaker(tuple(schema.names)),
                 lazy=isinstance(node, ProcessNode),
-                whole=()
-                if isinstance(node, ProcessNode)
-                else schema.names,  # a process function sends no row on as it came
+                # A process function sends no row on as it came.
+                whole=() if isinstance(node, ProcessNode) else schema.names,
             )
         )
     outputs: dict[str, KeyedOutput] = {}
@@ -245,7 +244,11 @@ def _process(
         join = _join_by_columns(node, inputs, schemas, outputs[MAIN])
         if join is not None:
             # A function sees the values of all columns, columns of pairs are never made Python values.
-            taken = [replace(each, columns=[]) for each in inputs] if _columns_of_pairs(outputs[MAIN]) else inputs
+            taken = (
+                [replace(each, elements=RecordMaker(())) for each in inputs]
+                if _columns_of_pairs(outputs[MAIN])
+                else inputs
+            )
             return KeyedHead(node.id, join.operator, taken, outputs)
     broadcast = frozenset({1} if isinstance(node, ProcessNode) and node.broadcast else ())
     make = partial(process_operator, node, bounded=bounded)
