@@ -225,9 +225,8 @@ def _process(
                 time=time,
                 elements=record_maker(wanted, schema, node.id) or RecordMaker(tuple(schema.names)),
                 lazy=isinstance(node, ProcessNode),
-                whole=()
-                if isinstance(node, ProcessNode)
-                else schema.names,  # a process function sends no row on as it came
+                # A process function sends no row on as it came.
+                whole=() if isinstance(node, ProcessNode) else schema.names,
             )
         )
     outputs: dict[str, KeyedOutput] = {}
