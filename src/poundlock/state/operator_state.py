@@ -203,9 +203,9 @@ class OperatorState(KeyGroup):
                     yield (self.operator, name, namespace), meta, rows
         if not broadcast:
             for (name, namespace), pending in self._appended.items():
-                hashes, keys, values, subkeys = pending()
+                hashes, keys, values, subkeys, times = pending()
                 self._work.encoded += len(hashes)
-                yield (self.operator, name, namespace), self._declared[name], Rows(hashes, keys, subkeys, values)
+                yield (self.operator, name, namespace), self._declared[name], Rows(hashes, keys, subkeys, values, times)
 
     def changed_timers(self, checkpoint: int) -> Iterator[tuple[SectionKey, Rows]]:
         """Yield the timers that were registered or deleted. Those of windows of all keys follow from the windows there are."""

@@ -27,12 +27,14 @@ Slice = tuple[int, int]
 
 
 class EncodedRows(NamedTuple):
-    """Rows as state keeps them: hashes, and the bytes of keys and accumulators, large_binary; subkeys where a key has several rows."""
+    """Rows as state keeps them: hashes, and the bytes of keys and of accumulators or whole rows, large_binary; subkeys where a key has
+    several rows; times in ms where rows have some."""
 
     hashes: Hashes
     keys: pa.Array
     values: pa.Array
     subkeys: pa.Array | None = None
+    times: Numbers | None = None
 
 
 class Pending(Protocol):

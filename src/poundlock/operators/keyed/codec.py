@@ -55,6 +55,11 @@ def decode(data: bytes | memoryview) -> Any:
     return _decode(data)
 
 
+def decode_each(values: Iterable[bytes]) -> list[Any]:
+    """Return the values that `encode` made bytes of."""
+    return list(map(_decode, values))
+
+
 def encode(value: Any) -> bytes:
     """Return a value as bytes. The value must have been through `pack`, or be of types that msgpack knows. Raises DefinitionError: a text cannot be written as UTF-8."""
     try:

@@ -25,10 +25,11 @@ HASH = "__hash"
 EVERYWHERE = -1
 """The key group of broadcast rows."""
 
+DELIVERY_BYTES = 4 << 20  # of blocks that are sent at once
 _LIST_BYTES = 128 << 20  # of messages that PySpark pickles together
 _LEAST_BYTES = 256 << 10  # of a message
 _AT_ONCE = 128 << 20  # of rows that are put in order together
-FLUSH_BYTES = 64 << 20  # what one writer gathers before it makes blocks of it
+FLUSH_BYTES = 16 << 20  # what one writer gathers before it makes blocks of it
 _END = 16  # bytes that a stream has behind its last batch, and a few more
 _INDEX = 3  # a run of rows: key group, place, first row
 
@@ -94,9 +95,10 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """What one task of a stage sends to one task of the next at a time: blocks for it, and in the last one the event times it knows of.
+    """What one task of a stage sends at once to one task of the next: blocks for it, and the event times it knows of.
 
-    One goes to every task of the next stage, also without a block, for all of them calculate the watermarks.
+    One goes to every task of the next stage, also without a block, for all of them calculate the watermarks. Further ones have blocks
+    alone: Spark keeps what is sent at once in its heap, several times.
     """
 
     reports: tuple[SplitTimes, ...]
@@ -106,22 +108,30 @@ class Delivery(msgspec.Struct, frozen=True):
 def deliveries(
     blocks: Iterable[Block], reports: Iterable[SplitTimes], parallelism: int
 ) -> Iterator[tuple[int, Delivery]]:
-    """Yield what a task sends to each task of the next stage, by the number of that task; much is sent in several messages."""
+    """Yield what a task sends to each task of the next stage, by the number of that task, see `Delivery`."""
     known = tuple(reports)
     by_target: dict[int, list[Block]] = {}
     for block in blocks:
         by_target.setdefault(block.target, []).append(block)
     most = message_bytes(parallelism)
     for target in range(parallelism):
-        waiting: list[Block] = []
-        size = 0
-        for block in by_target.get(target, ()):
-            if waiting and size + len(block.rows) > most:
-                yield target, Delivery((), tuple(waiting))
-                waiting, size = [], 0
-            waiting.append(block)
-            size += len(block.rows)
-        yield target, Delivery(known, tuple(waiting))
+        first, *more = _together(by_target.get(target, ()), most)
+        yield target, Delivery(known, first)
+        for blocks_of_one in more:
+            yield target, Delivery((), blocks_of_one)
+
+
+def _together(blocks: Iterable[Block], most: int) -> list[tuple[Block, ...]]:
+    """Return blocks in their order, as many together as are sent at once; one group where there are none."""
+    groups: list[list[Block]] = [[]]
+    size = 0
+    for block in blocks:
+        if groups[-1] and size + len(block.rows) > most:
+            groups.append([])
+            size = 0
+        groups[-1].append(block)
+        size += len(block.rows)
+    return [tuple(group) for group in groups]
 
 
 def message_bytes(parallelism: int) -> int:
@@ -130,7 +140,7 @@ def message_bytes(parallelism: int) -> int:
     PySpark pickles what goes to a task in lists, of 10 x parallelism messages and at most 1,000 at first, and its JVM holds each
     list as one array, which ends at 2 GB: so where a key is hot and all goes to one task, messages have to be small.
     """
-    return max(_LIST_BYTES // min(10 * parallelism, 1000), _LEAST_BYTES)
+    return min(max(_LIST_BYTES // min(10 * parallelism, 1000), _LEAST_BYTES), DELIVERY_BYTES)
 
 
 @dataclass
