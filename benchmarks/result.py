@@ -242,13 +242,13 @@ BARS = (
     Bar(name="state_cost/10M", figure="bytes growth", most=1.5),
     *(
         Bar(name="much_state/100M", figure=f"{what} growth", most=most)
-        for what, most in (("CPU ms", 1.5), ("kB written", 1.5), ("memory MB", 1.5), ("first s", 1.5), ("key ms", 5))
+        for what, most in (("CPU ms", 1.5), ("kB written", 1.5), ("memory MB", 1.5), ("first s", 1.5))
     ),
     Bar(name="much_state/100M", figure="rescaled / first", most=1.5),
     Bar(name="much_state/100M", figure="100M key ms", most=50),
     Bar(name="skew/hot_key", figure="memory / uniform", most=1.5),
     Bar(name="skew/large", most_mb=2000),
-    Bar(name="skew/buckets", most_mb=900),
+    Bar(name="skew/buckets", most_mb=1500),
     Bar(name="skew/window", most_mb=1200),
     Bar(name="skew/window", figure="memory growth", most=2),
     Bar(name="cluster/locality", figure="key groups where they were, mean", least_figure=0.9),

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from benchmarks.jobs.state_keys import Halves
 from benchmarks.jobs.usage import anonymous_bytes, used
 from poundlock import DatagenSource, FileSink, Job, KeyedProcessFunction, ValueStateDescriptor
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.connectors.base import Split
 from poundlock.connectors.datagen.rows import RowOrigin
 from poundlock.connectors.datagen.source import DatagenEnumerator
 from poundlock.driver.driver import run
@@ -91,16 +91,9 @@ class Touching(DatagenSource):
         return _Planned(self)
 
 
-class _Planned(DatagenEnumerator):
+class _Planned(Halves):
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
         return {**start, "row": min(int(start["row"]) + TOUCHED, self.source.count or 0)}
-
-    def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
-        first, last = int(start["row"]), int(end["row"])
-        middle = (first + last) // 2
-        return [
-            Split(f"{a:020d}", {"start": a, "stop": b}, b - a) for a, b in ((first, middle), (middle, last)) if a < b
-        ]
 
 
 class Seen(KeyedProcessFunction):
