@@ -243,7 +243,7 @@ def test_a_task_sends_what_it_knows_of_event_time_to_all() -> None:
 
 
 def test_what_is_sent_at_once_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = written([[(SplitPlace("a", "p", n), [list(range(50))]) for n in range(6)]], to(2), flush=1)
+    blocks = written([[(SplitPlace("a", "p", n), [list(range(50))]) for n in range(6)]], to(), 2, flush=1)
     size = max(len(block.rows) for block in blocks)
     monkeypatch.setattr("poundlock.tasks.exchange.blocks.DELIVERY_BYTES", 2 * size)
     report = SplitTimes("time", "a", "p", 0, 5, 1)
