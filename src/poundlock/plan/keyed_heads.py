@@ -40,7 +40,15 @@ from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.sql_text import resolve_column
 from poundlock.state.hashing import key_hashes
 from poundlock.stream.functions.process import ArrowAggregateWindow, CoGroupFunction
-from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, Node, ProcessNode, WindowJoinNode, WindowNode
+from poundlock.stream.nodes import (
+    IntervalJoinNode,
+    KeyedNode,
+    Node,
+    PartitionNode,
+    ProcessNode,
+    WindowJoinNode,
+    WindowNode,
+)
 from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.builtin_assigners import EventTimeSessionWindows
 from poundlock.tasks.columns import EVENT_TIME
@@ -81,7 +89,7 @@ def keyed_head(
     Raises:
         DefinitionError: a column that is needed is not there, or keys of two inputs never meet.
     """
-    schemas = [_known(node.id, schema) for schema in given]
+    schemas = [known_schema(node.id, schema) for schema in given]
     inputs = graph.inputs[node.id]
     keys = [
         [resolve_column(schema, key.column, node.id) for key in each.keys]
@@ -102,7 +110,8 @@ def keyed_head(
     return _process(node, graph, own, keys, timed, bounded)
 
 
-def _known(operator: str, schema: pa.Schema | None) -> pa.Schema:
+def known_schema(operator: str, schema: pa.Schema | None) -> pa.Schema:
+    """Return the columns of an input. Raises DefinitionError: nobody knows them."""
     if schema is None:
         raise DefinitionError(
             f"{operator}: the columns of its input are not known", next="declare them: map(…, schema=…)"
@@ -130,7 +139,7 @@ def _window(
         chosen = node.function.aggregate.columns or own.names
         elements = [resolve_column(schema, name, node.id) for name in chosen]
         whole = own.names if node.late_tag is not None else []
-        taken = KeyedInput(keys=keys, time=time, columns=elements, how="tuple", whole=whole)
+        taken = KeyedInput(keys=keys, time=time, elements=RecordMaker(tuple(elements), tuple), whole=whole)
     elif wanted is None:
         outputs[MAIN] = RecordRows(node.id, own if node.schema is None else ddl.parse(node.schema))
         taken = KeyedInput(keys=keys, time=time, elements=RecordMaker(tuple(own.names)), whole=own.names)
@@ -245,7 +254,11 @@ def _process(
         join = _join_by_columns(node, inputs, schemas, outputs[MAIN])
         if join is not None:
             # A function sees the values of all columns, columns of pairs are never made Python values.
-            taken = [replace(each, columns=[]) for each in inputs] if _columns_of_pairs(outputs[MAIN]) else inputs
+            taken = (
+                [replace(each, elements=RecordMaker(())) for each in inputs]
+                if _columns_of_pairs(outputs[MAIN])
+                else inputs
+            )
             return KeyedHead(node.id, join.operator, taken, outputs)
     broadcast = frozenset({1} if isinstance(node, ProcessNode) and node.broadcast else ())
     make = partial(process_operator, node, bounded=bounded)
@@ -300,9 +313,7 @@ def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, 
     return None
 
 
-def exchange_inputs(
-    node: Node, head: KeyedHead, *, parallelism: int, max_parallelism: int
-) -> list[tuple[ExchangeInput, list[str]]]:
+def exchange_inputs(node: Node, head: KeyedHead, *, max_parallelism: int) -> list[tuple[ExchangeInput, list[str]]]:
     """Return what the exchange before a step brings to each of its inputs, and the columns of that."""
     exchanged = []
     for side, taken in enumerate(head.inputs):
@@ -313,9 +324,20 @@ def exchange_inputs(
             side=side,
             keys=tuple(taken.keys),
             how="broadcast" if side in head.broadcast else how,
-            parallelism=parallelism,
             max_parallelism=max_parallelism,
         )
         columns = dict.fromkeys([*taken.whole, *taken.keys, *taken.columns, *([taken.time] if taken.time else [])])
         exchanged.append((to, list(columns)))
     return exchanged
+
+
+def placing_input(node: PartitionNode, keys: Sequence[str]) -> ExchangeInput:
+    """Return what an exchange brings to a step that places rows among its tasks; `keys` are the columns of its key."""
+    hows: dict[str, Literal["spread", "rescale", "custom"]] = {"rebalance": "spread", "rescale": "rescale"}
+    return ExchangeInput(
+        operator=node.id,
+        keys=tuple(keys),
+        how=hows.get(node.kind, "custom"),
+        max_parallelism=None,
+        partitioner=node.partitioner,
+    )
