@@ -207,7 +207,8 @@ class ColumnSessionOperator(ColumnOperator):
         left = np.flatnonzero(~due)
         if len(left):
             self._wait_for(bucket, int(_bounds(rows)[1][left].min()))
-        removed = [part.take(np.flatnonzero(_due(part, watermark))) for part in stored]
+        # One that was added may stand for a row in state, which must not come back.
+        removed = [part.take(np.flatnonzero(_due(part, watermark))) for part in (*stored, *changed.added)]
         added = [part.take(np.flatnonzero(~_due(part, watermark))) for part in changed.added]
         self._changed[bucket] = self._bucket(added, [*changed.removed, *removed])
 
