@@ -13,14 +13,14 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.chain import Edge, Operator, Pass
-from poundlock.operators.columns.aggregates import IN_ORDER, ColumnAggregates
+from poundlock.operators.columns.aggregates import IN_ORDER, ColumnAggregates, can_aggregate
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
 from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.operators.user_functions import Filter, FlatMap, MapBatches, MapRecords
-from poundlock.operators.windows.aggregates import SqlAggregates
+from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.aligned import AlignedWindowOperator, slice_of
 from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec
 from poundlock.operators.windows.general import WindowOperator
@@ -107,6 +107,28 @@ def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> s
         return f"{ordered[0]} of such windows depends on the order in which elements came"
     if aggregates is not None and not aggregates.are_by_column:
         return "an aggregate of that type of column is computed value by value"
+    return None
+
+
+def process_by_record(node: KeyedNode, schema: pa.Schema | None = None) -> str | None:
+    """Return why a step works record by record, None where it works by columns.
+
+    Args:
+        schema: the columns of its input, where those are known.
+    """
+    if isinstance(node, RollingNode):
+        return _rolling_by_record(node, schema)
+    return "a function is given its records"
+
+
+def _rolling_by_record(node: RollingNode, schema: pa.Schema | None) -> str | None:
+    if node.column is None:
+        return "a Python function makes one record of two"
+    if schema is None or node.column not in schema.names:
+        return None
+    by = SqlAggregate(kind="sum" if node.kind == "sum" else "max", column=0)
+    if not can_aggregate(by, schema.field(node.column).type):
+        return f"values of the type {schema.field(node.column).type} are compared one by one"
     return None
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.arguments import function_name
 from poundlock.checkpoint.capabilities import Describable, HasPlace, prepares_ahead
 from poundlock.connectors.base import SparkSource, SplitSource
-from poundlock.operators.factory import by_record
+from poundlock.operators.factory import by_record, process_by_record
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.guarantees import guarantees
@@ -18,8 +18,10 @@ from poundlock.plan.sql_text import parse_aggregates
 from poundlock.plan.stages import StageOutline, outline
 from poundlock.stream.nodes import (
     ApplyNode,
+    IntervalJoinNode,
     KeyedNode,
     Node,
+    ProcessNode,
     PythonNode,
     SideOutputNode,
     SinkNode,
@@ -27,6 +29,7 @@ from poundlock.stream.nodes import (
     SqlNode,
     UnionNode,
     WatermarkNode,
+    WindowJoinNode,
     WindowNode,
 )
 from poundlock.values import duration, format_duration
@@ -145,16 +148,20 @@ def _what(node: Node) -> str:
         return f"{keys}{node.describe()}: {what}, {_lane(node)}"
     if isinstance(node, KeyedNode):
         keys = ", ".join(dict.fromkeys(key for of_input in node.keys for key in of_input))
-        return f"by {keys}, {node.describe()}" if keys else node.describe()
+        what = f"by {keys}, {node.describe()}" if keys else node.describe()
+        return what if isinstance(node, (ProcessNode, IntervalJoinNode, WindowJoinNode)) else f"{what}, {_lane(node)}"
     if isinstance(node, SinkNode):
         return f"sink {_describe(node.sink)}"
     return f"DataFrame function {function_name(node.function)}" if isinstance(node, ApplyNode) else "DataFrame function"
 
 
-def _lane(node: WindowNode) -> str:
-    """Return how the tasks compute windows, and why."""
-    sql = SqlAggregates(parse_aggregates(node.aggregates, node.id).aggregates) if node.aggregates else None
-    reason = by_record(WindowSpec.of(node, sql))
+def _lane(node: WindowNode | KeyedNode) -> str:
+    """Return how the tasks compute a step, and why."""
+    if isinstance(node, KeyedNode):
+        reason = process_by_record(node)
+    else:
+        sql = SqlAggregates(parse_aggregates(node.aggregates, node.id).aggregates) if node.aggregates else None
+        reason = by_record(WindowSpec.of(node, sql))
     return "by columns" if reason is None else f"record by record, since {reason}"
 
 

@@ -14,18 +14,21 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.operators.columns.keys import RowKeys
 from poundlock.operators.columns.operator import ColumnWork, ResultColumns
 from poundlock.operators.columns.partials import SessionAggregation, SliceAggregation
+from poundlock.operators.columns.rolling import ColumnRolling
 from poundlock.operators.columns.sessions import ColumnSessions
 from poundlock.operators.columns.windows import ColumnWindows
-from poundlock.operators.factory import by_record, process_operator, window_operator
+from poundlock.operators.factory import by_record, process_by_record, process_operator, window_operator
+from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.sql_text import resolve_column
 from poundlock.state.hashing import key_hashes
-from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, Node, ProcessNode, WindowNode
+from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, Node, ProcessNode, RollingNode, WindowNode
 from poundlock.stream.windows.builtin_assigners import EventTimeSessionWindows
 from poundlock.tasks.columns import EVENT_TIME
 from poundlock.tasks.exchange.blocks import ExchangeInput
@@ -183,8 +186,22 @@ def _process(
         schema = late.get(tag, schemas[0]) if text is None else ddl.parse(text)
         outputs[tag] = RecordRows(node.id, schema)
     broadcast = frozenset({1} if isinstance(node, ProcessNode) and node.broadcast else ())
-    make = partial(process_operator, node, bounded=bounded)
+    make = _process_by_columns(node, inputs[0], schemas[0], bounded=bounded)
+    if make is None:
+        make = partial(process_operator, node, bounded=bounded)
     return KeyedHead(node.id, make, inputs, outputs, first=1 if broadcast else 0, broadcast=broadcast)
+
+
+def _process_by_columns(
+    node: KeyedNode, taken: KeyedInput, schema: pa.Schema, *, bounded: bool
+) -> Callable[[], KeyedOperator] | None:
+    """Return what makes the operator of a step that works by columns, None where records are needed one by one."""
+    if process_by_record(node, schema) is not None:
+        return None
+    keys = RowKeys(tuple(taken.keys), key_hashes)
+    if isinstance(node, RollingNode) and node.column in schema.names:
+        return ColumnRolling(node.kind, node.column, node.first, schema, keys, taken.time, bounded).operator
+    return None
 
 
 def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, needed: bool) -> str | None:

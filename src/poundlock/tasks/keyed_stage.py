@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from poundlock.formats.chunk import Batch, NoOrigin
-from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork
+from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork, PartialsOperator
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import OutputChunk
@@ -127,11 +127,12 @@ class _KeyedTask:
             operator.store(group)
 
     def _work_on_columns(self, head: KeyedHead, operator: ColumnOperator, group: KeyGroup) -> None:
-        """Give an operator what its rows added up to, and those that came one by one."""
+        """Give an operator what its rows added up to, and those that came as they are."""
         tally = self._run.chain.tallies[head.id]
-        partials = partials_of(self._blocks.pop((head.id, PARTIAL_SIDE), ()))
-        tally.rows_in += sum(int(each.counts.sum()) for each in partials)
-        operator.take(group, partials)
+        if isinstance(operator, PartialsOperator):
+            partials = partials_of(self._blocks.pop((head.id, PARTIAL_SIDE), ()))
+            tally.rows_in += sum(int(each.counts.sum()) for each in partials)
+            operator.take(group, partials)
         rows = grouped(self._blocks.pop((head.id, 0), ()))
         if rows is not None:
             tally.rows_in += rows.num_rows

@@ -1,6 +1,6 @@
 """What operators by columns share: what comes in, what goes out, and how what was added is kept.
 
-A host calls, for each checkpoint: `advance_processing_time`, `take`, `take_rows` where some rows came one by one,
+A host calls, for each checkpoint: `advance_processing_time`, `take` where rows came added up, `take_rows` where rows came as they are,
 `advance_watermark`, `store`.
 """
 
@@ -27,12 +27,14 @@ Slice = tuple[int, int]
 
 
 class EncodedRows(NamedTuple):
-    """Rows as state keeps them: hashes, and the bytes of keys and accumulators, large_binary; subkeys where a key has several rows."""
+    """Rows as state keeps them: hashes, and the bytes of keys and accumulators, large_binary; subkeys where a key has several rows, and
+    where there is a time to live, when each was last touched, ms."""
 
     hashes: Hashes
     keys: pa.Array
     values: pa.Array
     subkeys: pa.Array | None = None
+    times: Numbers | None = None
 
 
 class Pending(Protocol):
@@ -45,16 +47,19 @@ class Pending(Protocol):
 class RowStore(Protocol):
     """Tables of rows, told apart by a stretch of time; a `KeyGroup` that keeps its tables in state files is one."""
 
-    def rows_of(self, name: str, namespace: Slice) -> Sequence[Any]:
+    def rows_of(self, name: str, namespace: Slice | None) -> Sequence[Any]:
         """Return what state files have of a table, oldest first: rows with hashes, keys and values, each by hash."""
 
-    def entries_of(self, name: str, namespace: Slice) -> Any:
+    def entries_of(self, name: str, namespace: Slice | None) -> Any:
         """Return the rows of a table that are true, by hash."""
 
     def look_up(self, name: str, namespace: Slice, hashes: Hashes, keys: pa.Array) -> tuple[Numbers, Any]:
         """Return the rows of some keys that are true, and before them the number of each one's key; hashes ascend."""
 
-    def append(self, name: str, namespace: Slice, pending: Pending) -> None:
+    def values_of(self, name: str, namespace: Slice | None, hashes: Hashes, keys: pa.Array) -> tuple[Numbers, pa.Array]:
+        """Return the numbers of those keys that have an entry, ascending, and the values; hashes ascend."""
+
+    def append(self, name: str, namespace: Slice | None, pending: Pending) -> None:
         """Put rows beside those that there are."""
 
 
@@ -93,7 +98,7 @@ class ColumnWork(Protocol):
             watermark: that the rows are judged by.
         """
 
-    def operator(self) -> ColumnOperator:
+    def operator(self) -> PartialsOperator:
         """Return a new operator."""
 
 
@@ -127,22 +132,13 @@ class ResultColumns:
 
 
 class ColumnOperator(KeyedOperator):
-    """Base of window operators that work on columns."""
+    """Base of operators that work on columns."""
 
     timer_entries: ClassVar[TimerEntries] = "windows"
     opens_tables_first: ClassVar[bool] = True
 
-    def __init__(self, spec: WindowSpec, late: Sequence[str]) -> None:
-        super().__init__()
-        self.spec = spec
-        self._late_columns = list(late)
-
-    def take(self, group: KeyGroup, parts: Sequence[Partials]) -> None:
-        """Take what rows of this checkpoint added up to where they were read, in their order."""
-        raise NotImplementedError
-
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
-        """Take rows that are needed one by one, in the order they came; called once a checkpoint, behind `take`."""
+        """Take rows as they are, in the order they came; called at most once a checkpoint, behind `take`."""
         raise NotImplementedError
 
     def store(self, group: KeyGroup) -> None:
@@ -153,6 +149,19 @@ class ColumnOperator(KeyedOperator):
     def rows(self) -> Any:
         """The group in use, as a store of rows."""
         return self.group
+
+
+class PartialsOperator(ColumnOperator):
+    """Base of window operators whose rows come added up, but for those that are needed one by one."""
+
+    def __init__(self, spec: WindowSpec, late: Sequence[str]) -> None:
+        super().__init__()
+        self.spec = spec
+        self._late_columns = list(late)
+
+    def take(self, group: KeyGroup, parts: Sequence[Partials]) -> None:
+        """Take what rows of this checkpoint added up to where they were read, in their order."""
+        raise NotImplementedError
 
     def send_late(self, rows: pa.RecordBatch, times: Numbers) -> Iterator[ColumnChunk]:
         """Send late rows to their side output, or count them."""

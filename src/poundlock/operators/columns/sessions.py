@@ -24,7 +24,7 @@ from poundlock.operators.columns.encoding import (
     encode_spans,
 )
 from poundlock.operators.columns.groups import Groups, grouped, overlapping
-from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, EncodedRows, ResultColumns, Slice
+from poundlock.operators.columns.operator import ColumnChunk, EncodedRows, PartialsOperator, ResultColumns, Slice
 from poundlock.operators.columns.partials import Partials, SessionAggregation
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.windows.base import CONTENTS, WindowSpec
@@ -79,7 +79,7 @@ class _Bucket:
         return EncodedRows(rows.hashes, rows.keys, values, encode_spans(*_bounds(rows)))
 
 
-class ColumnSessionOperator(ColumnOperator):
+class ColumnSessionOperator(PartialsOperator):
     """Event-time sessions of SQL aggregates."""
 
     def __init__(self, sessions: ColumnSessions) -> None:
