@@ -12,18 +12,21 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from poundlock.formats.arrays import Flags, Numbers, column_of
+from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, texts_of
 from poundlock.operators.columns.encoding import decode_key_columns
 from poundlock.operators.columns.groups import Hashes
 from poundlock.operators.columns.partials import Partials, RowAggregation
-from poundlock.operators.keyed.group import KeyGroup, TimerEntries
+from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import MAIN
+from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.operators.windows.base import WindowSpec
 
 CHUNK_ROWS = 65_536
 _BOUND = pa.timestamp("us", "UTC")
 Slice = tuple[int, int]
+ALL = (MAX, MAX)
+"""The entry of a timer that is of all keys: the end of the input."""
 
 
 class EncodedRows(NamedTuple):
@@ -129,6 +132,38 @@ class ResultColumns:
         batch = pa.RecordBatch.from_arrays([*columns, *bounds, *results], schema=pa.schema(fields))
         for first in range(0, batch.num_rows, CHUNK_ROWS):
             yield ColumnChunk(MAIN, batch.slice(first, CHUNK_ROWS), ends[first : first + CHUNK_ROWS] - 1)
+
+
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
+_KINDS = texts_of(["+I", "-U", "+U", "-D"])
+
+
+def row_chunks(rows: pa.RecordBatch, places: Numbers, times: Numbers) -> Iterator[ColumnChunk]:
+    """Yield some of the rows in chunks of a set number.
+
+    Args:
+        places: of the rows that are wanted; `times`: of each of those.
+    """
+    for first in range(0, len(places), CHUNK_ROWS):
+        some = slice(first, first + CHUNK_ROWS)
+        yield ColumnChunk(MAIN, rows.take(indices_of(places[some])), times[some])
+
+
+def change_chunks(
+    columns: Sequence[pa.Array], schema: pa.Schema, places: Numbers, kinds: Numbers, times: Numbers
+) -> Iterator[ColumnChunk]:
+    """Yield changes: rows with the kind of change in a column behind the others.
+
+    Args:
+        schema: of the columns.
+        places: the row of each change; kinds: INSERT and so on; times: event time of each, ms.
+    """
+    fields = pa.schema([*schema, pa.field(ROW_KIND, pa.string())])
+    for first in range(0, len(places), CHUNK_ROWS):
+        some = slice(first, first + CHUNK_ROWS)
+        rows, kind = indices_of(places[some]), _KINDS.take(indices_of(kinds[some]))
+        taken = [column.take(rows) for column in columns]
+        yield ColumnChunk(MAIN, pa.RecordBatch.from_arrays([*taken, kind], schema=fields), times[some])
 
 
 class ColumnOperator(KeyedOperator):

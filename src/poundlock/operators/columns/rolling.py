@@ -18,16 +18,13 @@ from poundlock.formats.arrays import Numbers, indices_of, joined
 from poundlock.operators.columns.aggregates import sum_type, too_large
 from poundlock.operators.columns.groups import Groups
 from poundlock.operators.columns.keys import NO_TIME, RowKeys, RowsByKey, times_in
-from poundlock.operators.columns.operator import CHUNK_ROWS, ColumnChunk, ColumnOperator
+from poundlock.operators.columns.operator import ALL, CHUNK_ROWS, ColumnChunk, ColumnOperator
 from poundlock.operators.columns.records import packed_records, records_of
 from poundlock.operators.columns.running_values import ranks_for, running_best, running_sums
 from poundlock.operators.columns.table import KeyTable
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.process.rolling import ROLLING
-
-_ALL = (MAX, MAX)
-"""The timer of the end of the input, which is of all keys."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,7 @@ class ColumnRollingOperator(ColumnOperator):
     def bind(self, group: KeyGroup) -> None:
         self._table.declare(group)
         if self._rolling.bounded and not self._table.is_empty(group):
-            group.event_timers.register(MAX, _ALL)
+            group.event_timers.register(MAX, ALL)
 
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         self.use(group)
@@ -138,9 +135,9 @@ class ColumnRollingOperator(ColumnOperator):
         groups = keys.behind(places)
         records = _SoFar(columns, groups, self._place, rolling.kind, rolling.first).records()
         last = records.at(groups.starts + groups.counts - 1)
-        self._table.put(group, keys, packed_records(last, self._held.names))
+        self._table.put(group, keys.hashes, keys.keys, packed_records(last, self._held.names))
         if rolling.bounded:
-            group.event_timers.register(MAX, _ALL)  # makes the end of the input wake the group
+            group.event_timers.register(MAX, ALL)  # makes the end of the input wake the group
             return
         at = np.empty(len(groups.order), np.int64)
         at[groups.order] = np.arange(len(groups.order))
@@ -168,8 +165,11 @@ class ColumnRollingOperator(ColumnOperator):
 
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk]:  # type: ignore[override]
         """Yield the last record of each key."""
-        for _, values in self._table.drain(self.rows):
-            yield ColumnChunk(MAIN, self._batch(records_of(values, self._held)), np.full(len(values), MAX))
+        values = self._table.entries(self.rows).values
+        for first in range(0, len(values), CHUNK_ROWS):
+            some = values.slice(first, CHUNK_ROWS)
+            yield ColumnChunk(MAIN, self._batch(records_of(some, self._held)), np.full(len(some), MAX))
+        self._table.drop(self.group)
 
     def store(self, group: KeyGroup) -> None:
         self.use(group)

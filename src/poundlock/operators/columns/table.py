@@ -5,17 +5,16 @@ With a time to live an entry is a list of when it was last touched, in ms, and t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from poundlock.formats.arrays import Flags, Numbers, binary_array, column_of, ends_in, indices_of, joined
-from poundlock.operators.columns.groups import grouped
+from poundlock.formats.arrays import Numbers, binary_array, column_of, ends_in, indices_of, joined, valid_in
+from poundlock.operators.columns.groups import Hashes, grouped
 from poundlock.operators.columns.keys import RowsByKey
-from poundlock.operators.columns.operator import CHUNK_ROWS, EncodedRows
+from poundlock.operators.columns.operator import EncodedRows, Slice
 from poundlock.operators.columns.records import packed, packed_lists
 from poundlock.operators.keyed.codec import decode
 from poundlock.operators.keyed.group import KeyGroup
@@ -30,11 +29,20 @@ class KeyTable:
         name: of the table.
         kind: what an entry is.
         ttl_ms: time to live, None for ever.
+        holds: the aggregates that accumulators are of.
+        namespace: the stretch of time that the entries belong to; None where there is none.
     """
 
-    def __init__(self, name: str, kind: str, ttl_ms: int | None = None, holds: tuple[str, ...] = ()) -> None:
-        self._name, self._kind, self._ttl_ms, self._holds = name, kind, ttl_ms, holds
-        self._changed: EncodedRows | None = None
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        ttl_ms: int | None = None,
+        holds: tuple[str, ...] = (),
+        namespace: Slice | None = None,
+    ) -> None:
+        self._name, self._kind, self._ttl_ms, self._holds, self._namespace = name, kind, ttl_ms, holds, namespace
+        self._changes: list[EncodedRows] = []
 
     def declare(self, group: KeyGroup) -> None:
         """Say what the table holds; called with each group."""
@@ -42,54 +50,51 @@ class KeyTable:
 
     def is_empty(self, group: KeyGroup) -> bool:
         """Return whether runs have no entry and none has changed."""
-        return self._changed is None and not group.namespaces(self._name)
+        return not self._changes and not group.namespaces(self._name)
 
     def look_up(self, store: Any, keys: RowsByKey) -> tuple[Numbers, pa.Array]:
         """Return the numbers of those keys that runs have an entry of, ascending, and the bytes of its value."""
-        places, values = store.values_of(self._name, None, keys.hashes, keys.keys)
+        places, values = store.values_of(self._name, self._namespace, keys.hashes, keys.keys)
         alive, values = self._alive(store, values)
         return (places, values) if alive is None else (places[alive], values)
 
-    def put(self, store: KeyGroup, keys: RowsByKey, values: pa.Array, which: Flags | None = None) -> None:
-        """Set the values of keys; called once a checkpoint.
+    def put(self, store: KeyGroup, hashes: Hashes, keys: pa.Array, values: pa.Array) -> None:
+        """Set the values of keys.
 
         Args:
-            values: the bytes of each; null where an entry goes away.
-            which: of the keys; None = all.
+            hashes: of the keys; each key is there once.
+            keys: the bytes of each.
+            values: the bytes of each; null where an entry goes away, which one with a time to live does by itself.
         """
-        hashes, encoded = keys.hashes, keys.keys
-        if which is not None:
-            rows = np.flatnonzero(which)
-            hashes, encoded, values = hashes[rows], encoded.take(indices_of(rows)), values.take(indices_of(rows))
+        if not len(hashes):
+            return
         times = None
         if self._ttl_ms is not None:
             times = np.full(len(hashes), store.processing_time, np.int64)
             values = packed_lists([packed(column_of(times, pa.int64())), values])
-        self._changed = EncodedRows(hashes, encoded, values, None, times)
+        self._changes.append(EncodedRows(hashes, keys, values, None, times))
 
     def store(self, store: Any) -> None:
         """Have what changed written with the checkpoint."""
-        changed, self._changed = self._changed, None
-        if changed is not None and len(changed.hashes):
-            store.append(self._name, None, lambda: changed)
+        changes, self._changes = self._changes, []
+        if changes:
+            changed = _newest(changes)
+            store.append(self._name, self._namespace, lambda: changed)
 
-    def drain(self, store: Any) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """Yield the bytes of the keys of all entries, and of their values, by hash; then there are none."""
-        there = store.entries_of(self._name, None)
-        hashes, keys, values = there.hashes, there.keys, there.values
-        changed, self._changed = self._changed, None
-        if changed is not None:
-            hashes = np.concatenate([hashes, changed.hashes])
-            keys, values = joined([keys, changed.keys]), joined([values, changed.values])
-            groups = grouped(hashes, keys)
-            newest = indices_of(groups.order[groups.starts + groups.counts - 1])
-            keys, values = keys.take(newest), values.take(newest)
-            keys, values = keys.filter(values.is_valid()), values.drop_null()
-        alive, values = self._alive(store, values)
-        keys = keys if alive is None else keys.take(indices_of(alive))
-        for first in range(0, len(values), CHUNK_ROWS):
-            yield keys.slice(first, CHUNK_ROWS), values.slice(first, CHUNK_ROWS)
-        store.drop(self._name)
+    def entries(self, store: Any) -> EncodedRows:
+        """Return all entries, by hash."""
+        there = store.entries_of(self._name, self._namespace)
+        rows = EncodedRows(there.hashes, there.keys, there.values)
+        if self._changes:
+            rows = _newest([rows, *self._changes])
+            rows = _rows(rows, np.flatnonzero(valid_in(rows.values))) if rows.values.null_count else rows
+        alive, values = self._alive(store, rows.values)
+        return (rows if alive is None else _rows(rows, alive))._replace(values=values)
+
+    def drop(self, store: KeyGroup) -> None:
+        """Remove all entries."""
+        self._changes = []
+        store.drop(self._name, self._namespace)
 
     def _alive(self, store: KeyGroup, values: pa.Array) -> tuple[Numbers | None, pa.Array]:
         """Return which entries are not over, None for all of them, and their values without the time."""
@@ -102,12 +107,43 @@ class KeyTable:
 
 def _split(values: pa.Array) -> tuple[Numbers, pa.Array]:
     """Return when entries were last touched, in ms, and the bytes of their values."""
-    starts = ends_in(values)[:-1]
+    ends = ends_in(values)
+    starts = ends[:-1]
     held = np.frombuffer(values.buffers()[2], np.uint8)
     if np.isin(held[starts + 1], (0xCF, 0xD3)).all():  # 64 bits, with a sign or without
         words = np.ndarray((len(held) - 7,), ">i8", held, strides=(1,))
-        return words[starts + 2].astype(np.int64), pc.binary_slice(values, _BEHIND_TIME)
+        return words[starts + 2].astype(np.int64), _without_time(held, ends)
     sizes = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9, 0xD3: 9}
     entries = values.to_pylist()
     touched = np.array([decode(entry)[0] for entry in entries], np.int64)
     return touched, binary_array([entry[1 + sizes.get(entry[1], 1) :] for entry in entries])
+
+
+def _without_time(held: npt.NDArray[np.uint8], ends: Numbers) -> pa.Array:
+    """Return the bytes of values behind a time of 64 bits."""
+    kept = np.ones(int(ends[-1] - ends[0]), np.bool_)
+    for byte in range(_BEHIND_TIME):
+        kept[ends[:-1] - ends[0] + byte] = False
+    data = held[ends[0] : ends[-1]][kept]
+    value_ends = ends - ends[0] - _BEHIND_TIME * np.arange(len(ends))
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(ends) - 1, [None, pa.py_buffer(value_ends), pa.py_buffer(data)], 0
+    )
+
+
+def _newest(parts: list[EncodedRows]) -> EncodedRows:
+    """Return of each key the row that stands last, by hash."""
+    if len(parts) == 1:
+        return parts[0]
+    hashes, keys = np.concatenate([part.hashes for part in parts]), joined([part.keys for part in parts])
+    known = [part.times for part in parts if part.times is not None]
+    times = np.concatenate(known) if len(known) == len(parts) else None
+    rows = EncodedRows(hashes, keys, joined([part.values for part in parts]), None, times)
+    groups = grouped(hashes, keys)
+    return _rows(rows, groups.order[groups.starts + groups.counts - 1])
+
+
+def _rows(rows: EncodedRows, places: Numbers) -> EncodedRows:
+    indices = indices_of(places)
+    times = None if rows.times is None else rows.times[places]
+    return EncodedRows(rows.hashes[places], rows.keys.take(indices), rows.values.take(indices), None, times)
