@@ -16,9 +16,11 @@ from poundlock.operators.chain import Edge, Operator, Pass
 from poundlock.operators.columns.aggregates import IN_ORDER, ColumnAggregates, can_aggregate
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
+from poundlock.operators.process.deduplicate import FirstRecordOperator, LastRecordOperator
 from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
+from poundlock.operators.process.top_n import TopN, TopNOperator
 from poundlock.operators.user_functions import Filter, FlatMap, MapBatches, MapRecords
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.aligned import AlignedWindowOperator, slice_of
@@ -28,6 +30,7 @@ from poundlock.operators.windows.sessions import CountWindowOperator, SessionWin
 from poundlock.stream.functions.base import RichFunction
 from poundlock.stream.functions.process import ProcessWindow
 from poundlock.stream.nodes import (
+    DeduplicateNode,
     IntervalJoinNode,
     KeyedNode,
     Node,
@@ -35,6 +38,7 @@ from poundlock.stream.nodes import (
     PythonNode,
     RollingNode,
     SideOutputNode,
+    TopNNode,
     WindowJoinNode,
 )
 from poundlock.stream.windows.assigners import AlignedWindows, MergingWindowAssigner
@@ -118,7 +122,18 @@ def process_by_record(node: KeyedNode, schema: pa.Schema | None = None) -> str |
     """
     if isinstance(node, RollingNode):
         return _rolling_by_record(node, schema)
-    return "a function is given its records"
+    if isinstance(node, TopNNode):
+        return _top_n_by_record(node, schema)
+    return None if isinstance(node, DeduplicateNode) else "a function is given its records"
+
+
+def _top_n_by_record(node: TopNNode, schema: pa.Schema | None) -> str | None:
+    for each in node.order_by:
+        if schema is not None and each.column in schema.names:
+            kind = schema.field(each.column).type
+            if not can_aggregate(SqlAggregate(kind="max", column=0), kind):
+                return f"values of the type {kind} are compared one by one"
+    return None
 
 
 def _rolling_by_record(node: RollingNode, schema: pa.Schema | None) -> str | None:
@@ -144,6 +159,18 @@ def process_operator(node: KeyedNode, *, bounded: bool = False, chunk_rows: int 
     if isinstance(node, RollingNode):
         fold = node.function or rolling_fold(node.kind, node.column, first=node.first)
         return RollingOperator(fold, bounded=bounded, chunk_rows=chunk_rows)
+    if isinstance(node, DeduplicateNode):
+        if node.keep == "first":
+            return FirstRecordOperator(node.order, ttl_ms=node.ttl_ms, chunk_rows=chunk_rows)
+        return LastRecordOperator(
+            node.order,
+            ttl_ms=node.ttl_ms,
+            update_before=node.update_before,
+            bounded=bounded,
+            chunk_rows=chunk_rows,
+        )
+    if isinstance(node, TopNNode):
+        return TopNOperator(TopN.of(node), bounded=bounded, chunk_rows=chunk_rows)
     if isinstance(node, IntervalJoinNode):
         bounds, late = (node.lower_ms, node.upper_ms), node.late_tags
         return IntervalJoinOperator(*bounds, node.function, late_tags=late, tags=tags, chunk_rows=chunk_rows)

@@ -6,6 +6,7 @@ Keys, times and arguments of aggregates are columns here; what has to be compute
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -14,21 +15,33 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.operators.columns.deduplicate import ColumnDeduplication, FirstRecords, LastRecords
 from poundlock.operators.columns.keys import RowKeys
-from poundlock.operators.columns.operator import ColumnWork, ResultColumns
+from poundlock.operators.columns.operator import ColumnWork, ResultColumns, change_schema
 from poundlock.operators.columns.partials import SessionAggregation, SliceAggregation
 from poundlock.operators.columns.rolling import ColumnRolling
 from poundlock.operators.columns.sessions import ColumnSessions
+from poundlock.operators.columns.top_n import ColumnTopN
 from poundlock.operators.columns.windows import ColumnWindows
 from poundlock.operators.factory import by_record, process_by_record, process_operator, window_operator
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import MAIN
+from poundlock.operators.process.top_n import TopN
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.sql_text import resolve_column
 from poundlock.state.hashing import key_hashes
-from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, Node, ProcessNode, RollingNode, WindowNode
+from poundlock.stream.nodes import (
+    DeduplicateNode,
+    IntervalJoinNode,
+    KeyedNode,
+    Node,
+    ProcessNode,
+    RollingNode,
+    TopNNode,
+    WindowNode,
+)
 from poundlock.stream.windows.builtin_assigners import EventTimeSessionWindows
 from poundlock.tasks.columns import EVENT_TIME
 from poundlock.tasks.exchange.blocks import ExchangeInput
@@ -160,9 +173,14 @@ def _process(
     timed: Sequence[bool],
     bounded: bool,
 ) -> KeyedHead:
+    if isinstance(node, TopNNode):
+        columns = [replace(each, column=resolve_column(schemas[0], each.column, node.id)) for each in node.order_by]
+        node = replace(node, order_by=columns)
     inputs = []
     for side, schema in enumerate(schemas):
-        needed = isinstance(node, IntervalJoinNode)
+        needed = isinstance(node, IntervalJoinNode) or (
+            isinstance(node, DeduplicateNode) and node.order == "event_time"
+        )
         time = _time(node.id, node.columns[side], schema, timed[side], needed=needed)
         inputs.append(KeyedInput(keys=keys[side], time=time, columns=schema.names, whole=schema.names))
     outputs: dict[str, KeyedOutput] = {}
@@ -180,7 +198,7 @@ def _process(
     elif isinstance(node, IntervalJoinNode) and node.select:
         outputs[MAIN] = PairRows(*schemas)
     else:
-        outputs[MAIN] = RecordRows(node.id, schemas[0] if node.schema is None else ddl.parse(node.schema))
+        outputs[MAIN] = RecordRows(node.id, _main(node, schemas[0]))
     late = dict(zip(node.late_tags, schemas, strict=True)) if isinstance(node, IntervalJoinNode) else {}
     for tag, text in node.side_outputs.items():
         schema = late.get(tag, schemas[0]) if text is None else ddl.parse(text)
@@ -192,6 +210,15 @@ def _process(
     return KeyedHead(node.id, make, inputs, outputs, first=1 if broadcast else 0, broadcast=broadcast)
 
 
+def _main(node: KeyedNode, schema: pa.Schema) -> pa.Schema:
+    """Return the columns of the main output, given those of the first input. Raises DefinitionError: one has a name that is given."""
+    if isinstance(node, TopNNode):
+        return change_schema(schema, node.rank)
+    if isinstance(node, DeduplicateNode) and node.keep == "last":
+        return change_schema(schema)
+    return schema if node.schema is None else ddl.parse(node.schema)
+
+
 def _process_by_columns(
     node: KeyedNode, taken: KeyedInput, schema: pa.Schema, *, bounded: bool
 ) -> Callable[[], KeyedOperator] | None:
@@ -201,6 +228,12 @@ def _process_by_columns(
     keys = RowKeys(tuple(taken.keys), key_hashes)
     if isinstance(node, RollingNode) and node.column in schema.names:
         return ColumnRolling(node.kind, node.column, node.first, schema, keys, taken.time, bounded).operator
+    if isinstance(node, TopNNode):
+        return ColumnTopN(TopN.of(node), schema, keys, taken.time, bounded).operator
+    if isinstance(node, DeduplicateNode):
+        rows = ColumnDeduplication(node.order, schema, keys, taken.time, node.ttl_ms)
+        of = FirstRecords(rows) if node.keep == "first" else LastRecords(rows, node.update_before, bounded)
+        return of.operator
     return None
 
 

@@ -23,6 +23,7 @@ from poundlock.operators.columns.operator import (
     ColumnOperator,
     Slice,
     change_chunks,
+    change_schema,
     row_chunks,
 )
 from poundlock.operators.columns.records import columns_of, packed, packed_lists, packed_records, unpacked
@@ -203,6 +204,7 @@ class ColumnLastOperator(ColumnOperator):
     def __init__(self, last: LastRecords) -> None:
         super().__init__()
         self._last, self._of = last, last.rows
+        self._changes = change_schema(last.rows.schema)
         self._table = KeyTable(LAST, LAST, last.rows.ttl_ms)
 
     def bind(self, group: KeyGroup) -> None:
@@ -238,7 +240,7 @@ class ColumnLastOperator(ColumnOperator):
         is_first = begins[at]
         before = groups.order[best[at - 1]]  # of those that are not the first of their key
         chosen, kinds, causes = _updates(groups.order[at], before, is_first, update_before=self._last.update_before)
-        yield from change_chunks(columns, self._of.schema, chosen, kinds, times[causes])
+        yield from change_chunks(columns, self._changes, chosen, kinds, times[causes])
 
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk]:  # type: ignore[override]
         """Yield the last record of each key."""
@@ -246,7 +248,7 @@ class ColumnLastOperator(ColumnOperator):
         for first in range(0, len(values), CHUNK_ROWS):
             times, columns = self._of.read(values.slice(first, CHUNK_ROWS))
             every = np.arange(len(times))
-            yield from change_chunks(columns, self._of.schema, every, np.full(len(times), INSERT), times)
+            yield from change_chunks(columns, self._changes, every, np.full(len(times), INSERT), times)
         self._table.drop(self.group)
 
     def store(self, group: KeyGroup) -> None:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, texts_of
 from poundlock.operators.columns.encoding import decode_key_columns
 from poundlock.operators.columns.groups import Hashes
@@ -149,21 +150,40 @@ def row_chunks(rows: pa.RecordBatch, places: Numbers, times: Numbers) -> Iterato
         yield ColumnChunk(MAIN, rows.take(indices_of(places[some])), times[some])
 
 
+def change_schema(schema: pa.Schema, rank: str | None = None) -> pa.Schema:
+    """Return the columns of changes. Raises DefinitionError: the rows have one of them already."""
+    added = [] if rank is None else [pa.field(rank, pa.int64())]
+    added.append(pa.field(ROW_KIND, pa.string()))
+    for field in added:
+        if field.name in schema.names or (rank == ROW_KIND):
+            raise DefinitionError(
+                f"the records have a column {field.name!r} already, which holds {'their place' if field.name == rank else 'the kind of change'}",
+                next="give theirs another name first: with_column(…) and drop(…)",
+            )
+    return pa.schema([*schema, *added])
+
+
 def change_chunks(
-    columns: Sequence[pa.Array], schema: pa.Schema, places: Numbers, kinds: Numbers, times: Numbers
+    columns: Sequence[pa.Array],
+    schema: pa.Schema,
+    places: Numbers,
+    kinds: Numbers,
+    times: Numbers,
+    *,
+    ranks: Numbers | None = None,
 ) -> Iterator[ColumnChunk]:
-    """Yield changes: rows with the kind of change in a column behind the others.
+    """Yield changes: rows with their rank, if that is wanted, and the kind of change in columns behind the others.
 
     Args:
-        schema: of the columns.
+        schema: of the changes.
         places: the row of each change; kinds: INSERT and so on; times: event time of each, ms.
     """
-    fields = pa.schema([*schema, pa.field(ROW_KIND, pa.string())])
     for first in range(0, len(places), CHUNK_ROWS):
         some = slice(first, first + CHUNK_ROWS)
         rows, kind = indices_of(places[some]), _KINDS.take(indices_of(kinds[some]))
         taken = [column.take(rows) for column in columns]
-        yield ColumnChunk(MAIN, pa.RecordBatch.from_arrays([*taken, kind], schema=fields), times[some])
+        taken += [] if ranks is None else [column_of(ranks[some], pa.int64())]
+        yield ColumnChunk(MAIN, pa.RecordBatch.from_arrays([*taken, kind], schema=schema), times[some])
 
 
 class ColumnOperator(KeyedOperator):

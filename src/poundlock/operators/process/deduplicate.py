@@ -43,8 +43,12 @@ def check_event_time(time: int | None) -> int:
     return time
 
 
-class _Living:
-    """A table whose entries have a time to live, or not."""
+class LivingTable:
+    """A table of one entry a key.
+
+    Args:
+        ttl_ms: how long an entry lives after it was put, by the clock; None for ever.
+    """
 
     def __init__(self, ttl_ms: int | None) -> None:
         self._ttl_ms = ttl_ms
@@ -52,19 +56,23 @@ class _Living:
         self._table: dict[Any, Any] = {}
 
     def use(self, group: KeyGroup, name: str) -> None:
+        """Move to the table of a group; its name is also its kind."""
         group.declare(name, name, self._ttl_ms)
         self.group, self._table = group, group.table(name)
 
     def get(self, key: Any) -> Any:
+        """Return the value of a key, None if it has none or its time is over."""
         held = self._table.get(key)
         if held is None or self._ttl_ms is None:
             return held
         return held[1] if held[0] + self._ttl_ms > self.group.processing_time else None
 
     def put(self, key: Any, value: Any) -> None:
+        """Set the value of a key."""
         self._table[key] = value if self._ttl_ms is None else [self.group.processing_time, value]
 
     def drain(self) -> Iterator[tuple[Any, Any]]:
+        """Take out and yield every key and its value."""
         for key in list(self._table):
             value = self.get(key)
             del self._table[key]
@@ -81,7 +89,7 @@ class FirstRecordOperator(KeyedOperator):
     def __init__(self, order: Order, *, ttl_ms: int | None = None, chunk_rows: int = CHUNK_ROWS) -> None:
         super().__init__(chunk_rows=chunk_rows)
         self._by_time = order == "event_time"
-        self._seen = _Living(ttl_ms)
+        self._seen = LivingTable(ttl_ms)
 
     def bind(self, group: KeyGroup) -> None:
         self._seen.use(group, SEEN)
@@ -156,7 +164,7 @@ class LastRecordOperator(KeyedOperator):
     ) -> None:
         super().__init__(chunk_rows=chunk_rows)
         self._by_time, self._update_before, self._bounded = order == "event_time", update_before, bounded
-        self._last = _Living(ttl_ms)
+        self._last = LivingTable(ttl_ms)
 
     def bind(self, group: KeyGroup) -> None:
         self._last.use(group, LAST)
