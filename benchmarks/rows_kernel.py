@@ -11,24 +11,38 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.operators.columns.counts import ColumnCounts
+from poundlock.operators.columns.deduplicate import ColumnDeduplication, FirstRecords, LastRecords
 from poundlock.operators.columns.keys import RowKeys
-from poundlock.operators.columns.operator import ColumnOperator
+from poundlock.operators.columns.operator import ColumnOperator, ResultColumns, change_schema
 from poundlock.operators.columns.rolling import ColumnRolling
+from poundlock.operators.columns.top_n import ColumnTopN
+from poundlock.operators.factory import window_operator
 from poundlock.operators.keyed.group import MIN
 from poundlock.operators.keyed.operator import KeyedOperator
+from poundlock.operators.process.deduplicate import FirstRecordOperator, LastRecordOperator, Order
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
+from poundlock.operators.process.top_n import TopN, TopNOperator
+from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
+from poundlock.operators.windows.base import WindowSpec
 from poundlock.state.hashing import groups_of, key_hashes
 from poundlock.state.scratch import ScratchState
+from poundlock.stream.definitions import sort_columns
+from poundlock.stream.windows.builtin_assigners import CountTumblingWindows
 from poundlock.tasks.columns import int_column
-from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, RecordRows, with_times
+from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, RecordRows, WindowRows, with_times
 
 BATCH = 100_000
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("price", pa.float64()), ("at", pa.timestamp("us", "UTC"))])
 KEYS = RowKeys(("k",), key_hashes)
+TAKEN = KeyedInput(keys=["k"], time="at", columns=SCHEMA.names)
 
 
 @dataclass(frozen=True)
@@ -44,18 +58,48 @@ class StepCase:
 
 def cases() -> Iterator[StepCase]:
     """Yield the steps."""
-    taken = KeyedInput(keys=["k"], time="at", columns=SCHEMA.names)
     for kind, column, bounded in (("sum", "n", False), ("max_by", "price", False), ("sum", "n", True)):
         rolling = ColumnRolling(kind, column, True, SCHEMA, KEYS, "at", bounded)
-        yield StepCase(
-            f"rolling {kind}{', at the end' if bounded else ''}",
-            lambda kind=kind, column=column, bounded=bounded: RollingOperator(
-                rolling_fold(kind, column), bounded=bounded
-            ),
-            rolling.operator,
-            taken,
-            RecordRows("rolling", SCHEMA),
-        )
+        record = partial(RollingOperator, rolling_fold(kind, column), bounded=bounded)
+        name = f"rolling {kind}{', at the end' if bounded else ''}"
+        yield StepCase(name, record, rolling.operator, TAKEN, RecordRows("rolling", SCHEMA))
+    orders: tuple[Order, Order] = ("arrival", "event_time")
+    for order in orders:
+        rows = ColumnDeduplication(order, SCHEMA, KEYS, "at")
+        first, last = partial(FirstRecordOperator, order), partial(LastRecordOperator, order)
+        yield StepCase(f"first, {order}", first, FirstRecords(rows).operator, TAKEN, RecordRows("first", SCHEMA))
+        output = RecordRows("last", change_schema(SCHEMA))
+        yield StepCase(f"last, {order}", last, LastRecords(rows).operator, TAKEN, output)
+    for rank in (None, "place"):
+        top = TopN(10, sort_columns(["price desc", "n"]), rank)
+        columns = ColumnTopN(top, SCHEMA, KEYS, "at")
+        output = RecordRows("top", change_schema(SCHEMA, rank))
+        name = f"top 10{' with ranks' if rank else ''}"
+        yield StepCase(name, partial(TopNOperator, top), columns.operator, TAKEN, output)
+    yield _counts()
+
+
+def _counts() -> StepCase:
+    aggregates = [
+        SqlAggregate(kind="count"),
+        SqlAggregate(kind="sum", column=0),
+        SqlAggregate(kind="max", column=1),
+        SqlAggregate(kind="avg", column=1),
+    ]
+    kinds = (pa.int64(), pa.float64())
+    names = [pa.field(name, kind) for name, kind in zip("csma", (kinds[0], *kinds, kinds[1]), strict=True)]
+    spec = WindowSpec(assigner=CountTumblingWindows(10), function=SqlAggregates(aggregates))
+    of = ColumnAggregates(tuple(aggregates), kinds)
+    keys = [SCHEMA.field("k")]
+    columns = ColumnCounts(10, KEYS, ("n", "price"), of, ResultColumns(keys, names))
+    taken = KeyedInput(keys=["k"], time=None, columns=["n", "price"], how="tuple")
+    return StepCase(
+        "windows of 10 rows, 4 aggregates",
+        partial(window_operator, spec),
+        columns.operator,
+        taken,
+        WindowRows(keys, names),
+    )
 
 
 def batches(rows: int, keys: int) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -81,15 +125,17 @@ def run(case: StepCase, *, by_columns: bool, rows: int, keys: int) -> tuple[floa
     for batch, watermark in batches(rows, keys):
         began = time.process_time()
         group, operator = state.open(0, before), (case.columns if by_columns else case.record)()
+        chunks: list[Any] = []
         if isinstance(operator, ColumnOperator):
-            chunks = list(operator.take_rows(group, batch))
+            chunks += operator.take_rows(group, batch)
             chunks += operator.advance_watermark(group, watermark)
             operator.store(group)
-            out += sum(with_times(chunk.rows.cast(case.output.schema), chunk.times).num_rows for chunk in chunks)
+            made = [with_times(chunk.rows.cast(case.output.schema), chunk.times) for chunk in chunks]
         else:
-            made = list(operator.process(group, case.taken.batch(batch, 0)))
-            made += operator.advance_watermark(group, watermark)
-            out += sum(case.output.rows(chunk).num_rows for chunk in made)
+            chunks += operator.process(group, case.taken.batch(batch, 0))
+            chunks += operator.advance_watermark(group, watermark)
+            made = [case.output.rows(chunk) for chunk in chunks]
+        out += sum(rows.num_rows for rows in made)
         state.write()
         spent += time.process_time() - began
         before = watermark

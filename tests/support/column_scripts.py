@@ -56,7 +56,7 @@ class StepScript:
             form: Form = self.form if isinstance(self.form, str) else self.form.choice(["record", "columns"])
             group = self.state.open(task, before)
             operator = self.record() if form == "record" else self.columns()
-            first = list(operator.advance_processing_time(group, clock))
+            first: list[Any] = list(operator.advance_processing_time(group, clock))
             if isinstance(operator, ColumnOperator):
                 if own.num_rows:
                     first += operator.take_rows(group, own)

@@ -99,15 +99,16 @@ def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> s
     if not isinstance(spec.function, SqlAggregates):
         return "a Python function is given its elements"
     assigner = spec.assigner
+    counted = _kind(spec) is CountWindowOperator
     sessions = _kind(spec) is SessionWindowOperator and isinstance(assigner, EventTimeSessionWindows)
-    if _kind(spec) is not AlignedWindowOperator and not sessions:
+    if _kind(spec) is not AlignedWindowOperator and not sessions and not counted:
         return "its trigger, evictor or windows look at each element"
     if sessions and spec.allowed_lateness_ms:
         return "sessions that fired may grow as late elements come"
     if isinstance(assigner, Sliding) and assigner.slide_ms > assigner.size_ms:
         return "there are gaps between its windows"
     ordered = [each.kind for each in spec.function.aggregates if each.kind in IN_ORDER]
-    if ordered and not isinstance(assigner, Tumbling):
+    if ordered and not counted and not isinstance(assigner, Tumbling):
         return f"{ordered[0]} of such windows depends on the order in which elements came"
     if aggregates is not None and not aggregates.are_by_column:
         return "an aggregate of that type of column is computed value by value"

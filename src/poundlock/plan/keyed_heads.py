@@ -15,6 +15,7 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.operators.columns.counts import ColumnCounts
 from poundlock.operators.columns.deduplicate import ColumnDeduplication, FirstRecords, LastRecords
 from poundlock.operators.columns.keys import RowKeys
 from poundlock.operators.columns.operator import ColumnWork, ResultColumns, change_schema
@@ -42,7 +43,7 @@ from poundlock.stream.nodes import (
     TopNNode,
     WindowNode,
 )
-from poundlock.stream.windows.builtin_assigners import EventTimeSessionWindows
+from poundlock.stream.windows.builtin_assigners import CountTumblingWindows, EventTimeSessionWindows
 from poundlock.tasks.columns import EVENT_TIME
 from poundlock.tasks.exchange.blocks import ExchangeInput
 from poundlock.tasks.keyed_rows import (
@@ -141,12 +142,16 @@ def _window(
         outputs[node.late_tag] = RecordRows(node.id, own)
     spec = WindowSpec.of(node, aggregates)
     windows = _by_columns(spec, taken, schema, outputs[MAIN])
+    if isinstance(windows, ColumnCounts):
+        return KeyedHead(node.id, windows.operator, [taken], outputs)
     if windows is not None:
         return KeyedHead(node.id, windows.operator, [taken], outputs, windows=windows)
     return KeyedHead(node.id, partial(window_operator, spec), [taken], outputs)
 
 
-def _by_columns(spec: WindowSpec, taken: KeyedInput, schema: pa.Schema, output: KeyedOutput) -> ColumnWork | None:
+def _by_columns(
+    spec: WindowSpec, taken: KeyedInput, schema: pa.Schema, output: KeyedOutput
+) -> ColumnWork | ColumnCounts | None:
     """Return a window operator's work by columns, None where records are needed one by one."""
     if not isinstance(output, WindowRows) or not isinstance(spec.function, SqlAggregates):
         return None
@@ -154,8 +159,11 @@ def _by_columns(spec: WindowSpec, taken: KeyedInput, schema: pa.Schema, output: 
     aggregates = ColumnAggregates(spec.function.aggregates, arguments)
     if by_record(spec, aggregates) is not None:
         return None
-    rows = (tuple(taken.keys), taken.time, tuple(taken.columns), aggregates, spec.assigner, key_hashes)
     results = ResultColumns(output.keys, output.results)
+    if isinstance(spec.assigner, CountTumblingWindows):
+        keys = RowKeys(tuple(taken.keys), key_hashes)
+        return ColumnCounts(spec.assigner.n, keys, tuple(taken.columns), aggregates, results)
+    rows = (tuple(taken.keys), taken.time, tuple(taken.columns), aggregates, spec.assigner, key_hashes)
     if isinstance(spec.assigner, EventTimeSessionWindows):
         return ColumnSessions(spec, SessionAggregation(*rows), results, tuple(taken.whole))
     return ColumnWindows(spec, SliceAggregation(*rows), results, tuple(taken.whole))
@@ -226,7 +234,7 @@ def _process_by_columns(
     if process_by_record(node, schema) is not None:
         return None
     keys = RowKeys(tuple(taken.keys), key_hashes)
-    if isinstance(node, RollingNode) and node.column in schema.names:
+    if isinstance(node, RollingNode) and node.column is not None and node.column in schema.names:
         return ColumnRolling(node.kind, node.column, node.first, schema, keys, taken.time, bounded).operator
     if isinstance(node, TopNNode):
         return ColumnTopN(TopN.of(node), schema, keys, taken.time, bounded).operator

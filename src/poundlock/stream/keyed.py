@@ -154,9 +154,19 @@ class KeyedStream(Connectable[KeyedProcessFunction]):
             )
         stream = self.stream
         column = event_time_column(stream.node, "deduplicate by event time", needed=order == "event_time")
-        inputs = stream.operator_id("deduplicate", name), [stream.node], [list(self.keys)], [column], None, {}
         return stream.then(
-            DeduplicateNode(*inputs, keep=keep, order=order, ttl_ms=_ttl_ms(ttl), update_before=update_before)
+            DeduplicateNode(
+                stream.operator_id("deduplicate", name),
+                [stream.node],
+                [list(self.keys)],
+                [column],
+                None,
+                {},
+                keep=keep,
+                order=order,
+                ttl_ms=_ttl_ms(ttl),
+                update_before=update_before,
+            )
         )
 
     def top_n(
@@ -192,17 +202,20 @@ class KeyedStream(Connectable[KeyedProcessFunction]):
         if update_before and rank is None:
             raise DefinitionError("update_before without rank, where nothing is updated", next='write rank="place"')
         stream = self.stream
-        inputs = (
-            stream.operator_id("top-n", name),
-            [stream.node],
-            [list(self.keys)],
-            [event_time_column(stream.node, "top_n")],
-            None,
-            {},
-        )
-        columns = sort_columns([order_by] if isinstance(order_by, str) else order_by)
         return stream.then(
-            TopNNode(*inputs, n=n, order_by=columns, rank=rank, ttl_ms=_ttl_ms(ttl), update_before=update_before)
+            TopNNode(
+                stream.operator_id("top-n", name),
+                [stream.node],
+                [list(self.keys)],
+                [event_time_column(stream.node, "top_n")],
+                None,
+                {},
+                n=n,
+                order_by=sort_columns([order_by] if isinstance(order_by, str) else order_by),
+                rank=rank,
+                ttl_ms=_ttl_ms(ttl),
+                update_before=update_before,
+            )
         )
 
     def interval_join(self, other: KeyedStream) -> IntervalJoin:
@@ -229,4 +242,4 @@ def _one_of(name: str, given: Any, known: Sequence[str]) -> None:
 
 
 def _ttl_ms(ttl: str | timedelta | None) -> int | None:
-    return None if ttl is None else StateTtlConfig(ttl).ttl_ms
+    return None if ttl is None else StateTtlConfig(ttl=ttl).ttl_ms

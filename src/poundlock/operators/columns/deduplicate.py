@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, joined, ranks_of
 from poundlock.operators.columns.groups import Groups, Hashes
-from poundlock.operators.columns.keys import NO_TIME, RowKeys, RowsByKey, times_in
+from poundlock.operators.columns.keys import NO_TIME, RowKeys, RowsByKey, behind, times_in
 from poundlock.operators.columns.operator import (
     ALL,
     CHUNK_ROWS,
@@ -220,7 +220,7 @@ class ColumnLastOperator(ColumnOperator):
         held_times, held = self._of.read(values)
         times = np.concatenate([held_times, own_times])
         columns = [joined([a, rows.column(name)]) for a, name in zip(held, self._of.schema.names, strict=True)]
-        groups = keys.behind(places)
+        groups = behind(keys.groups, places)
         ranks = times[groups.order] if self._of.order == "event_time" else np.arange(len(times))
         best = running_best(ranks, groups.starts, first=False)
         last = groups.order[_ends(best, groups)]

@@ -75,23 +75,25 @@ class RowsByKey:
     def __len__(self) -> int:
         return len(self.groups)
 
-    def behind(self, places: Numbers) -> Groups:
-        """Return the groups of rows that have what is held of some keys before theirs.
 
-        Args:
-            places: the numbers of those keys, ascending; what is held of them stands before the rows, one each.
-        """
-        has = np.zeros(len(self), np.int64)
-        has[places] = 1
-        counts = self.groups.counts + has
-        starts = np.cumsum(counts) - counts
-        order = np.empty(int(counts.sum()), np.int64)
-        first = starts[places]
-        order[first] = np.arange(len(places))
-        rest = np.ones(len(order), np.bool_)
-        rest[first] = False
-        order[rest] = self.groups.order + len(places)
-        return Groups(order, starts)
+def behind(groups: Groups, places: Numbers) -> Groups:
+    """Return groups with something held before some of them.
+
+    Args:
+        groups: of rows.
+        places: which of them, ascending; what is held stands before all rows, one each.
+    """
+    has = np.zeros(len(groups), np.int64)
+    has[places] = 1
+    counts = groups.counts + has
+    starts = np.cumsum(counts) - counts
+    order = np.empty(int(counts.sum()), np.int64)
+    first = starts[places]
+    order[first] = np.arange(len(places))
+    rest = np.ones(len(order), np.bool_)
+    rest[first] = False
+    order[rest] = groups.order + len(places)
+    return Groups(order, starts)
 
 
 def times_in(column: pa.Array) -> Numbers:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError
@@ -119,20 +120,24 @@ class ResultColumns:
     results: Sequence[pa.Field]
 
     def chunks(
-        self, keys: pa.Array, results: Sequence[pa.Array], starts: Numbers, ends: Numbers
+        self, keys: pa.Array, results: Sequence[pa.Array], starts: Numbers | None = None, ends: Numbers | None = None
     ) -> Iterator[ColumnChunk]:
         """Yield results in chunks of a set number of rows.
 
         Args:
             keys: the bytes of the keys.
-            starts: of the windows, ms; `ends` likewise.
+            starts: of the windows, ms; `ends` likewise; None: they have no bounds.
         """
         columns = decode_key_columns(keys, [key.type for key in self.keys]) if self.keys else []
-        bounds = [column_of(bound * 1000, _BOUND) for bound in (starts, ends)]
+        bounds = [
+            pa.nulls(len(keys), _BOUND) if bound is None else column_of(bound * 1000, _BOUND)
+            for bound in (starts, ends)
+        ]
+        times = np.full(len(keys), MAX) if ends is None else ends - 1
         fields = [*self.keys, pa.field("window_start", _BOUND), pa.field("window_end", _BOUND), *self.results]
         batch = pa.RecordBatch.from_arrays([*columns, *bounds, *results], schema=pa.schema(fields))
         for first in range(0, batch.num_rows, CHUNK_ROWS):
-            yield ColumnChunk(MAIN, batch.slice(first, CHUNK_ROWS), ends[first : first + CHUNK_ROWS] - 1)
+            yield ColumnChunk(MAIN, batch.slice(first, CHUNK_ROWS), times[first : first + CHUNK_ROWS])
 
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)

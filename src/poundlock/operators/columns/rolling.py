@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from poundlock.formats.arrays import Numbers, indices_of, joined
 from poundlock.operators.columns.aggregates import sum_type, too_large
 from poundlock.operators.columns.groups import Groups
-from poundlock.operators.columns.keys import NO_TIME, RowKeys, RowsByKey, times_in
+from poundlock.operators.columns.keys import NO_TIME, RowKeys, RowsByKey, behind, times_in
 from poundlock.operators.columns.operator import ALL, CHUNK_ROWS, ColumnChunk, ColumnOperator
 from poundlock.operators.columns.records import packed_records, records_of
 from poundlock.operators.columns.running_values import ranks_for, running_best, running_sums
@@ -132,7 +132,7 @@ class ColumnRollingOperator(ColumnOperator):
         keys = RowsByKey.of(rows, rolling.keys)
         places, values = self._table.look_up(self.rows, keys)
         columns = self._columns(rows, records_of(values, self._held))
-        groups = keys.behind(places)
+        groups = behind(keys.groups, places)
         records = _SoFar(columns, groups, self._place, rolling.kind, rolling.first).records()
         last = records.at(groups.starts + groups.counts - 1)
         self._table.put(group, keys.hashes, keys.keys, packed_records(last, self._held.names))

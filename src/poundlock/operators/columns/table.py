@@ -87,7 +87,8 @@ class KeyTable:
         rows = EncodedRows(there.hashes, there.keys, there.values)
         if self._changes:
             rows = _newest([rows, *self._changes])
-            rows = _rows(rows, np.flatnonzero(valid_in(rows.values))) if rows.values.null_count else rows
+            there = valid_in(rows.values)
+            rows = rows if there is None else _rows(rows, np.flatnonzero(there))
         alive, values = self._alive(store, rows.values)
         return (rows if alive is None else _rows(rows, alive))._replace(values=values)
 

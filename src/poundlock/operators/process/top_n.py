@@ -48,7 +48,7 @@ def _comparable(order_by: Sequence[SortColumn]) -> Callable[[dict[str, Any]], An
                 if (one is None) is not (other is None):
                     return -1 if (one is None) is each.nulls_first else 1
                 continue
-            sign = (one != one) - (other != other) or (one > other) - (one < other)
+            sign = int(one != one) - int(other != other) or int(one > other) - int(one < other)
             if sign:
                 return -sign if each.descending else sign
         return 0

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
@@ -81,6 +81,7 @@ def batch(dice: random.Random, kind: pa.DataType, count: int, keys: int) -> pa.R
     return pa.RecordBatch.from_pylist(rows, schema=schema(kind))
 
 
+@settings(max_examples=60)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
     dice = random.Random(seed)
