@@ -145,7 +145,7 @@ def test_deduplication_becomes_a_node() -> None:
     node = node_of(a.key_by("user").deduplicate(name="seen", ttl="1 day"))
     assert isinstance(node, DeduplicateNode)
     assert (node.id, node.keep, node.order, node.ttl_ms, node.schema) == ("seen", "first", "arrival", 86_400_000, None)
-    assert node.describe() == "the first record that arrived, known for 1 day"
+    assert node.describe() == "the first record that arrived, known for 1 d"
     assert isinstance(process_operator(node), FirstRecordOperator)
     node = node_of(a.key_by("user").deduplicate("last", order="event_time", update_before=True))
     assert (node.describe(), node.columns) == ("the last record by event time", ["event_time"])

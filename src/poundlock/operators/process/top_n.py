@@ -24,7 +24,7 @@ _ALL = (MAX, MAX)
 
 @dataclass(frozen=True)
 class TopN:
-    """How many records, in which order, and what is told of a change; see `TopNNode`."""
+    """How many records, in which order, and what comes of a change; see `TopNNode`."""
 
     n: int
     order_by: Sequence[SortColumn]
