@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, joined, ranks_of
+from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, joined, numbers_in, ranks_of, valid_in
 from poundlock.operators.columns.groups import Groups, Hashes
 from poundlock.operators.columns.keys import NO_TIME, RowKeys, RowsByKey, behind, times_in
 from poundlock.operators.columns.operator import (
@@ -26,7 +26,7 @@ from poundlock.operators.columns.operator import (
     change_schema,
     row_chunks,
 )
-from poundlock.operators.columns.records import columns_of, packed, packed_lists, packed_records, unpacked
+from poundlock.operators.columns.records import packed, packed_lists, packed_records, timed_records_of, unpacked
 from poundlock.operators.columns.running_values import running_best
 from poundlock.operators.columns.table import KeyTable
 from poundlock.operators.keyed.codec import encode
@@ -76,9 +76,9 @@ class ColumnDeduplication:
 
     def read(self, values: pa.Array) -> tuple[Numbers, list[pa.Array]]:
         """Return times and columns of records that state has."""
-        held = unpacked(values)
-        times = np.array([NO_TIME if time is None else time for time, _ in held], np.int64)
-        return times, columns_of([record for _, record in held], self.schema)
+        times, columns = timed_records_of(values, self.schema)
+        valid = valid_in(times)
+        return numbers_in(times) if valid is None else np.where(valid, numbers_in(times), NO_TIME), columns
 
 
 @dataclass(frozen=True)

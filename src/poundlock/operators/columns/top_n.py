@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from poundlock.operators.columns.operator import (
     change_chunks,
     change_schema,
 )
-from poundlock.operators.columns.records import columns_of, packed_groups, packed_records, unpacked
+from poundlock.operators.columns.records import lists_of_records, packed_groups, packed_records
 from poundlock.operators.columns.table import KeyTable
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.process.top_n import TOP, TopN
@@ -109,9 +108,7 @@ class ColumnTopNOperator(ColumnOperator):
         of = self._of
         keys = RowsByKey.of(rows, of.keys)
         known, values = self._table.look_up(self.rows, keys)
-        lists = unpacked(values)
-        lengths = np.array(list(map(len, lists)), np.int64)
-        held = columns_of(list(chain.from_iterable(lists)), of.schema)
+        lengths, held = lists_of_records(values, of.schema)
         columns = [joined([a, rows.column(name)]) for a, name in zip(held, of.schema.names, strict=True)]
         key_of = np.concatenate([np.repeat(known, lengths), _key_of_each(keys)])
         place = of.places(columns)
@@ -201,16 +198,15 @@ class ColumnTopNOperator(ColumnOperator):
         """Yield the records of each key."""
         values = self._table.entries(self.rows).values
         for first in range(0, len(values), CHUNK_ROWS):
-            lists = unpacked(values.slice(first, CHUNK_ROWS))
-            records = list(chain.from_iterable(lists))
-            every = np.arange(len(records))
-            ranks = np.fromiter((rank for each in lists for rank in range(1, len(each) + 1)), np.int64, len(records))
+            lengths, columns = lists_of_records(values.slice(first, CHUNK_ROWS), self._of.schema)
+            every = np.arange(int(lengths.sum()))
+            ranks = every - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
             yield from change_chunks(
-                columns_of(records, self._of.schema),
+                columns,
                 self._changes,
                 every,
-                np.full(len(records), INSERT),
-                np.full(len(records), MAX),
+                np.full(len(every), INSERT),
+                np.full(len(every), MAX),
                 ranks=None if self._top.rank is None else ranks,
             )
         self._table.drop(self.group)
