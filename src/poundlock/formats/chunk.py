@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from poundlock.formats.arrays import ends_in
+
 
 class Origin(Protocol):
     """Where the rows of a chunk came from, so that a dead letter can name the place."""
@@ -96,6 +98,29 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
+class Values:
+    """Byte strings as they lie in a larger buffer, in order, before they become rows. Valid as long as the buffer is left as it is.
+
+    Args:
+        data: the buffer; what is between the values may be anything.
+        starts: where each value begins; `ends` where it ends.
+        origin: where the values came from.
+    """
+
+    data: npt.NDArray[np.uint8]
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    origin: Origin = field(default_factory=NoOrigin)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def row(self, i: int) -> bytes:
+        """Return the bytes of a value."""
+        return self.data[int(self.starts[i]) : int(self.ends[i])].tobytes()
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Rows as Arrow columns."""
 
@@ -166,3 +191,12 @@ def line_starts(lines: Lines) -> npt.NDArray[np.int64]:
         starts[0] = 0
         starts[1:] = lines.ends[:-1] + 1
     return starts
+
+
+def values_in(column: pa.Array, origin: Origin) -> Values | None:
+    """Return the values of a column of byte strings or texts, which has no nulls, as they lie in it; None for other columns."""
+    kind = column.type
+    if not (pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind)):
+        return None
+    data, bounds = column.buffers()[2], ends_in(column)
+    return None if data is None else Values(np.frombuffer(data, np.uint8), bounds[:-1], bounds[1:], origin)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from functools import cached_property
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,17 @@ from poundlock.arguments import refuse_without_effect
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.formats.arrays import flags_in
-from poundlock.formats.chunk import Batch, Chunk, Lines, Records, origin_of, subset
+from poundlock.formats.chunk import (
+    Batch,
+    Chunk,
+    Lines,
+    Records,
+    Values,
+    line_starts,
+    origin_of,
+    subset,
+    values_in,
+)
 from poundlock.formats.convert import VALUE, column_values, for_python, take, to_batch, to_records
 from poundlock.formats.reject import Reject
 
@@ -72,6 +83,22 @@ class Codec(Protocol):
         """Return the rows that can be read, and why the others cannot."""
 
 
+@runtime_checkable
+class ColumnCodec(Codec, Protocol):
+    """A codec that can make columns of many values at once."""
+
+    def parse_values(self, values: Values) -> Parsed | None:
+        """Return the rows of some values as Arrow columns, as `parse` does; None where that is not worth while, or not safe."""
+
+
+@runtime_checkable
+class ValuesDecoder(Decoder, Protocol):
+    """A decoder that may take values from where they lie, before they are rows."""
+
+    def decode_values(self, values: Values, reject: Rejector) -> Chunk | None:
+        """Return the rows of values as `decode` does with want="batch"; None where it cannot."""
+
+
 @dataclass(frozen=True)
 class RawDecoder:
     """Leaves rows as they are, in the form they are in, whatever is wanted."""
@@ -106,14 +133,32 @@ class RowDecoder:
     def schema(self) -> pa.Schema:
         return self.codec.schema()
 
+    def decode_values(self, values: Values, reject: Rejector) -> Chunk | None:
+        parsed = self._columns_of(values)
+        if parsed is None:
+            return None
+        return self._assemble(values, parsed.rows, self._rejected(values, parsed.bad, values.row, reject))
+
+    @cached_property
+    def _column_codec(self) -> ColumnCodec | None:
+        return self.codec if isinstance(self.codec, ColumnCodec) else None
+
+    def _columns_of(self, values: Values) -> Parsed | None:
+        return None if self._column_codec is None else self._column_codec.parse_values(values)
+
     def decode(self, chunk: Chunk, reject: Rejector, want: Want = "batch") -> Chunk:
         if isinstance(chunk, Lines):
+            if want == "batch" and len(chunk):
+                data = np.frombuffer(chunk.data, np.uint8)
+                decoded = self.decode_values(Values(data, line_starts(chunk), chunk.ends, chunk.origin), reject)
+                if decoded is not None:
+                    return decoded
             parsed = self.codec.parse_lines(chunk, want) if len(chunk) else None
             if parsed is not None and not parsed.bad:
                 return self._assemble(chunk, parsed.rows, None)
             lines = [row[VALUE] for row in to_records(chunk).rows]
             parsed = parsed or self.codec.parse(lines, want)
-            return self._assemble(chunk, parsed.rows, self._rejected(chunk, parsed.bad, lines, reject))
+            return self._assemble(chunk, parsed.rows, self._rejected(chunk, parsed.bad, lines.__getitem__, reject))
         batch = chunk if isinstance(chunk, Batch) else to_batch(chunk)
         if batch.batch.schema.get_field_index(VALUE) < 0:
             raise DefinitionError(
@@ -122,10 +167,15 @@ class RowDecoder:
             )
         batch = to_batch(for_python(batch, reject if want == "records" else None))
         column = batch.batch.column(VALUE)
+        if want == "batch" and not column.null_count:
+            lying = values_in(column, batch.origin)
+            parsed = None if lying is None else self._columns_of(lying)
+            if lying is not None and parsed is not None:
+                return self._assemble(batch, parsed.rows, self._rejected(batch, parsed.bad, lying.row, reject))
         values = column_values(column if not pa.types.is_string(column.type) else column.cast(pa.binary()))
         if not column.null_count:
             parsed = self.codec.parse(values, want)
-            return self._assemble(batch, parsed.rows, self._rejected(batch, parsed.bad, values, reject))
+            return self._assemble(batch, parsed.rows, self._rejected(batch, parsed.bad, values.__getitem__, reject))
         return self._with_nulls(batch, values, reject, want)
 
     def _with_nulls(self, batch: Batch, values: list[Any], reject: Rejector, want: Want) -> Chunk:
@@ -136,8 +186,8 @@ class RowDecoder:
         if self.nulls == "reject" or required:
             missing = NO_VALUE if not required else f"{NO_VALUE}, and {required[0]} must not be null"
             bad |= {i: missing for i, value in enumerate(values) if value is None}
-            return self._assemble(batch, parsed.rows, self._rejected(batch, bad, values, reject))
-        keep = self._rejected(batch, bad, values, reject)
+            return self._assemble(batch, parsed.rows, self._rejected(batch, bad, values.__getitem__, reject))
+        keep = self._rejected(batch, bad, values.__getitem__, reject)
         places: list[int | None] = []
         good = 0
         for i, value in enumerate(values):
@@ -153,7 +203,11 @@ class RowDecoder:
         return self._assemble(batch, rows, keep)
 
     def _rejected(
-        self, chunk: Lines | Batch, bad: Mapping[int, str], values: Sequence[bytes | None], reject: Rejector
+        self,
+        chunk: Values | Lines | Batch,
+        bad: Mapping[int, str],
+        value: Callable[[int], bytes | None],
+        reject: Rejector,
     ) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
         """Hand over the bad rows; return which rows are left, None for all."""
         if not bad:
@@ -161,12 +215,12 @@ class RowDecoder:
         keep = np.ones(len(chunk), np.bool_)
         for row in sorted(bad):
             keep[row] = False
-            reject(Reject(bad[row], values[row] or b"", chunk.origin.at(row)))
+            reject(Reject(bad[row], value(row) or b"", chunk.origin.at(row)))
         return keep
 
     def _assemble(
         self,
-        chunk: Lines | Batch,
+        chunk: Values | Lines | Batch,
         rows: pa.RecordBatch | list[dict[str, Any]],
         keep: np.ndarray[Any, np.dtype[np.bool_]] | None,
     ) -> Chunk:

@@ -1,6 +1,7 @@
-"""JSON text to typed fields: msgspec over a whole buffer where that is safe, line by line where it is not.
+"""JSON text to typed fields: objects that look alike by columns, else msgspec over a whole buffer where that is safe, or line by line.
 
-Both ways use the same decoder of the same type, so they cannot disagree on a record; only the buffer needs guarding.
+The last two ways use the same decoder of the same type, so they cannot disagree on a record; only the buffer needs guarding. The
+first takes nothing but what is plain, see json_alike.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError
-from poundlock.formats.arrays import column_of, texts_of
-from poundlock.formats.chunk import Lines, line_starts
+from poundlock.formats.arrays import column_of, indices_of, texts_of
+from poundlock.formats.chunk import Lines, Values, line_starts
 from poundlock.formats.decode import Parsed, Want
 from poundlock.formats.decode_values import check_unit, to_decimal, to_timestamp
+from poundlock.formats.json_alike import AlikeObjects
 
 _OPEN, _CLOSE = ord("{"), ord("}")
 _KEPT = 64  # schemas, of which a process keeps its decoders
@@ -87,7 +89,25 @@ class JsonCodec:
     def schema(self) -> pa.Schema:
         return self.columns
 
+    def parse_values(self, values: Values) -> Parsed | None:
+        alike = _alike_objects(self.columns).decode(values)
+        if alike is None:
+            return None
+        rows, numbers = alike
+        if len(numbers) == len(values):
+            return Parsed(rows, {})
+        others = np.ones(len(values), np.bool_)
+        others[numbers] = False
+        rest = np.flatnonzero(others)
+        parsed = self.parse([values.row(row) for row in rest.tolist()], "batch")
+        good = np.ones(len(rest), np.bool_)
+        good[list(parsed.bad)] = False
+        order = np.argsort(np.concatenate([numbers, rest[good]]), kind="stable")
+        both = pa.Table.from_batches([rows, parsed.rows]).combine_chunks().to_batches()[0]
+        return Parsed(both.take(indices_of(order)), {int(rest[row]): why for row, why in parsed.bad.items()})
+
     def parse_lines(self, lines: Lines, want: Want) -> Parsed | None:
+        """Return all rows of a buffer at once, None where that is not safe."""
         data = lines.data[: int(lines.ends[-1]) + 1]
         first = np.frombuffer(data, np.uint8)
         # A value cannot span a "}" newline "{" seam, nor can a line between such seams be blank: if the count is right
@@ -127,6 +147,11 @@ class JsonCodec:
         # msgspec decoders do not pickle; each process makes its own.
         make = _dict_shape if want == "records" else _struct_shape
         return make(self.columns, check_unit(self.timestamp_unit))
+
+
+@lru_cache(_KEPT)
+def _alike_objects(columns: pa.Schema) -> AlikeObjects:
+    return AlikeObjects(columns)
 
 
 @lru_cache(_KEPT)

@@ -18,6 +18,7 @@ from poundlock.formats.arrays import Numbers, column_of, indices_of, joined, num
 from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.groups import Groups, Hashes, grouped, overlapping
 from poundlock.operators.columns.keys import HashKeys, RowKeys, times_in
+from poundlock.operators.columns.narrow import narrowed, widened
 from poundlock.operators.windows.aggregates import SqlAggregate
 from poundlock.operators.windows.aligned import slice_of
 from poundlock.stream.windows.assigners import require_time
@@ -67,12 +68,16 @@ class Partials:
             column_of(self.counts, pa.int64()),
             *self.held,
         ]
-        return pa.RecordBatch.from_arrays(columns, [f"c{number}" for number in range(len(columns))])
+        sent = [narrowed(f"c{number}", column) for number, column in enumerate(columns)]
+        return pa.RecordBatch.from_arrays(
+            [column for _, column in sent], schema=pa.schema([field for field, _ in sent])
+        )
 
     @classmethod
     def of_batch(cls, batch: pa.RecordBatch) -> Partials:
         """Return what `batch` gave."""
-        hashes, keys, slices, counts, *held = batch.columns
+        columns = [widened(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
+        hashes, keys, slices, counts, *held = columns
         return cls(numbers_in(hashes), keys, numbers_in(slices), numbers_in(counts), held)
 
     @classmethod

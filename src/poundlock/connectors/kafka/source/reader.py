@@ -7,7 +7,7 @@ made of decoded record batches owns its memory: the buffer of the answer may be 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,8 @@ from poundlock.connectors.kafka.wire.fetch_client import FetchClient
 from poundlock.connectors.kafka.wire.range_fetch import OffsetRange, fetch_range, parse_kafka_id
 from poundlock.connectors.kafka.wire.record_batches import DamagedBatch, Records
 from poundlock.connectors.kafka.wire.record_fields import MalformedRecords, read_varint
-from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines
-
-if TYPE_CHECKING:
-    from poundlock.formats.decode import Decoder
+from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines, Values
+from poundlock.formats.decode import Decoder, ValuesDecoder
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TYPES: Mapping[str, pa.DataType] = {
@@ -66,6 +64,8 @@ class KafkaReader:
         needed = context.columns if decoder is None and context.columns is not None else columns
         self._columns = {name: field for name, field in columns.items() if name in needed}
         self._as_lines = self._columns == {VALUE: VALUE}
+        in_place = self._as_lines and context.want == "batch"
+        self._in_place = decoder if in_place and isinstance(decoder, ValuesDecoder) else None
         self.bytes_read = 0
         """How many bytes the values of all records had that were read; a null value has none."""
 
@@ -78,14 +78,26 @@ class KafkaReader:
         )
         for records in fetch_range(self._client, wanted, committed=self._committed):
             self.bytes_read += records.value_bytes
-            try:
-                chunk = self._chunk(records, wanted)
-            except DamagedBatch as error:
-                raise damaged(wanted.topic, wanted.partition, error.offset, error.why, next=error.next) from error
-            if self._decoder is not None:
-                chunk = self._decoder.decode(chunk, self._context.reject, self._context.want)
+            chunk = self._decoded_in_place(records, wanted)
+            if chunk is None:
+                try:
+                    chunk = self._chunk(records, wanted)
+                except DamagedBatch as error:
+                    raise damaged(wanted.topic, wanted.partition, error.offset, error.why, next=error.next) from error
+                if self._decoder is not None:
+                    chunk = self._decoder.decode(chunk, self._context.reject, self._context.want)
             if len(chunk):
                 yield chunk
+
+    def _decoded_in_place(self, records: Records, wanted: OffsetRange) -> Chunk | None:
+        """Return rows whose values were decoded where they lie in the answer; None where that cannot be."""
+        if self._in_place is None:
+            return None
+        start, length = records.column("value_start"), records.column("value_length")
+        if (length < 0).any():
+            return None
+        origin = _origin(records, wanted.topic, wanted.partition)
+        return self._in_place.decode_values(Values(records.data, start, start + length, origin), self._context.reject)
 
     def _chunk(self, records: Records, wanted: OffsetRange) -> Chunk:
         if self._as_lines:

@@ -25,6 +25,9 @@ _CONTINUES = np.uint64(0x8080808080808080)
 _FIRST_CONTINUES = np.uint64(0x80)
 _FEW = 32  # so many records are compared first
 _SHORT_RUN = 16  # shorter ones are no runs
+_LENGTH_BYTES = 5  # a record's length has at most so many
+_SHORT = 2  # and so many where the record has less than 8 kB
+_LONGEST_HEAD = 1 << 12  # of a record whose key is short enough to be looked at
 _MANY = 256  # fewer records are sooner read one by one than looked at for a pattern
 
 
@@ -107,22 +110,130 @@ class _Unusual(Exception):
     """A varint has more than eight bytes; such records are read one by one."""
 
 
+@dataclass(slots=True)
+class _Numbers:
+    """The numbers of some records as they are read, unchecked; positions are those of RecordFields."""
+
+    length: Integers
+    behind_length: Integers
+    offset_delta: Integers
+    key_length: Integers
+    key_start: Integers
+    value_length: Integers
+    value_start: Integers
+
+
 def _vectorised(data: Bytes, words: _Words, starts: Integers, limits: Integers) -> RecordFields:
-    length, at = _varints(words, starts)
-    end = at + length
-    if (length < 6).any() or (end > limits).any() or (end[:-1] > starts[1:]).any():
+    """Return the fields of records that begin at `starts`, in batches that end at `limits`. Raises MalformedRecords; _Unusual where a number is too long."""
+    numbers = _numbers_of(data, words, starts, limits)
+    end = numbers.behind_length + numbers.length
+    if (numbers.length < 6).any() or (end > limits).any() or (end[:-1] > starts[1:]).any():
         raise MalformedRecords("a record is longer than its batch")
-    timestamp_start = at + 1  # behind the attributes, which no version of Kafka uses
-    offset_delta, at = _varints(words, _within(_behind_varints(words, timestamp_start), end))
-    key_length, key_start = _varints(words, _within(at, end))
-    value_length, at = _varints(words, _within(_behind(key_start, key_length), end))
-    headers_start = _within(_behind(at, value_length), end)
+    _within(numbers.key_start, end)
+    _within(numbers.value_start, end)
+    headers_start = _within(_behind(numbers.value_start, numbers.value_length), end)
     plain = data[headers_start] == 0
     if (headers_start[plain] + 1 != end[plain]).any():
         raise MalformedRecords("a record does not end behind its value")
     return RecordFields(
-        timestamp_start, offset_delta, key_start, key_length, at, value_length, headers_start, end
-    )  # fmt: skip
+        numbers.behind_length + 1,  # behind the attributes, which no version of Kafka uses
+        numbers.offset_delta,
+        numbers.key_start,
+        numbers.key_length,
+        numbers.value_start,
+        numbers.value_length,
+        headers_start,
+        end,
+    )
+
+
+def _numbers_of(data: Bytes, words: _Words, starts: Integers, limits: Integers) -> _Numbers:
+    return _numbers_alike(data, words, starts, limits) or _numbers(words, starts, limits)
+
+
+def _numbers(words: _Words, starts: Integers, limits: Integers) -> _Numbers:
+    """Return the numbers of records, whatever lengths they have."""
+    length, behind_length = _varints(words, starts)
+    end = np.minimum(behind_length + np.maximum(length, 0), limits)  # where that is wrong, it is found out later
+    offset_delta, at = _varints(words, np.minimum(_behind_varints(words, behind_length + 1), end))
+    key_length, key_start = _varints(words, np.minimum(at, end))
+    value_at = np.minimum(key_start + np.maximum(key_length, 0), end)
+    value_length, value_start = _varints(words, value_at)
+    return _Numbers(length, behind_length, offset_delta, key_length, key_start, value_length, value_start)
+
+
+def _numbers_alike(data: Bytes, words: _Words, starts: Integers, limits: Integers) -> _Numbers | None:
+    """Return the numbers of records of which most are as long as in the middle one: they all lie at the same distances.
+
+    None where they do not lie in one word, or where too few records are alike.
+    """
+    middle = len(starts) // 2
+    widths = _widths(data, int(starts[middle]), int(limits[middle])) if len(starts) >= _FEW else ()
+    if not widths or sum(widths[:5]) > SPARE:
+        return None
+    width, _, timestamp, offset, key, value = widths
+    behind = width + 1 + timestamp
+    word = words[starts]
+    alike = _of_widths(word, widths[:5])
+    key_length = _varint_in(word, behind + offset, key)
+    key_start = starts + (behind + offset + key)
+    at = key_start if int(key_length.max()) <= 0 else key_start + np.maximum(key_length, 0)
+    value_word = words[np.minimum(at, limits)]
+    alike &= _of_widths(value_word, (value,))
+    others = np.flatnonzero(~alike)
+    if len(others) > len(starts) // 4:
+        return None
+    numbers = _Numbers(
+        _varint_in(word, 0, width),
+        starts + width,
+        _varint_in(word, behind, offset),
+        key_length,
+        key_start,
+        _varint_in(value_word, 0, value),
+        at + value,
+    )
+    if len(others):
+        rest = _numbers_of(data, words, starts[others], limits[others])  # the first of each batch, say
+        for name in _Numbers.__slots__:
+            getattr(numbers, name)[others] = getattr(rest, name)
+    return numbers
+
+
+def _widths(data: Bytes, start: int, limit: int) -> tuple[int, ...]:
+    """Return how many bytes the numbers of a record have: length, attributes, time, offset, length of key and of value; () if it is damaged."""
+    raw = data[start : min(limit, start + _LONGEST_HEAD)].tobytes()
+    widths = []
+    at = 0
+    try:
+        for place in range(6):
+            if place == 1:
+                behind = at + 1
+            else:
+                number, behind = read_varint(raw, at)
+            widths.append(behind - at)
+            at = behind + (max(number, 0) if place == 4 else 0)
+    except (IndexError, MalformedRecords):
+        return ()
+    return tuple(widths) if max(widths) < SPARE else ()
+
+
+def _of_widths(word: _Words, widths: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """Return in which words numbers of these widths follow one another: all bytes but the last of each have their top bit set."""
+    tops = [byte < width - 1 for width in widths for byte in range(width)]
+    mask = int.from_bytes(bytes([0x80] * len(tops)), "little")
+    if len(widths) > 1:
+        mask &= ~(0x80 << 8 * widths[0])  # the attributes are no number
+    pattern = int.from_bytes(bytes(0x80 * top for top in tops), "little")
+    same: npt.NDArray[np.bool_] = (word & np.uint64(mask)) == np.uint64(pattern)
+    return same
+
+
+def _varint_in(word: _Words, at: int, width: int) -> Integers:
+    """Return the zigzag varints of so many bytes that begin at a byte of each word."""
+    value = (word >> np.uint64(8 * at)) & _SEVEN_BITS
+    for k in range(1, width):
+        value |= (word >> np.uint64(8 * (at + k) - 7 * k)) & np.uint64(127 << 7 * k)
+    return (value >> _ONE).view(np.int64) ^ -(value & _ONE).view(np.int64)
 
 
 def _behind(start: Integers, length: Integers) -> Integers:
@@ -203,10 +314,12 @@ def _record_starts(data: Bytes, words: _Words, spans: Sequence[Span]) -> Integer
     """Return the position of each record's length, checked as a chain through each batch."""
     chains: list[Integers | None] = [_equal_lengths(data, span) for span in spans]
     rest = [i for i, starts in enumerate(chains) if starts is None]
-    if sum(spans[i].records for i in rest) >= _MANY:
-        by_zeros = _by_zero_bytes(data, words, [spans[i] for i in rest])
-        for i, starts in zip(rest, by_zeros, strict=True):
-            chains[i] = starts
+    for width in (_SHORT, _LENGTH_BYTES):
+        if sum(spans[i].records for i in rest) >= _MANY:
+            by_zeros = _by_zero_bytes(data, words, [spans[i] for i in rest], width)
+            for i, starts in zip(rest, by_zeros, strict=True):
+                chains[i] = starts
+            rest = [i for i in rest if chains[i] is None]
     pieces = [_walk(data, span) if starts is None else starts for span, starts in zip(spans, chains, strict=True)]
     return np.concatenate(pieces)
 
@@ -265,27 +378,27 @@ def _same_length(data: Bytes, at: int, size: int, width: int, most: int) -> int:
     return count
 
 
-def _by_zero_bytes(data: Bytes, words: _Words, spans: Sequence[Span]) -> list[Integers | None]:
-    """Return the starts for each batch, or None for those where this way fails.
+def _by_zero_bytes(data: Bytes, words: _Words, spans: Sequence[Span], width: int) -> list[Integers | None]:
+    """Return the starts for each batch, or None for those where this way fails, as where a length has more than `width` bytes.
 
     A record without headers ends with a zero byte, and each begins with its length and a zero byte. Positions of which that is
     true, and whose length leads to such a position, are followed from each batch's first byte.
     """
     low, high = spans[0].start, spans[-1].end
     begins = np.array([span.start for span in spans], np.int64)
-    mask = np.empty(high - low, np.bool_)
-    mask[0] = True
-    np.equal(data[low : high - 1], 0, out=mask[1:])
+    zero = data[low : high + _LENGTH_BYTES] == 0  # what follows the last span is there, see SPARE
+    mask = zero[1 : 1 + high - low].copy()
+    for behind in range(2, width + 1):
+        mask |= zero[behind : behind + high - low]
+    mask[1:] &= zero[: high - low - 1]
     mask[begins - low] = True
     at = np.flatnonzero(mask) + low
     bounds = np.append(np.searchsorted(at, begins), len(at))
     limit = np.repeat(np.array([span.end for span in spans], np.int64), np.diff(bounds))
     word = words[at]
-    size = _lengths(word)
-    shift = np.uint64(64) - (np.minimum(size, 5) << 3).astype(np.uint64)
-    value = _values((word << shift) >> shift, 5)
+    size, value = _record_lengths(word)
     after = at + size + value
-    good = (value > 5) & (size <= 5) & (after <= limit) & (data[np.minimum(at + size, high)] == 0)
+    good = (value > 5) & (size <= _LENGTH_BYTES) & (after <= limit) & (data[np.minimum(at + size, high)] == 0)
     at, after = at[good], after[good]
     bounds = np.searchsorted(at, np.append(begins, high))
     return [
@@ -293,22 +406,47 @@ def _by_zero_bytes(data: Bytes, words: _Words, spans: Sequence[Span]) -> list[In
     ]  # fmt: skip
 
 
+def _record_lengths(word: _Words) -> tuple[Integers, Integers]:
+    """Return how many bytes the number at the low end of each word has, and what it is; any number where that is more than a length has.
+
+    The lengths of records from 64 bytes to 8 kB have two bytes.
+    """
+    two = _of_widths(word, (2,))
+    others = np.flatnonzero(~two)
+    if len(others) > len(word) // 4:
+        size = np.minimum(_lengths(word), _LENGTH_BYTES + 1)
+        shift = np.uint64(64) - (size << 3).view(np.uint64)
+        return size, _values((word << shift) >> shift, int(size.max(initial=1)))
+    size, value = np.full(len(word), 2), _varint_in(word, 0, 2)
+    if len(others):
+        rest = word[others]
+        size[others] = np.minimum(_lengths(rest), _LENGTH_BYTES + 1)
+        shift = np.uint64(64) - (size[others] << 3).view(np.uint64)
+        value[others] = _values((rest << shift) >> shift, _LENGTH_BYTES + 1)
+    return size, value
+
+
 def _followed(at: Integers, after: Integers, span: Span) -> Integers | None:
-    """Return the positions that a chain from a batch's first byte to its last goes through; None if there is no such chain."""
+    """Return the positions that a chain from a batch's first byte to its last goes through; None if there is no such chain.
+
+    Nearly all positions are of records, so the chain is a few runs of neighbours; with many breaks a walk is cheaper.
+    """
     if len(at) < span.records or not len(at) or at[0] != span.start:
         return None
-    if len(at) == span.records and after[-1] == span.end and (after[:-1] == at[1:]).all():
-        return at
-    link = np.searchsorted(at, after).tolist()
-    chain, i = [], 0
-    for _ in range(span.records):
-        if i >= len(link):
+    breaks = np.append(np.flatnonzero(after[:-1] != at[1:]), len(at) - 1)
+    if len(breaks) > _FEW + (len(at) >> 6):
+        return None
+    runs: list[Integers] = []
+    i, end = 0, span.start
+    while end != span.end:
+        if i == len(at) or at[i] != end:
             return None
-        chain.append(i)
-        i = link[i]
-    index = np.array(chain, np.int64)
-    starts, ends = at[index], after[index]
-    return starts if ends[-1] == span.end and (ends[:-1] == starts[1:]).all() else None
+        last = int(breaks[np.searchsorted(breaks, i)])
+        runs.append(at[i : last + 1])
+        end = int(after[last])
+        i = int(np.searchsorted(at, end))
+    starts = runs[0] if len(runs) == 1 else np.concatenate(runs)
+    return starts if len(starts) == span.records else None
 
 
 def _walk(data: Bytes, span: Span) -> Integers:

@@ -1,0 +1,242 @@
+"""Objects of JSON that look alike, decoded by columns: the same fields in one order and spacing, of which only the values differ.
+
+Most JSON is written by programs, so that one object is the pattern of thousands. What stands between the values is compared with it
+eight bytes at a time, and Arrow copies and converts each field of all at once. One that differs in anything, or has anything
+in it that wants a closer look (an escape, an exponent, a null for a text), is left to the decoder that reads it alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from poundlock.formats.arrays import Flags, Numbers
+from poundlock.formats.chunk import Values
+from poundlock.formats.json_tokens import TYPES, column_in, text_tokens, tokens
+
+LEAST = 64
+"""Fewer are sooner decoded one by one."""
+
+_Bytes = npt.NDArray[np.uint8]
+_Words = npt.NDArray[np.uint64]
+
+_MEMBER = re.compile(
+    rb'([ \t]*"([^"\\\x00-\x1f]+)"[ \t]*:[ \t]*)(?:"([^"\\\x00-\x1f]*)"|(-?\d[\d.]*|true|false|null))([ \t]*[,}])'
+)
+_WORD = 8
+_FEW_BYTES = 2  # what ends a line, where no word fits any more
+_LENGTHS = 6  # so many lengths of a value are tried before its end is looked for
+_DIFFERENT = 8  # one in so many may differ from the pattern
+_MOST_SKIPPED = 64  # blocks that are not looked at after others were in vain
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """An object without what its fields hold.
+
+    Args:
+        between: what stands before, between and behind that; the quotes of a text are part of it.
+        names: of the fields.
+        texts: for each field, whether it is a text; others are numbers, true, false or null.
+        lengths: of what the fields hold in the object that this is the pattern of.
+    """
+
+    between: Sequence[bytes]
+    names: Sequence[str]
+    texts: Sequence[bool]
+    lengths: Sequence[int]
+
+
+def pattern_of(value: bytes) -> Pattern | None:
+    """Return the pattern of an object; None where it is not one of texts, numbers and words with different names."""
+    if not value.startswith(b"{"):
+        return None
+    between: list[bytes] = []
+    names: list[bytes] = []
+    texts: list[bool] = []
+    lengths: list[int] = []
+    at, before = 1, b"{"
+    while match := _MEMBER.match(value, at):
+        opening, name, text, bare, behind = match.groups()
+        quote = b"" if text is None else b'"'
+        between.append(before + opening + quote)
+        names.append(name)
+        texts.append(text is not None)
+        lengths.append(len(bare if text is None else text))
+        at, before = match.end(), quote + behind
+        if behind.endswith(b"}"):
+            if at != len(value) or len(set(names)) != len(names):
+                return None
+            return Pattern((*between, before), [str(name, "utf-8") for name in names], texts, lengths)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the fields of some objects are.
+
+    Args:
+        numbers: of the objects.
+        starts: for each field, where what it holds begins in each of them; `ends` likewise.
+    """
+
+    numbers: Numbers
+    starts: Sequence[Numbers]
+    ends: Sequence[Numbers]
+
+    def those(self, wanted: Flags) -> _Places:
+        """Return some of the objects."""
+        if wanted.all():
+            return self
+        return _Places(self.numbers[wanted], [at[wanted] for at in self.starts], [at[wanted] for at in self.ends])
+
+
+class AlikeObjects:
+    """Decodes objects that look alike to the columns of a schema; it remembers the last pattern, and what was in vain.
+
+    Args:
+        columns: the fields that are wanted.
+    """
+
+    def __init__(self, columns: pa.Schema) -> None:
+        self._columns = columns
+        self._possible = all(field.type in TYPES for field in columns)  # others are converted in Python
+        self._pattern: Pattern | None = None
+        self._in_vain = 0
+        self._skip = 0
+
+    def decode(self, values: Values) -> tuple[pa.RecordBatch, Numbers] | None:
+        """Return the rows of values that look alike, and the numbers of those values; None where too few do.
+
+        The rows are those that decoding these values one by one gives. The others may be anything.
+        """
+        if not self._possible or len(values) < LEAST or not _WORD <= len(values.data) < 1 << 31:
+            return None
+        if self._skip:
+            self._skip -= 1
+            return None
+        decoded = self._decode(values)
+        self._in_vain = 0 if decoded else self._in_vain + 1
+        self._skip = min((1 << min(self._in_vain, 16)) - 1, _MOST_SKIPPED)
+        return decoded
+
+    def _decode(self, values: Values) -> tuple[pa.RecordBatch, Numbers] | None:
+        last, first = self._pattern, pattern_of(values.row(0))
+        for pattern in (last, first) if last != first else (first,):
+            decoded = None if pattern is None else self._alike(values, pattern)
+            if decoded is not None:
+                self._pattern = pattern
+                return decoded
+        return None
+
+    def _alike(self, values: Values, pattern: Pattern) -> tuple[pa.RecordBatch, Numbers] | None:
+        if any(not field.nullable and field.name not in pattern.names for field in self._columns):
+            return None
+        if len(values.data) <= sum(map(len, pattern.between)):  # not one such value
+            return None
+        least = max(len(values) - len(values) // _DIFFERENT, 1)
+        places = _places(values, pattern)
+        while len(places.numbers) >= least:
+            batch = self._batch(values.data, places, pattern)
+            if isinstance(batch, pa.RecordBatch):
+                return batch, places.numbers
+            places = places.those(~batch)  # what is left has nothing in it that this depends on, so it is decoded next
+        return None
+
+    def _batch(self, data: _Bytes, places: _Places, pattern: Pattern) -> pa.RecordBatch | Flags:
+        """Return the columns of some objects, or which of them must be decoded alone."""
+        bad = np.zeros(len(places.numbers), np.bool_)
+        made: dict[str, pa.Array] = {}
+        for i, name in enumerate(pattern.names):
+            index = self._columns.get_field_index(name)
+            field = None if index < 0 else self._columns.field(index)
+            values = (text_tokens if pattern.texts[i] else tokens)(data, places.starts[i], places.ends[i])
+            bad |= values.bad
+            if field is not None:
+                made[name], unfit = column_in(values, field)
+                bad |= unfit
+        if bad.any():
+            return bad
+        rest = (made[f.name] if f.name in made else pa.nulls(len(bad), f.type) for f in self._columns)
+        return pa.RecordBatch.from_arrays(list(rest), schema=self._columns)
+
+
+def _places(values: Values, pattern: Pattern) -> _Places:
+    """Return where the fields are in the values that are like the pattern."""
+    data, ends = values.data, values.ends
+    words = np.ndarray((len(data) - _WORD + 1,), "<u8", data, strides=(1,))
+    begins: list[Numbers] = []
+    stops: list[Numbers] = []
+    first, *between, last = pattern.between
+    alike = _matches(data, words, values.starts, first)
+    at = values.starts + len(first)
+    for behind, length in zip(between, pattern.lengths, strict=False):
+        begins.append(at)
+        end, there = _ends(data, words, at, ends, behind, length)
+        stops.append(end)
+        alike &= there
+        at = end + len(behind)
+    begins.append(at)
+    stops.append(ends - len(last))
+    alike &= _matches(data, words, stops[-1], last)
+    alike &= at <= stops[-1]  # so that nothing was read beyond a value's end
+    return _Places(np.arange(len(values)), begins, stops).those(alike)
+
+
+def _ends(
+    data: _Bytes, words: _Words, at: Numbers, limits: Numbers, behind: bytes, length: int
+) -> tuple[Numbers, Flags]:
+    """Return where values end that begin somewhere, and where that is known.
+
+    Values are mostly of a few lengths, and looking whether one ends there is cheap; the ends of what is left are searched.
+
+    Args:
+        limits: the ends of the objects.
+        behind: what follows the value.
+        length: of the value, in the object of the pattern.
+    """
+    end = at + length
+    there = _matches(data, words, end, behind) & (end < limits)
+    for _ in range(_LENGTHS):
+        left = np.flatnonzero(~there)
+        if not len(left):
+            return end, there
+        begin = int(at[left[0]])
+        line = data[begin : begin + (1 << 10)].tobytes()
+        some = at[left] + max(line.find(behind), 0)
+        hits = _matches(data, words, some, behind) & (some < limits[left])
+        end[left[hits]] = some[hits]
+        there[left[hits]] = True
+    marks = np.append(np.flatnonzero(data == behind[0]), len(data))
+    left = np.flatnonzero(~there)
+    end[left] = marks[np.searchsorted(marks, at[left]).clip(max=len(marks) - 1)]
+    there[left] = _matches(data, words, end[left], behind)
+    return end, there
+
+
+def _matches(data: _Bytes, words: _Words, at: Numbers, text: bytes) -> Flags:
+    """Return at which positions a text stands; it may stand unseen at those where the data ends within a word."""
+    size = len(text)
+    if size <= _FEW_BYTES:
+        return _all(data[at + offset] == byte for offset, byte in enumerate(text))
+    if int(at.max(initial=0)) + max(size, _WORD) > len(data):
+        at = np.minimum(at, len(data) - max(size, _WORD))
+    if size < _WORD:
+        same: Flags = (words[at] & np.uint64((1 << 8 * size) - 1)) == np.uint64(int.from_bytes(text, "little"))
+        return same
+    offsets = (*range(0, size - _WORD + 1, _WORD), *([size - _WORD] if size % _WORD else []))
+    return _all(
+        words[offset:][at] == np.uint64(int.from_bytes(text[offset : offset + _WORD], "little")) for offset in offsets
+    )
+
+
+def _all(flags: Iterator[Flags]) -> Flags:
+    result = next(flags)
+    for each in flags:
+        result &= each
+    return result

@@ -1,0 +1,204 @@
+"""Lines of JSON decoded by columns against the same lines decoded one by one."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from poundlock.formats import ddl, json_alike
+from poundlock.formats.chunk import Lines, Values, line_starts
+from poundlock.formats.decode_json import JsonCodec
+from poundlock.formats.json_alike import AlikeObjects, pattern_of
+
+COLUMNS = ddl.parse("at double, user string, n bigint, small tinyint, ok boolean, gone string")
+
+
+def lines_of(values: list[bytes]) -> Lines:
+    data = b"".join(value + b"\n" for value in values)
+    return Lines(memoryview(data), np.cumsum([len(value) + 1 for value in values]) - 1)
+
+
+def values_of(lines: Lines) -> Values:
+    return Values(np.frombuffer(lines.data, np.uint8), line_starts(lines), lines.ends)
+
+
+def scattered(values: list[bytes]) -> Values:
+    """Return the values with something between them that looks like a part of them, as records of Kafka have their numbers there."""
+    between = [b'"}\n\x00{"at":', b"", b"1,", b'\xff","user":"'][: 1 + len(values) % 4]
+    pieces = [piece for i, value in enumerate(values) for piece in (between[i % len(between)], value)]
+    ends = np.cumsum([len(piece) for piece in pieces])
+    data = np.frombuffer(b"".join(pieces) + bytes(8), np.uint8)
+    return Values(data, ends[0::2], ends[1::2])
+
+
+def plain(i: int) -> bytes:
+    row = {
+        "at": 1545184224 + i / 8,
+        "user": f"user-{i % 11}",
+        "n": i * 7,
+        "more": "x" * (i % 5),
+        "small": i % 100,
+        "ok": i % 3 == 0,
+    }
+    return json.dumps(row, separators=(",", ":")).encode()
+
+
+@pytest.fixture(autouse=True)
+def any_number_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_alike, "LEAST", 1)
+    monkeypatch.setattr(json_alike, "_DIFFERENT", 1)
+
+
+def check(values: list[bytes], columns: pa.Schema = COLUMNS) -> int:
+    """Compare both ways; return how many lines were decoded by columns."""
+    codec = JsonCodec(columns)
+    decoded = AlikeObjects(columns).decode(values_of(lines_of(values)))
+    other = AlikeObjects(columns).decode(scattered(values))
+    if decoded is None or other is None:
+        assert decoded is other
+        return 0
+    rows, numbers = decoded
+    assert numbers.tolist() == other[1].tolist()
+    same(rows, other[0])
+    alone = codec.parse([values[number] for number in numbers.tolist()], "batch")
+    assert not alone.bad
+    assert isinstance(alone.rows, pa.RecordBatch)
+    assert rows.schema == alone.rows.schema
+    same(rows, alone.rows)
+    rows.validate(full=True)
+    return len(numbers)
+
+
+def same(rows: pa.RecordBatch, others: pa.RecordBatch) -> None:
+    for row, other in zip(rows.to_pylist(), others.to_pylist(), strict=True):
+        for name, value in row.items():
+            assert value == other[name], (row, other)
+            if isinstance(value, float):
+                assert math.copysign(1, value) == math.copysign(1, other[name])
+
+
+number = st.one_of(
+    st.integers(-(10**20), 10**20).map(str),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.decimals(-1000, 1000, allow_nan=False, places=2).map(str),
+    st.sampled_from(["0", "-0", "0.0", "-0.0", "00", "01", "-01", "1.", ".5", "-", "-.5", "1e5", "1E-5", "+1", "127", "128", "-128", "-129",
+                     "null", "true", "false", "nul", "True", "9223372036854775807", "9223372036854775808", "1.2.3", "1-2", "NaN", "{}", "[1]", '"7"', ""]),
+)  # fmt: skip
+text = st.one_of(
+    st.text(st.characters(codec="utf-8"), max_size=9).map(lambda value: json.dumps(value, ensure_ascii=False)),
+    st.text(st.characters(codec="utf-8"), max_size=4).map(json.dumps),
+    st.sampled_from(["null", "1", "true", '"a","n":5', '"","user":"b"', '"', '"\t"', '"\x7f"', '"\u2028"', "[]"]),
+)
+
+
+@st.composite
+def lines_like_it(draw: st.DrawFn) -> bytes:
+    separator = draw(st.sampled_from([","] * 9 + [", ", ",,"]))
+    ok = draw(st.sampled_from(["true", "false", "null", "1", "tru"]))
+    fields = f'"at":{draw(number)}{separator}"user":{draw(text)},"n":{draw(number)},"more":"x","small":{draw(number)},"ok":{ok}'
+    return f"{{{fields}}}".replace("\n", " ").encode()
+
+
+line = lines_like_it()
+strange = st.one_of(
+    st.sampled_from([b"", b"{}", b"[]", b"null", b'{"at":1}', b" " + plain(1), plain(1) + b" ", plain(1) + b"\r", plain(2) * 2, b"\xff" + plain(1)]),
+    st.binary(max_size=40).map(lambda value: value.replace(b"\n", b"")),
+)  # fmt: skip
+
+
+@given(st.lists(st.one_of(line, line, line, st.integers(0, 999).map(plain)), min_size=1, max_size=30))
+def test_any_values(values: list[bytes]) -> None:
+    check(values)
+
+
+@given(st.integers(1, 40), st.data())
+def test_one_changed_byte(count: int, data: st.DataObject) -> None:
+    """Whatever happens to a byte of a line, it is decoded as it is alone or left alone, and so are the others."""
+    values = [plain(i) for i in range(count)]
+    for _ in range(data.draw(st.integers(1, 3))):
+        row = data.draw(st.integers(0, count - 1))
+        at = data.draw(st.integers(0, len(values[row]) - 1))
+        new = data.draw(
+            st.sampled_from(
+                [b"", b'"', b"\\", b",", b"}", b"{", b"0", b"-", b".", b"e", b"\x00", b" ", b"n", b":", b"\x7f"]
+            )
+        )
+        values[row] = values[row][:at] + new + values[row][at + data.draw(st.integers(0, 2)) :]
+    assume(b"\xff" not in b"".join(values))
+    check(values)
+
+
+@given(
+    st.lists(
+        st.one_of(st.integers(0, 999).map(plain), st.integers(0, 999).map(plain), line, strange),
+        min_size=1,
+        max_size=30,
+    )
+)
+@example([plain(0), b"", plain(1)])
+def test_codec_gives_all_lines_in_their_order(values: list[bytes]) -> None:
+    codec, lines = JsonCodec(COLUMNS), lines_of(values)
+    parsed, alone = codec.parse_values(values_of(lines)), codec.parse(values, "batch")
+    if parsed is not None:
+        assert dict(parsed.bad) == dict(alone.bad)
+        assert isinstance(parsed.rows, pa.RecordBatch)
+        assert isinstance(alone.rows, pa.RecordBatch)
+        same(parsed.rows, alone.rows)
+
+
+def test_all_plain_lines_are_decoded_by_columns() -> None:
+    values = [plain(i) for i in range(1000)]
+    assert check(values) == 1000
+    assert check([json.dumps(json.loads(value)).encode() for value in values]) == 1000  # with spaces
+
+
+def test_what_differs_is_left_out() -> None:
+    values = [plain(i) for i in range(100)]
+    values[3] = values[3].replace(b"user-3", b"user\\u0020")
+    values[50] = b"{}"
+    values[99] = values[99].replace(b'"user-0"', b"null")
+    assert check(values) == 97
+
+
+def test_texts_of_many_lengths_are_found() -> None:
+    values = [b'{"user":"%s","n":%d}' % (b"y" * (i * 37 % 200), i) for i in range(300)]
+    assert check(values) == 300
+
+
+def test_a_text_in_place_of_a_quote_is_not_two_fields() -> None:
+    values = [b'{"user":"%s","n":1}' % (b"z" * 9), b'{"user":"a","n":5,"user":"b","n":1}'] * 3
+    values[1] = values[3] = values[5] = b'{"user":"a","user":"b","n":1}'
+    assert check(values) == 3
+
+
+def test_a_required_field_that_is_not_there_is_not_made_up() -> None:
+    columns = pa.schema([pa.field("user", pa.string()), pa.field("there", pa.int64(), nullable=False)])
+    assert check([plain(i) for i in range(100)], columns) == 0
+    with_null = [b'{"there":%s}' % (b"null" if i == 5 else b"%d" % i) for i in range(100)]
+    assert check(with_null, columns) == 99
+
+
+def test_columns_that_are_converted_in_python_are_not_tried() -> None:
+    assert AlikeObjects(ddl.parse("at timestamp")).decode(values_of(lines_of([plain(1)] * 100))) is None
+
+
+def test_what_was_in_vain_is_tried_less_and_less() -> None:
+    alike = AlikeObjects(COLUMNS)
+    odd, good = (values_of(lines_of(some)) for some in ([b"{}"] * 100, [plain(i) for i in range(100)]))
+    assert alike.decode(odd) is None
+    assert alike.decode(good) is None  # skipped
+    assert alike.decode(good) is not None
+    assert alike.decode(good) is not None
+
+
+@pytest.mark.parametrize(
+    "value", [b"[]", b"{}", b'{"a":{}}', b'{"a":"\\n"}', b'{"a":1,"a":2}', b'{"a":1}x', b'{"a":1', b' {"a":1}', b'{"":1}', b""]
+)  # fmt: skip
+def test_lines_that_are_no_pattern(value: bytes) -> None:
+    assert pattern_of(value) is None
