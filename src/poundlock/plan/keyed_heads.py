@@ -15,14 +15,14 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.columns.aggregates import ColumnAggregates
-from poundlock.operators.columns.counts import ColumnCounts
-from poundlock.operators.columns.deduplicate import ColumnDeduplication, FirstRecords, LastRecords
 from poundlock.operators.columns.keys import RowKeys
 from poundlock.operators.columns.operator import ColumnWork, ResultColumns, change_schema
 from poundlock.operators.columns.partials import SessionAggregation, SliceAggregation
-from poundlock.operators.columns.rolling import ColumnRolling
+from poundlock.operators.columns.rows.counts import ColumnCounts
+from poundlock.operators.columns.rows.deduplicate import ColumnDeduplication, FirstRecords, LastRecords
+from poundlock.operators.columns.rows.rolling import ColumnRolling
+from poundlock.operators.columns.rows.top_n import ColumnTopN
 from poundlock.operators.columns.sessions import ColumnSessions
-from poundlock.operators.columns.top_n import ColumnTopN
 from poundlock.operators.columns.windows import ColumnWindows
 from poundlock.operators.factory import by_record, process_by_record, process_operator, window_operator
 from poundlock.operators.keyed.operator import KeyedOperator

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
 from poundlock.operators.columns.keys import RowKeys
-from poundlock.operators.columns.rolling import ColumnRolling
+from poundlock.operators.columns.rows.rolling import ColumnRolling
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.state.hashing import key_hashes

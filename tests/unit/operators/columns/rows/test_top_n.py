@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from poundlock.operators.columns.keys import RowKeys
 from poundlock.operators.columns.operator import change_schema
-from poundlock.operators.columns.top_n import ColumnTopN
+from poundlock.operators.columns.rows.top_n import ColumnTopN
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.operators.process.top_n import TopN, TopNOperator

@@ -19,9 +19,10 @@ from poundlock.operators.columns.aggregates import sum_type, too_large
 from poundlock.operators.columns.groups import Groups
 from poundlock.operators.columns.keys import NO_TIME, RowKeys, RowsByKey, behind, times_in
 from poundlock.operators.columns.operator import ALL, CHUNK_ROWS, ColumnChunk, ColumnOperator
-from poundlock.operators.columns.records import packed_records, records_of
-from poundlock.operators.columns.running_values import ranks_for, running_best, running_sums
-from poundlock.operators.columns.table import KeyTable
+from poundlock.operators.columns.rows.packing import packed_records
+from poundlock.operators.columns.rows.records import records_of
+from poundlock.operators.columns.rows.running_values import ranks_for, running_best, running_sums
+from poundlock.operators.columns.rows.table import KeyTable
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.process.rolling import ROLLING

@@ -17,7 +17,7 @@ from poundlock.operators.columns.encoding import decode_accumulators, encode_acc
 from poundlock.operators.columns.groups import Groups
 from poundlock.operators.columns.keys import RowKeys, RowsByKey, behind
 from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ResultColumns
-from poundlock.operators.columns.table import KeyTable
+from poundlock.operators.columns.rows.table import KeyTable
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.windows.base import CONTENTS
 

@@ -16,16 +16,8 @@ from hypothesis import strategies as st
 from poundlock.errors import TerminalError
 from poundlock.formats.arrays import binary_array
 from poundlock.formats.convert import column_values
-from poundlock.operators.columns.records import (
-    lists_of_records,
-    packed,
-    packed_groups,
-    packed_lists,
-    packed_records,
-    records_of,
-    timed_records_of,
-    unpacked,
-)
+from poundlock.operators.columns.rows.packing import packed, packed_groups, packed_lists, packed_records, unpacked
+from poundlock.operators.columns.rows.records import lists_of_records, records_of, timed_records_of
 from poundlock.operators.keyed.codec import encode_each
 
 MOMENT = datetime(2026, 1, 5, 3, 4, 5, 678, UTC)

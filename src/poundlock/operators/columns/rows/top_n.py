@@ -29,8 +29,9 @@ from poundlock.operators.columns.operator import (
     change_chunks,
     change_schema,
 )
-from poundlock.operators.columns.records import lists_of_records, packed_groups, packed_records
-from poundlock.operators.columns.table import KeyTable
+from poundlock.operators.columns.rows.packing import packed_groups, packed_records
+from poundlock.operators.columns.rows.records import lists_of_records
+from poundlock.operators.columns.rows.table import KeyTable
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.process.top_n import TOP, TopN
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.columns.deduplicate import ColumnDeduplication, FirstRecords, LastRecords
 from poundlock.operators.columns.keys import RowKeys
+from poundlock.operators.columns.rows.deduplicate import ColumnDeduplication, FirstRecords, LastRecords
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.operators.process.deduplicate import ROW_KIND, FirstRecordOperator, LastRecordOperator, Order
 from poundlock.state.hashing import key_hashes

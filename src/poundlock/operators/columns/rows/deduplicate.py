@@ -26,9 +26,10 @@ from poundlock.operators.columns.operator import (
     change_schema,
     row_chunks,
 )
-from poundlock.operators.columns.records import packed, packed_lists, packed_records, timed_records_of, unpacked
-from poundlock.operators.columns.running_values import running_best
-from poundlock.operators.columns.table import KeyTable
+from poundlock.operators.columns.rows.packing import packed, packed_lists, packed_records, unpacked
+from poundlock.operators.columns.rows.records import timed_records_of
+from poundlock.operators.columns.rows.running_values import running_best
+from poundlock.operators.columns.rows.table import KeyTable
 from poundlock.operators.keyed.codec import encode
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.process.deduplicate import (
