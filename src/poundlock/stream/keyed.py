@@ -138,8 +138,8 @@ class KeyedStream(Connectable[KeyedProcessFunction]):
                 with a column `row_kind`: "+I" where it is the first one, "+U" where it stands for the one before. A bounded job
                 gives the last of each key, at the end, unless its `runtime_mode` is "streaming".
             order: what is first and last: the event time, or when records arrived.
-            ttl: how long a key is known after its last change, by the clock, such as "1 day"; afterwards it begins again. None
-                for ever.
+            ttl: how long a key is known after its first record came out, or its last one changed, by the clock, such as "1 day";
+                afterwards it begins again. None for ever.
             update_before: of "last", whether the record that is replaced is given too, with "-U", before the one that replaces it.
             name: of the operator. Name it: its state is found again by that.
 

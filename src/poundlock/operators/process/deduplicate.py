@@ -16,8 +16,9 @@ from poundlock.operators.keyed.group import MAX, MIN, KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 
-SEEN, WAITING, LAST = "seen", "waiting", "last"
-"""Tables: keys whose first record is known, records that wait for the watermark, the last record of each key."""
+SEEN, WAITS, WAITING, LAST = "seen", "waits", "waiting", "last"
+"""Tables: keys whose first record has come out, the time of the record of a key that waits for the watermark, these records by
+time, the last record of each key."""
 ROW_KIND = "row_kind"
 """The column with the kind of a change: +I, -U, +U or -D, as Flink writes them."""
 BUCKET_MS = 60_000
@@ -71,6 +72,10 @@ class LivingTable:
         """Set the value of a key."""
         self._table[key] = value if self._ttl_ms is None else [self.group.processing_time, value]
 
+    def remove(self, key: Any) -> None:
+        """Forget a key."""
+        del self._table[key]
+
     def drain(self) -> Iterator[tuple[Any, Any]]:
         """Take out and yield every key and its value."""
         for key in list(self._table):
@@ -89,11 +94,12 @@ class FirstRecordOperator(KeyedOperator):
     def __init__(self, order: Order, *, ttl_ms: int | None = None, chunk_rows: int = CHUNK_ROWS) -> None:
         super().__init__(chunk_rows=chunk_rows)
         self._by_time = order == "event_time"
-        self._seen = LivingTable(ttl_ms)
+        self._seen, self._waits = LivingTable(ttl_ms), LivingTable(None)
 
     def bind(self, group: KeyGroup) -> None:
         self._seen.use(group, SEEN)
         if self._by_time:
+            self._waits.use(group, WAITS)
             group.declare(WAITING, WAITING)
             for bucket in group.namespaces(WAITING):
                 group.event_timers.register(max(bucket[0], group.watermark + 1), bucket)
@@ -115,12 +121,12 @@ class FirstRecordOperator(KeyedOperator):
         if time <= group.watermark:
             self.late(batch, at, None)
             return
-        known = self._seen.get(key)
-        if known is True or (known is not None and known <= time):
+        known = self._waits.get(key)
+        if self._seen.get(key) is not None or (known is not None and known <= time):
             return
         if known is not None:
             group.table(WAITING, bucket_of(known)).pop(key, None)
-        self._seen.put(key, time)
+        self._waits.put(key, time)
         bucket = bucket_of(time)
         group.table(WAITING, bucket)[key] = [time, batch.values[at]]
         group.event_timers.register(max(bucket[0], group.watermark + 1), bucket)
@@ -132,6 +138,7 @@ class FirstRecordOperator(KeyedOperator):
         group.prefetch([key for _, _, key in due])
         for at, _, key in sorted(due, key=lambda each: each[:2]):
             self._seen.put(key, True)
+            self._waits.remove(key)
             self.out.emit(waiting.pop(key)[1], key, at)
             if self.out.full:
                 yield from self.out.drain()

@@ -37,12 +37,12 @@ from poundlock.operators.process.deduplicate import (
     LAST,
     SEEN,
     WAITING,
+    WAITS,
     Order,
     check_event_time,
 )
 
 _TRUE = encode(True)
-_EMITTED = -(1 << 63)
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,13 @@ class ColumnFirstOperator(ColumnOperator):
         super().__init__()
         self._of = rows
         self._by_time = rows.order == "event_time"
-        self._seen = KeyTable(SEEN, SEEN, rows.ttl_ms)
+        self._seen, self._waits = KeyTable(SEEN, SEEN, rows.ttl_ms), KeyTable(WAITS, WAITS)
         self._waiting: dict[Slice, KeyTable] = {}
 
     def bind(self, group: KeyGroup) -> None:
         self._seen.declare(group)
         if self._by_time:
+            self._waits.declare(group)
             group.declare(WAITING, WAITING)
             for bucket in group.namespaces(WAITING):
                 group.event_timers.register(max(bucket[0], group.watermark + 1), bucket)
@@ -118,28 +119,32 @@ class ColumnFirstOperator(ColumnOperator):
             self.late_dropped += int(np.count_nonzero(late))
             rows, times = (rows.take(indices_of(np.flatnonzero(~late))), times[~late]) if late.any() else (rows, times)
         keys = RowsByKey.of(rows, self._of.keys)
-        places, values = self._seen.look_up(self.rows, keys)
-        if self._by_time:
-            self._wait(rows, times, keys, places, values)
-            return
         new = np.ones(len(keys), np.bool_)
-        new[places] = False
+        new[self._seen.look_up(self.rows, keys)[0]] = False
+        if self._by_time:
+            self._wait(rows, times, keys, new)
+            return
         self._seen.put(group, *_keys(keys, new), _repeated(_TRUE, int(np.count_nonzero(new))))
         firsts = np.sort(keys.groups.firsts[new])
         yield from row_chunks(rows.select(self._of.schema.names), firsts, times[firsts])
 
-    def _wait(self, rows: pa.RecordBatch, times: Numbers, keys: RowsByKey, places: Numbers, values: pa.Array) -> None:
-        """Keep the earliest record of each key until the watermark reaches it."""
+    def _wait(self, rows: pa.RecordBatch, times: Numbers, keys: RowsByKey, new: Flags) -> None:
+        """Keep the earliest record of each key until the watermark reaches it.
+
+        Args:
+            new: the keys whose first record has not come out.
+        """
+        places, values = self._waits.look_up(self.rows, keys)
         known = np.full(len(keys), MAX)
-        known[places] = [_EMITTED if time is True else time for time in unpacked(values)]
+        known[places] = unpacked(values)
         order, starts = keys.groups.order, keys.groups.starts
         first = order[_ends(running_best(~times[order], starts, first=True), keys.groups)]
-        new = times[first] < known
+        new = new & (times[first] < known)
         replaced = new & (known < MAX)
         self._remove(*_keys(keys, replaced), known[replaced])
         first = first[new]
         hashes, encoded = _keys(keys, new)
-        self._seen.put(self.group, hashes, encoded, packed(column_of(times[first], pa.int64())))
+        self._waits.put(self.group, hashes, encoded, packed(column_of(times[first], pa.int64())))
         chosen = [rows.column(name).take(indices_of(first)) for name in self._of.schema.names]
         records = self._of.records(chosen, times[first])
         for bucket, own in _by_bucket(times[first]):
@@ -171,12 +176,13 @@ class ColumnFirstOperator(ColumnOperator):
         places = np.flatnonzero(due)
         keys = waiting.keys.take(indices_of(places))
         self._seen.put(self.group, waiting.hashes[places], keys, _repeated(_TRUE, len(places)))
+        self._waits.put(self.group, waiting.hashes[places], keys, pa.nulls(len(places), pa.large_binary()))
         order = places[np.lexsort((ranks_of(keys)[0], times[places]))]
         yield from row_chunks(pa.RecordBatch.from_arrays(columns, schema=self._of.schema), order, times[order])
 
     def store(self, group: KeyGroup) -> None:
         self.use(group)
-        for table in (self._seen, *self._waiting.values()):
+        for table in (self._seen, self._waits, *self._waiting.values()):
             table.store(self.rows)
         self._waiting = {}
 
