@@ -51,7 +51,7 @@ class TableMeta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     broadcast: bool = False  # whether all tasks have the same
     # the aggregates that rows of one key in several runs are parts of; none: the newest row is the whole
     merges: tuple[str, ...] = ()
-    holds: tuple[str, ...] = ()  # the aggregates that the accumulators of an entry are of; none: it says so itself
+    holds: tuple[str, ...] = ()  # what an entry is of: aggregates, or an order; none: it says so itself
 
 
 class OperatorMeta(msgspec.Struct, frozen=True, kw_only=True):

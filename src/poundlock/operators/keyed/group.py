@@ -171,7 +171,7 @@ class KeyGroup:
             windowed: whether its entries are (key, window) rather than keys.
             broadcast: whether it is the same for all tasks, so that one of them keeps it for all.
             merges: the aggregates that the rows of a key are parts of, where each checkpoint puts rows beside those before it.
-            holds: the aggregates that the accumulators of an entry are of.
+            holds: what an entry is of, where it does not say so itself: aggregates, or an order.
 
         Raises:
             TerminalError: the state on disk is of another kind.

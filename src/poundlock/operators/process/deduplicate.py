@@ -56,9 +56,9 @@ class LivingTable:
         self.group = KeyGroup(0)
         self._table: dict[Any, Any] = {}
 
-    def use(self, group: KeyGroup, name: str) -> None:
+    def use(self, group: KeyGroup, name: str, holds: tuple[str, ...] = ()) -> None:
         """Move to the table of a group; its name is also its kind."""
-        group.declare(name, name, self._ttl_ms)
+        group.declare(name, name, self._ttl_ms, holds=holds)
         self.group, self._table = group, group.table(name)
 
     def get(self, key: Any) -> Any:

@@ -32,6 +32,11 @@ class TopN:
     ttl_ms: int | None = None
     update_before: bool = False
 
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """What state is of: records of another order, or fewer of them, are of no use."""
+        return (f"the first {self.n} by {', '.join(each.describe() for each in self.order_by)}",)
+
     @classmethod
     def of(cls, node: TopNNode) -> TopN:
         """Return what a node says."""
@@ -73,7 +78,7 @@ class TopNOperator(KeyedOperator):
         self._table = LivingTable(top.ttl_ms)
 
     def bind(self, group: KeyGroup) -> None:
-        self._table.use(group, TOP)
+        self._table.use(group, TOP, self._top.holds)
         if self._bounded and group.namespaces(TOP):
             group.event_timers.register(MAX, _ALL)
 

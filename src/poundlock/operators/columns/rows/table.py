@@ -29,7 +29,7 @@ class KeyTable:
         name: of the table.
         kind: what an entry is.
         ttl_ms: time to live, None for ever.
-        holds: the aggregates that accumulators are of.
+        holds: what an entry is of, where it does not say so itself.
         namespace: the stretch of time that the entries belong to; None where there is none.
     """
 

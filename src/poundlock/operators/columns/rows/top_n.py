@@ -97,7 +97,7 @@ class ColumnTopNOperator(ColumnOperator):
         super().__init__()
         self._of, self._top = of, of.top
         self._changes = change_schema(of.schema, of.top.rank)
-        self._table = KeyTable(TOP, TOP, of.top.ttl_ms)
+        self._table = KeyTable(TOP, TOP, of.top.ttl_ms, of.top.holds)
 
     def bind(self, group: KeyGroup) -> None:
         self._table.declare(group)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from poundlock.errors import TerminalError
 from poundlock.operators.columns.keys import RowKeys
 from poundlock.operators.columns.operator import change_schema
 from poundlock.operators.columns.rows.top_n import ColumnTopN
@@ -130,3 +131,12 @@ def test_changes_with_rank(form: Form) -> None:
         (4, 2, "-U"),
         (3, 2, "+U"),
     ]
+
+
+@pytest.mark.parametrize("form", ["record", "columns"])
+def test_state_of_another_order_is_refused(form: Form) -> None:
+    one, other = (step(TopN(n, sort_columns(["n"])), form) for n in (2, 3))
+    one.checkpoint(numbers([3, 5, 4, 9]), MIN, MIN, 0, 1)
+    other.state = one.state
+    with pytest.raises(TerminalError, match="'top' holds the first 2 by n, and the first 3 by n are asked for"):
+        other.checkpoint(numbers([3]), MIN, MIN, 0, 1)
