@@ -35,21 +35,28 @@ def lists_of_records(values: pa.Array, schema: pa.Schema) -> tuple[Numbers, list
     """Return how many records each of some lists has, and the columns of all of them; raises as `records_of`."""
     cursor = Cursor.of(values)
     counts = cursor.list_lengths()
+    columns = None if counts is None else _each_in_turn(cursor, counts, schema)
+    if counts is not None and columns is not None:
+        return counts, columns
+    lists = unpacked(values)
+    lengths = np.array(list(map(len, lists)), np.int64)
+    return lengths, columns_of([record for each in lists for record in each], schema)
+
+
+def _each_in_turn(cursor: Cursor, counts: Numbers, schema: pa.Schema) -> list[pa.Array] | None:
+    """Return the columns of the records of lists: the first of each list is read, then the second; None where one is not read so."""
     parts: list[list[pa.Array]] = []
     places: list[Numbers] = []
-    for turn in range(0 if counts is None else int(counts.max(initial=0))):
+    for turn in range(int(counts.max(initial=0))):
         own = np.flatnonzero(counts > turn)
         one = cursor.at(own)
         columns = one.record(schema)
         if columns is None:
-            counts = None
-            break
+            return None
         cursor.move(own, one)
         parts.append(columns)
         places.append(own)
-    if counts is not None and parts:
-        order = indices_of(np.argsort(np.concatenate(places), kind="stable"))
-        return counts, [joined(list(column)).take(order) for column in zip(*parts, strict=True)]
-    lists = unpacked(values)
-    lengths = np.array(list(map(len, lists)), np.int64)
-    return lengths, columns_of([record for each in lists for record in each], schema)
+    if not parts:
+        return None
+    order = indices_of(np.argsort(np.concatenate(places), kind="stable"))
+    return [joined(list(column)).take(order) for column in zip(*parts, strict=True)]
