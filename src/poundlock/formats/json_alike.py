@@ -139,6 +139,8 @@ class AlikeObjects:
             return None
         if len(values.data) <= sum(map(len, pattern.between)):  # not one such value
             return None
+        if 2 * len(self._columns) < len(pattern.names):
+            return None  # each field costs the same here, wanted or not; elsewhere those that are skipped cost little
         least = max(len(values) - len(values) // _DIFFERENT, 1)
         places = _places(values, pattern)
         while len(places.numbers) >= least:

@@ -43,7 +43,7 @@ def prepare_worker() -> None:
         _tasks += 1
         gc.freeze()
     _acknowledge_quickly()
-    _give_back()
+    _return_unused()
 
 
 def _keep_freed_memory() -> None:
@@ -54,7 +54,7 @@ def _keep_freed_memory() -> None:
             library.mallopt(what, size)
 
 
-def _give_back() -> None:
+def _return_unused() -> None:
     """Return what Arrow keeps of the last task's columns: this one may need the memory for other things than Arrow's."""
     import pyarrow as pa
 

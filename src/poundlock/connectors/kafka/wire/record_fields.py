@@ -165,17 +165,21 @@ def _numbers(words: _Words, starts: Integers, limits: Integers) -> _Numbers:
 def _numbers_alike(data: Bytes, words: _Words, starts: Integers, limits: Integers) -> _Numbers | None:
     """Return the numbers of records of which most are as long as in the middle one: they all lie at the same distances.
 
-    None where they do not lie in one word, or where too few records are alike.
+    None where too few records are alike.
     """
     middle = len(starts) // 2
     widths = _widths(data, int(starts[middle]), int(limits[middle])) if len(starts) >= _FEW else ()
-    if not widths or sum(widths[:5]) > SPARE:
+    if not widths or sum(widths[:3]) > SPARE or sum(widths[3:5]) > SPARE:
         return None
     width, _, timestamp, offset, key, value = widths
-    behind = width + 1 + timestamp
-    word = words[starts]
-    alike = _of_widths(word, widths[:5])
-    key_length = _varint_in(word, behind + offset, key)
+    word, behind = words[starts], width + 1 + timestamp
+    alike = _of_widths(word, widths[:3], attributes=True)
+    if behind + offset + key <= SPARE:
+        rest_word = word >> np.uint64(8 * behind)
+    else:
+        rest_word = words[np.minimum(starts + behind, limits)]
+    alike &= _of_widths(rest_word, (offset, key))
+    key_length = _varint_in(rest_word, offset, key)
     key_start = starts + (behind + offset + key)
     at = key_start if int(key_length.max()) <= 0 else key_start + np.maximum(key_length, 0)
     value_word = words[np.minimum(at, limits)]
@@ -186,7 +190,7 @@ def _numbers_alike(data: Bytes, words: _Words, starts: Integers, limits: Integer
     numbers = _Numbers(
         _varint_in(word, 0, width),
         starts + width,
-        _varint_in(word, behind, offset),
+        _varint_in(rest_word, 0, offset),
         key_length,
         key_start,
         _varint_in(value_word, 0, value),
@@ -217,12 +221,16 @@ def _widths(data: Bytes, start: int, limit: int) -> tuple[int, ...]:
     return tuple(widths) if max(widths) < SPARE else ()
 
 
-def _of_widths(word: _Words, widths: Sequence[int]) -> npt.NDArray[np.bool_]:
-    """Return in which words numbers of these widths follow one another: all bytes but the last of each have their top bit set."""
+def _of_widths(word: _Words, widths: Sequence[int], *, attributes: bool = False) -> npt.NDArray[np.bool_]:
+    """Return in which words numbers of these widths follow one another: all bytes but the last of each have their top bit set.
+
+    Args:
+        attributes: whether the second is a record's attributes, which are any byte.
+    """
     tops = [byte < width - 1 for width in widths for byte in range(width)]
     mask = int.from_bytes(bytes([0x80] * len(tops)), "little")
-    if len(widths) > 1:
-        mask &= ~(0x80 << 8 * widths[0])  # the attributes are no number
+    if attributes:
+        mask &= ~(0x80 << 8 * widths[0])
     pattern = int.from_bytes(bytes(0x80 * top for top in tops), "little")
     same: npt.NDArray[np.bool_] = (word & np.uint64(mask)) == np.uint64(pattern)
     return same
