@@ -27,8 +27,6 @@ from poundlock.operators.windows.base import WindowSpec
 CHUNK_ROWS = 65_536
 _BOUND = pa.timestamp("us", "UTC")
 Slice = tuple[int, int]
-ALL = (MAX, MAX)
-"""The entry of a timer that is of all keys: the end of the input."""
 
 
 class EncodedRows(NamedTuple):

@@ -109,6 +109,8 @@ class Timers:
 
 
 MIN, MAX = -(1 << 63), (1 << 63) - 1
+ALL_KEYS = (MAX, MAX)
+"""The entry of a timer that is of all keys: that of the end of the input."""
 Table = dict[Any, Any]
 TimerEntries = Literal["keys", "windows", "keys and windows"]
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import encode_key
-from poundlock.operators.keyed.group import MAX, MIN, KeyGroup, TimerEntries
+from poundlock.operators.keyed.group import ALL_KEYS, MAX, MIN, KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 
@@ -23,7 +23,6 @@ ROW_KIND = "row_kind"
 """The column with the kind of a change: +I, -U, +U or -D, as Flink writes them."""
 BUCKET_MS = 60_000
 """How long a stretch of time is whose records wait in one table."""
-_ALL = (MAX, MAX)
 
 Order = Literal["event_time", "arrival"]
 
@@ -176,12 +175,12 @@ class LastRecordOperator(KeyedOperator):
     def bind(self, group: KeyGroup) -> None:
         self._last.use(group, LAST)
         if self._bounded and group.namespaces(LAST):
-            group.event_timers.register(MAX, _ALL)
+            group.event_timers.register(MAX, ALL_KEYS)
 
     def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         times = batch.timestamps or [None] * len(batch)
         if self._bounded and len(batch):
-            self.group.event_timers.register(MAX, _ALL)  # makes the end of the input wake the group
+            self.group.event_timers.register(MAX, ALL_KEYS)  # makes the end of the input wake the group
         for key, value, time in zip(batch.keys, batch.values, times, strict=True):
             held = self._last.get(key)
             if self._by_time and check_event_time(time) < (MIN if held is None else held[0]):

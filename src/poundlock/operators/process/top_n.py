@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import Any, ClassVar
 
-from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
+from poundlock.operators.keyed.group import ALL_KEYS, MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.process.deduplicate import ROW_KIND, LivingTable
 from poundlock.stream.nodes import SortColumn, TopNNode
 
 TOP = "top"
-_ALL = (MAX, MAX)
 
 
 @dataclass(frozen=True)
@@ -80,12 +79,12 @@ class TopNOperator(KeyedOperator):
     def bind(self, group: KeyGroup) -> None:
         self._table.use(group, TOP, self._top.holds)
         if self._bounded and group.namespaces(TOP):
-            group.event_timers.register(MAX, _ALL)
+            group.event_timers.register(MAX, ALL_KEYS)
 
     def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         times = batch.timestamps or [None] * len(batch)
         if self._bounded and len(batch):
-            self.group.event_timers.register(MAX, _ALL)  # makes the end of the input wake the group
+            self.group.event_timers.register(MAX, ALL_KEYS)  # makes the end of the input wake the group
         for key, value, time in zip(batch.keys, batch.values, times, strict=True):
             held = self._table.get(key) or []
             at = bisect_right(held, self._comparable(value), key=self._comparable)
