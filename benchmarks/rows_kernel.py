@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.operators.columns.aggregates import ColumnAggregates
-from poundlock.operators.columns.keys import RowKeys
 from poundlock.operators.columns.operator import ColumnOperator, ResultColumns, change_schema
 from poundlock.operators.columns.rows.counts import ColumnCounts
 from poundlock.operators.columns.rows.deduplicate import ColumnDeduplication, FirstRecords, LastRecords
+from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.columns.rows.rolling import ColumnRolling
 from poundlock.operators.columns.rows.top_n import ColumnTopN
 from poundlock.operators.factory import window_operator
@@ -30,6 +30,7 @@ from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.process.deduplicate import FirstRecordOperator, LastRecordOperator, Order
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.operators.process.top_n import TopN, TopNOperator
+from poundlock.operators.records import RecordMaker
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.state.hashing import groups_of, key_hashes
@@ -42,7 +43,7 @@ from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, RecordRows, Wind
 BATCH = 100_000
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("price", pa.float64()), ("at", pa.timestamp("us", "UTC"))])
 KEYS = RowKeys(("k",), key_hashes)
-TAKEN = KeyedInput(keys=["k"], time="at", columns=SCHEMA.names)
+TAKEN = KeyedInput(keys=["k"], time="at", elements=RecordMaker(tuple(SCHEMA.names)))
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def _counts() -> StepCase:
     of = ColumnAggregates(tuple(aggregates), kinds)
     keys = [SCHEMA.field("k")]
     columns = ColumnCounts(10, KEYS, ("n", "price"), of, ResultColumns(keys, names))
-    taken = KeyedInput(keys=["k"], time=None, columns=["n", "price"], how="tuple")
+    taken = KeyedInput(keys=["k"], time=None, elements=RecordMaker(("n", "price"), tuple))
     return StepCase(
         "windows of 10 rows, 4 aggregates",
         partial(window_operator, spec),

@@ -32,7 +32,7 @@ class Count(KeyedProcessFunction):
     def open(self, context: Any) -> None:
         self.rows = context.get_state(ValueStateDescriptor("n"))
 
-    def process_element(self, value: Any, ctx: Any) -> Any:
+    def process_element(self, value: tuple[Any, ...], ctx: Any) -> Any:
         rows = self.rows.value()
         if rows is None:
             rows = 0

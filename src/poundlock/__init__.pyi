@@ -40,6 +40,7 @@ from poundlock.errors import (
 )
 from poundlock.job import Job as Job
 from poundlock.spark.foreach_batch import foreach_batch as foreach_batch
+from poundlock.stream.functions.arrow import ArrowAggregateFunction as ArrowAggregateFunction
 from poundlock.stream.functions.base import AggregateFunction as AggregateFunction, RichFunction as RichFunction
 from poundlock.stream.functions.process import (
     BroadcastProcessFunction as BroadcastProcessFunction,

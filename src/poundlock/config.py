@@ -13,8 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from poundlock import values
 from poundlock.errors import DefinitionError, did_you_mean, refusing
@@ -84,14 +83,14 @@ Folder = Annotated[Path, BeforeValidator(_path)]
 Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Everything that can be set from outside a job. What is set here wins over what the job says.
 
     Names are written `state_dir` or `state-dir` in the TOML file and after -D, POUNDLOCK_STATE_DIR in the environment;
     those of restart strategies are Flink's, such as `restart-strategy.fixed-delay.attempts`. `spark.…` goes to Spark.
     """
 
-    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix=ENVIRONMENT_PREFIX)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
     config: Folder | None = None
     master: str = "local[*]"
@@ -148,19 +147,13 @@ class Settings(BaseSettings):
         int | None, BeforeValidator(_unlimited)
     ] = None
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Order the sources: typed, environment, TOML file."""
-        typed = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
+    def __init__(self, **typed: Any) -> None:
         file = typed.get("config") or os.environ.get("POUNDLOCK_CONFIG") or None
-        return init_settings, *(InitSettingsSource(settings_cls, values) for values in (_environment(), _toml(file)))
+        spark, values = dict[str, str](), dict[str, Any]()
+        for given in (_toml(file), _environment(), typed):
+            spark |= given.get("spark") or {}
+            values |= given
+        super().__init__(**values | ({"spark": spark} if "spark" in values else {}))
 
     @property
     def logs(self) -> Path:

@@ -38,7 +38,7 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One JVM that has a UI."""
     options = load_settings([f"state_dir={tmp_path_factory.mktemp('jvm')}", "master=local[2]", "driver_memory=1g"])
     job = Job("shared", spark={"spark.ui.enabled": "true", "spark.ui.port": "0", "spark.sql.shuffle.partitions": "2"})
-    session = start_spark(job, options, log="jvm.log", quick_start=False, say=lambda line: None)
+    session = start_spark(job, options, log="jvm.log", quick_start=False, exchanges=True, say=lambda line: None)
     yield session.sql
     session.stop()
 

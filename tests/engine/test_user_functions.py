@@ -6,13 +6,25 @@ import json
 import os
 import uuid
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
-from poundlock import DatagenSource, FileSink, FixedDelayRestart, Job, RichFunction, TumblingEventTimeWindows
+from poundlock import (
+    DatagenSource,
+    FileSink,
+    FixedDelayRestart,
+    Job,
+    KeyedProcessFunction,
+    RichFunction,
+    TumblingEventTimeWindows,
+    ValueStateDescriptor,
+)
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.config import load_settings
 from poundlock.driver.driver import run
@@ -134,6 +146,58 @@ def test_records_that_a_function_fails_for_are_dead_letters_wherever_it_stands(t
     logs = [path.read_text() for path in opened.iterdir()]
     assert logs
     assert set(logs) == {"open\nclose\n"}
+
+
+@dataclass
+class Numbered:
+    n: int
+
+
+class Half(NamedTuple):
+    n: int
+    half: float
+
+
+class CountPairs(KeyedProcessFunction):
+    """Counts the records of a key."""
+
+    def open(self, context: Any) -> None:
+        self.rows = context.get_state(ValueStateDescriptor("rows", 0))
+
+    def process_element(self, value: Half, ctx: Any) -> Iterator[Any]:
+        assert type(value) is Half
+        self.rows.update(self.rows.value() + 1)
+        yield (ctx.get_current_key(), self.rows.value(), value.half)
+
+
+def halved(row: Numbered) -> Half:
+    return Half(row.n, row.n / 2)
+
+
+def no_tens(batch: pd.DataFrame) -> pd.DataFrame:
+    return batch[batch.n % 10 != 0]
+
+
+def test_records_and_batches_of_a_type_go_through_a_job(tmp_path: Path) -> None:
+    job = Job("typed", checkpoint_interval="0 s", restart=FixedDelayRestart(attempts=0))
+    source = DatagenSource("n bigint, extra string", fields={"n": "sequence"}, count=ROWS, rows_per_split=50)
+    halves = job.from_source(source, name="numbers").map(halved, schema="n bigint, half double", name="halved")
+    few = halves.map_batches(no_tens, schema="n bigint, half double", name="no-tens")
+    counts = few.key_by("n % 2").process(CountPairs(), schema="odd bigint, rows bigint, half double", name="pairs")
+    counts.sink_to(FileSink(f"{tmp_path}/out", format="json"), name="out")
+    settings = [
+        f"state_dir={tmp_path}/state",
+        f"checkpoint_dir={tmp_path}/checkpoint",
+        "master=local[2]",
+        "driver_memory=1g",
+    ]
+    assert run(job, settings=load_settings(settings)).state == "FINISHED"
+    good = [n for n in range(ROWS) if n % 10]
+    result = rows(tmp_path / "out")
+    assert sorted(row["half"] for row in result) == [n / 2 for n in good]
+    for odd in (0, 1):
+        of_key = [row["rows"] for row in result if row["odd"] == odd]
+        assert sorted(of_key) == list(range(1, len([n for n in good if n % 2 == odd]) + 1))
 
 
 def _strategy() -> Any:

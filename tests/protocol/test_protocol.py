@@ -184,6 +184,9 @@ class Ahead:
         self.settle()
         return again or not self.coordinator.is_produced_again(self.coordinator.newest.checkpoint)
 
+    def verify(self, ran: Ran) -> Verified:
+        return self.coordinator.verify(ran)
+
     def dropped(self, plan: Planned) -> None:
         del self.batches[self.index]
 

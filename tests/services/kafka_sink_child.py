@@ -1,6 +1,7 @@
 """A task of its own process for the tests of the Kafka sink: writes rows, prepares, says what, and is killed.
 
-argv[1] is JSON: {"sink": arguments of KafkaSink, "context": fields of WriterContext, "values": [text], "die": "prepared" | "writing" | "no"}.
+argv[1] is JSON: {"sink": arguments of KafkaSink, "context": fields of WriterContext, "values": [text], "die": "prepared" | "early" |
+"writing" | "no"}. "early" dies when the writer of the next checkpoint has initialised its producer and has no row.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import json
 import os
 import signal
 import sys
+import threading
+import time
 
 import pyarrow as pa
 
@@ -26,7 +29,13 @@ def main() -> None:
     if given["die"] == "writing":
         os.kill(os.getpid(), signal.SIGKILL)
     print(json.dumps(list(writer.prepare())), flush=True)
-    if given["die"] == "prepared":
+    if given["die"] == "early":
+        context = {**given["context"], "checkpoint": given["context"]["checkpoint"] + 1}
+        before = threading.active_count()
+        sink.open_writer(WriterContext(**context, directive={}, reject=print, started_ms=0))
+        while threading.active_count() > before:
+            time.sleep(0.001)
+    if given["die"] in ("prepared", "early"):
         os.kill(os.getpid(), signal.SIGKILL)
 
 

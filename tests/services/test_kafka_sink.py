@@ -26,6 +26,7 @@ from poundlock.checkpoint.identity import Identity, open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Outcome, SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Aborted, Committed, Counts, Prepared, Reject, WriterContext
+from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames, slots, tags
 from poundlock.connectors.kafka.sink.transactions import Transactions, transaction_pool, transactions
 from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import CommitUnknown, TerminalError
@@ -223,6 +224,39 @@ def test_the_writer_is_killed_after_prepare_and_another_process_commits(
     driver = rig.driver()
     rig.checkpoint(driver, 0, [rows(0, 0)], lambda _: rig.child(0, rows(0, 0), "prepared"))
     assert_exact(broker, topic, [rows(0, 0)])
+
+
+def test_a_writer_that_began_early_and_gets_no_row_leaves_nothing(rig: Rig, broker: EmbeddedKafka, topic: str) -> None:
+    driver = rig.driver()
+    rig.checkpoint(driver, 0, [rows(0, 0)])  # this process knows from now on that the sink gets rows
+    writer = rig.sink.open_writer(rig.context(1, 0))
+    assert writer.prepare() == []
+    assert ours_open(rig) == []
+    names = TransactionNames(rig.bound.effective_prefix, *tags(rig.identity.job_id, "out"))
+    deadline = time.monotonic() + 30
+    while True:  # its producer may still be on its way
+        slot = next(slots(names, 1))
+        slot.release()
+        if ".0-1" in slot.tid:
+            break
+        assert time.monotonic() < deadline, slot.tid
+        time.sleep(0.01)
+    rig.checkpoint(driver, 1, [rows(1, 0)])
+    assert_exact(broker, topic, [rows(0, 0), rows(1, 0)])
+    assert ours_open(rig) == []
+
+
+def test_a_process_that_is_killed_with_a_producer_begun_early_leaves_nothing(
+    rig: Rig, broker: EmbeddedKafka, topic: str
+) -> None:
+    driver = rig.driver()
+    rig.checkpoint(driver, 0, [rows(0, 0)], write=lambda _: rig.child(0, rows(0, 0), "early"))
+    assert ours_open(rig) == []
+    rig.checkpoint(driver, 1, [rows(1, 0), rows(1, 1)])
+    rig.checkpoint(driver, 2, [rows(2, 0)], write=lambda _: rig.child(2, rows(2, 0), "early"))
+    rig.checkpoint(rig.driver(), 3, [rows(3, 0)])
+    assert_exact(broker, topic, [rows(0, 0), rows(1, 0), rows(1, 1), rows(2, 0), rows(3, 0)])
+    assert ours_open(rig) == []
 
 
 def test_a_killed_attempt_is_aborted_before_the_decision(rig: Rig, broker: EmbeddedKafka, topic: str) -> None:

@@ -38,6 +38,7 @@ from poundlock.storage import LocalStorage
 from poundlock.stream.stream import DataStream
 from poundlock.testing.kafka import EmbeddedKafka, Record
 from support.jobs_in_threads import Running, settings
+from support.shared_jvm import Ready
 
 pytestmark = [pytest.mark.services, pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
 
@@ -51,14 +52,14 @@ def sparks() -> Iterator[list[str]]:
     kept: list[Any] = []
     asked: list[str] = []
 
-    def start(*arguments: Any, log: str, **more: Any) -> Any:
+    def begin(*arguments: Any, log: str, **more: Any) -> Ready:
         asked.append(log)
         if not kept:
             kept.append(start_spark(*arguments, log=log, **more))
-        return Session(kept[0].context, None, kept[0].sql)
+        return Ready(Session(kept[0].context, None, kept[0].sql))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assembly, "start_spark", start)
+        patch.setattr(assembly, "begin_spark", begin)
         yield asked
     for session in kept:
         session.stop()

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+
+from poundlock.spark.launch.session import Session
 
 SPARK = {
     "spark.sql.shuffle.partitions": "1",
     # A file of tests lasts a minute: compiling further than C1 would cost more than it gives back.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What a driver gets where Spark is there already."""
+
+    made: Session
+
+    def session(self) -> Session:
+        return self.made
+
+    def cancel(self) -> None:
+        """Nothing was begun."""
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +38,9 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from poundlock.spark.launch.spark_launch import start_spark
 
     settings = load_settings([f"state_dir={tmp_path_factory.mktemp('jvm')}", "master=local[2]", "driver_memory=1g"])
-    session = start_spark(Job("shared", spark=SPARK), settings, log="jvm.log", quick_start=False, say=lambda line: None)
+    session = start_spark(
+        Job("shared", spark=SPARK), settings, log="jvm.log", quick_start=False, exchanges=True, say=lambda line: None
+    )
     yield session.sql
     session.stop()
 
@@ -30,11 +48,9 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def shared_jvm(jvm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give every driver of a file of tests the one session; what would end it ends its queries."""
-    from poundlock import Job
     from poundlock.driver import context as assembly
     from poundlock.driver import driver
     from poundlock.driver.interactive import replay
-    from poundlock.spark.launch.session import Session
 
     class Shared(Session):
         def stop(self, patience_s: float = 0) -> None:
@@ -43,9 +59,9 @@ def shared_jvm(jvm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
         kill = stop
 
-    def start(job: Job, settings: Any, *_: Any, **__: Any) -> Session:
+    def start(*_: Any, **__: Any) -> Session:
         return Shared(jvm.sparkContext, None, jvm)
 
-    for module in (assembly, replay):
-        monkeypatch.setattr(module, "start_spark", start)
+    monkeypatch.setattr(assembly, "begin_spark", lambda *_, **__: Ready(start()))
+    monkeypatch.setattr(replay, "start_spark", start)
     monkeypatch.setattr(driver, "refuse_second_session", lambda: None)

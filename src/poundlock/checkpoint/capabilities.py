@@ -189,6 +189,20 @@ class LimitedWriter(Protocol):
 
 
 @runtime_checkable
+class OpensEarly(Protocol):
+    """A sink whose writers begin something in the background that takes a while, such as a transaction."""
+
+    @property
+    def opens_early(self) -> bool:
+        """Whether a task opens its writer before it has a row for it; one that gets none prepares nothing."""
+
+
+def opens_early(participant: Participant) -> bool:
+    """Return whether a task opens a participant's writer before it has a row for it."""
+    return isinstance(participant, OpensEarly) and participant.opens_early
+
+
+@runtime_checkable
 class CommitsMany(Protocol):
     """A participant that commits many committables at once, faster than one by one. It may be called from any thread."""
 

@@ -354,6 +354,9 @@ class _OneByOne:
     def await_commit(self, plan: Planned) -> bool:
         return True
 
+    def verify(self, ran: Ran) -> Verified:
+        return self.coordinator.verify(ran)
+
     def dropped(self, plan: Planned) -> None:
         """Never called: no checkpoint is open before."""
 

@@ -73,6 +73,9 @@ class CheckpointSteps(Protocol[P, R]):
     def await_commit(self, plan: P) -> bool:
         """Wait until the outcome of the commit before is known; return whether this checkpoint can still be decided."""
 
+    def verify(self, ran: R) -> Verified:
+        """Check what was read and what was prepared; raise unless all of it can be decided."""
+
     def dropped(self, plan: P) -> None:
         """Take note that it cannot: parts of the checkpoint before were aborted from outside, and are produced again first."""
 
@@ -99,7 +102,7 @@ def run_checkpoint(steps: CheckpointSteps[P, R]) -> Decision | None:
                 coordinator.abort(ran.results.prepared)
                 steps.dropped(plan)
                 return None
-            verified = coordinator.verify(ran)  # 3 counts add up, everything prepared can be committed
+            verified = steps.verify(ran)  # 3 counts add up, everything prepared can be committed
             decision = coordinator.decide(ran.planned, verified)  # 4 the one durable record
         steps.commit(plan, ran, decision, verified)  # 5 idempotent, until every outcome is known
         return decision

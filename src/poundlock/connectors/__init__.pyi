@@ -27,6 +27,7 @@ from poundlock.checkpoint.capabilities import (
     MakesParticipant as MakesParticipant,
     Measurable as Measurable,
     NeedsJvm as NeedsJvm,
+    OpensEarly as OpensEarly,
     Preflight as Preflight,
     PreparesAhead as PreparesAhead,
     ReadsOnlyValue as ReadsOnlyValue,

@@ -60,6 +60,7 @@ class JobPlan:
 class JobRan(Ran):
     """What the tasks came to, and event time with them."""
 
+    planned: CheckpointPlan
     advanced: Advanced
 
 
@@ -225,7 +226,6 @@ class JobCheckpoints:
         )
         reports = self.jobs.run(directive, plan.reads.work)
         self._attempt.ran = True
-        self.planner.check_identity(plan.reads)
         advanced = self.time.measured(plan.times, reports)
         decided, seen = self.time.decided(plan.times, advanced), self.time.seen(advanced, reports)
         results = task_results(self.chain, plan.reads, reports, watermarks=decided, event_time=seen)
@@ -239,6 +239,16 @@ class JobCheckpoints:
     def await_commit(self, plan: JobPlan) -> bool:
         self.settle()
         return plan.again or not self.produced_again
+
+    def verify(self, ran: JobRan) -> Verified:
+        # Sources and sinks are other systems: they are asked at once.
+        checked = in_thread(lambda: self.planner.check_identity(ran.planned), "poundlock-sources")
+        try:
+            verified = self.coordinator.verify(ran)
+        finally:
+            has_ended(checked, None)  # nobody else may use the enumerators before
+        checked.result()
+        return verified
 
     def dropped(self, plan: JobPlan) -> None:
         self.scheduler.put_back(plan.served)

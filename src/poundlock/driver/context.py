@@ -38,8 +38,9 @@ from poundlock.plan.stages import enters_jvm, stage_chain, state_spaces
 from poundlock.savepoint.take import Cut
 from poundlock.spark.batch_job import BatchJobs
 from poundlock.spark.executors import Watch, check_executors, needs_of
+from poundlock.spark.launch.master import Master
 from poundlock.spark.launch.session import Session
-from poundlock.spark.launch.spark_launch import start_spark
+from poundlock.spark.launch.spark_launch import SparkStart, begin_spark
 from poundlock.spark.segments import SessionAnalysis
 from poundlock.state.job_state import JobState
 from poundlock.state.participant import StateParticipant
@@ -64,6 +65,7 @@ class Assembly:
     watch: Watch | None = None
     _tried: bool = False
     _planner: Planner | None = None
+    _starting: SparkStart | None = None
 
     def kill_session(self) -> None:
         """End Spark at once, if it was started for the job."""
@@ -198,26 +200,37 @@ class Assembly:
             self._look_at(self.session, storage)
             return self.session
         again = self.session is not None
-        self.end_session()
+        starting, self._starting = self._starting, None
+        if starting is None:
+            self.end_session()
         if self._tried:
             submitted.leave()
         self._tried = True
         try:
-            self.session = start_spark(
-                self.job,
-                self.settings,
-                log=f"{self.job.name}.jvm.log",
-                quick_start=not enters_jvm(self.plan),
-                store=storage,
-                streams=self.plan.has_streams,
-                say=self.say,
-            )
+            self.session = (starting or self._begin_spark(storage)).session()
         except DefinitionError as error:
             if again:  # it could start before, so it is the cluster that cannot now
                 raise TransientError(error.what, next=error.next) from error
             raise
         self._look_at(self.session, storage)
         return self.session
+
+    def start_ahead(self, storage: Storage) -> None:
+        """Have Java start beside what comes before the first session is needed, where it starts on this machine for the job alone."""
+        if self.session is None and self._starting is None and Master.of(self.settings.master).local:
+            self._starting = self._begin_spark(storage)
+
+    def _begin_spark(self, storage: Storage) -> SparkStart:
+        return begin_spark(
+            self.job,
+            self.settings,
+            log=f"{self.job.name}.jvm.log",
+            quick_start=not enters_jvm(self.plan),
+            exchanges=self.plan.keyed,
+            store=storage,
+            streams=self.plan.has_streams,
+            say=self.say,
+        )
 
     def _look_at(self, session: Session, storage: Storage) -> None:
         """See that the machines of a cluster, or of a session that others set up, can do the work; look after it from now on."""
@@ -229,6 +242,9 @@ class Assembly:
 
     def end_session(self) -> None:
         """End Spark, if it was started for the job."""
+        starting, self._starting = self._starting, None
+        if starting is not None:
+            starting.cancel()
         if self.session is not None:
             self.session.stop()
             self.session = None

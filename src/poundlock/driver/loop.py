@@ -1,6 +1,6 @@
 """The loop of a job: checkpoint after checkpoint until the input ends or someone ends it, and what happens between them.
 
-The main thread watches; a checkpoint is taken in a thread of its own, one at a time. The next one's tasks may run beside a
+The main thread watches; checkpoints are taken in a thread of their own, one at a time. The next one's tasks may run beside a
 commit. What needs a border, such as a roll or a savepoint, waits until no checkpoint and no commit is under way.
 """
 
@@ -19,7 +19,7 @@ from poundlock.driver.savepoints.requested import NotDrained, Saved, Savepoints
 from poundlock.driver.savepoints.retained_checkpoints import Retained
 from poundlock.savepoint.take import Cut
 from poundlock.spark.executors import Watch
-from poundlock.threads import has_ended, in_thread
+from poundlock.threads import CallThread, has_ended
 from poundlock.values import Clock
 
 _POLL_S = 0.05
@@ -39,6 +39,7 @@ class JobLoop:
     save: Callable[[str | None, Callable[[], None]], Cut]
     retained: Retained
     watch: Watch | None = None  # looks after the cluster that the tasks run on; None = they run here
+    _thread: CallThread = field(default_factory=lambda: CallThread("poundlock-checkpoints"), init=False)
     _turn: Future[None] | None = field(default=None, init=False)
     _held: bool = field(default=False, init=False)
     _shown_at: float = field(default=0.0, init=False)
@@ -59,6 +60,12 @@ class JobLoop:
         Raises:
             Exception: what an attempt failed with.
         """
+        try:
+            return self._wait(stop)
+        finally:
+            self._thread.end()
+
+    def _wait(self, stop: StopRequest) -> Occasion | Saved | None:
         while not stop.canceling:
             if self.watch is not None:
                 self.watch.check()
@@ -72,13 +79,13 @@ class JobLoop:
             self._receive_requests()
             self._show_lag()
             if self._goes_on(stop):
-                self._begin(self.checkpoints.take, "checkpoint")
+                self._begin(self.checkpoints.take)
                 continue
             if self.checkpoints.committing(min(_POLL_S, self.checkpoints.scheduler.wait_s or _POLL_S)):
                 continue
             self.checkpoints.settle()
             if self.checkpoints.produced_again:
-                self._begin(self.checkpoints.take, "checkpoint")
+                self._begin(self.checkpoints.take)
                 continue
             self._retain()
             if self.checkpoints.state is not None:
@@ -91,17 +98,17 @@ class JobLoop:
             elif stop.stopping or self.checkpoints.ended:
                 return Occasion.END if self._finish_savepoints(stop) else None
             elif self._roll_is_due():
-                self._begin(lambda: self.checkpoints.roll(Occasion.ROLL), "roll")
+                self._begin(lambda: self.checkpoints.roll(Occasion.ROLL))
             elif self._has_leftovers:
-                self._begin(self._sweep, "sweep")
+                self._begin(self._sweep)
             elif self.checkpoints.scheduler.due and not self._held:
-                self._begin(self.checkpoints.take, "checkpoint")
+                self._begin(self.checkpoints.take)
             else:
                 stop.wait(min(_POLL_S, self.checkpoints.scheduler.wait_s))
         return None
 
-    def _begin(self, call: Callable[[], None], what: str) -> None:
-        self._turn = in_thread(call, f"poundlock-{what}")
+    def _begin(self, call: Callable[[], None]) -> None:
+        self._turn = self._thread.begin(call)
 
     def _goes_on(self, stop: StopRequest) -> bool:
         """Return whether the next checkpoint's tasks run beside the commit that is under way: nobody waits for a border."""

@@ -6,6 +6,7 @@ All goes through buffers: `pyarrow.array` imports pandas the first time it is ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,39 @@ def texts_of(values: Sequence[str]) -> pa.Array:
     ends = np.zeros(len(values) + 1, np.int32)
     np.cumsum(np.fromiter(lengths, np.int32, len(values)), out=ends[1:])
     return pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(data)], 0)
+
+
+def column_from(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
+    """Return Python values that are just what a type of 64 bits, of text or of truth values holds as a column of it; None for all others.
+
+    Raises OverflowError: a number has more than 64 bits. ValueError: a text is not valid Unicode.
+    """
+    python = _PYTHON.get(kind.id)
+    if python is None:
+        return None
+    kinds = set(map(type, values))
+    valid = None
+    if NoneType in kinds and len(kinds) > 1:
+        kinds.discard(NoneType)
+        valid = np.fromiter((value is not None for value in values), np.bool_, len(values))
+        nothing = python()
+        values = [nothing if value is None else value for value in values]
+    if kinds != {python}:
+        return None
+    if python is str:
+        texts = texts_of(values)
+        return texts if valid is None else _with_nulls(texts, valid)
+    return column_of(np.fromiter(values, _PYTHON_DTYPES[python], len(values)), kind, valid)
+
+
+_PYTHON: Mapping[int, type] = {pa.int64().id: int, pa.float64().id: float, pa.string().id: str, pa.bool_().id: bool}
+_PYTHON_DTYPES: Mapping[type, type] = {int: np.int64, float: np.float64, bool: np.bool_}
+
+
+def _with_nulls(texts: pa.Array, valid: Flags) -> pa.Array:
+    """Return texts, those at nulls empty, with their nulls."""
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(texts.type, len(texts), [bits, *texts.buffers()[1:]], int(np.count_nonzero(~valid)))
 
 
 def flags_in(column: pa.Array) -> Flags:

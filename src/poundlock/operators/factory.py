@@ -21,6 +21,7 @@ from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.operators.process.top_n import TopN, TopNOperator
+from poundlock.operators.records import record_maker
 from poundlock.operators.user_functions import Filter, FlatMap, MapBatches, MapRecords
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.aligned import AlignedWindowOperator, slice_of
@@ -28,7 +29,7 @@ from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec
 from poundlock.operators.windows.general import WindowOperator
 from poundlock.operators.windows.sessions import CountWindowOperator, SessionWindowOperator
 from poundlock.stream.functions.base import RichFunction
-from poundlock.stream.functions.process import ProcessWindow
+from poundlock.stream.functions.process import ArrowAggregateWindow, ProcessWindow
 from poundlock.stream.nodes import (
     DeduplicateNode,
     IntervalJoinNode,
@@ -96,7 +97,8 @@ def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> s
     Args:
         aggregates: with the types of their columns, where those are known.
     """
-    if not isinstance(spec.function, SqlAggregates):
+    function = spec.function
+    if not isinstance(function, (SqlAggregates, ArrowAggregateWindow)):
         return "a Python function is given its elements"
     assigner = spec.assigner
     counted = _kind(spec) is CountWindowOperator
@@ -107,7 +109,12 @@ def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> s
         return "sessions that fired may grow as late elements come"
     if isinstance(assigner, Sliding) and assigner.slide_ms > assigner.size_ms:
         return "there are gaps between its windows"
-    ordered = [each.kind for each in spec.function.aggregates if each.kind in IN_ORDER]
+    if not counted and not assigner.is_event_time() and not isinstance(assigner, Tumbling):
+        # Which of a slice's windows have fired follows from the watermark before a checkpoint; a clock before is not known.
+        return "its windows overlap and go by the clock"
+    if isinstance(function, ArrowAggregateWindow):
+        return "a window of a number of rows takes SQL aggregates alone" if counted else None
+    ordered = [each.kind for each in function.aggregates if each.kind in IN_ORDER]
     if ordered and not counted and not isinstance(assigner, Tumbling):
         return f"{ordered[0]} of such windows depends on the order in which elements came"
     if aggregates is not None and not aggregates.are_by_column:
@@ -145,6 +152,35 @@ def _rolling_by_record(node: RollingNode, schema: pa.Schema | None) -> str | Non
     by = SqlAggregate(kind="sum" if node.kind == "sum" else "max", column=0)
     if not can_aggregate(by, schema.field(node.column).type):
         return f"values of the type {schema.field(node.column).type} are compared one by one"
+    return None
+
+
+def check_columns_do(operator: str, spec: WindowSpec) -> None:
+    """Raise DefinitionError where windows need records one by one, and the user's function takes columns."""
+    reason = by_record(spec)
+    if isinstance(spec.function, ArrowAggregateWindow) and reason is not None:
+        raise DefinitionError(
+            f"{operator}: {type(spec.function.aggregate).__name__} adds up columns, and these windows go record by record, since {reason}",
+            next="give an AggregateFunction instead, or windows without that",
+        )
+
+
+def join_by_record(node: IntervalJoinNode | WindowJoinNode) -> str | None:
+    """Return why a join needs records one by one, None where its rows are matched by columns."""
+    if isinstance(node, IntervalJoinNode):
+        return None
+    if node.kind == "co_group":
+        return "a function is given all records of a key"
+    spec = WindowSpec.of(node, ProcessWindow(JoinedSides(node, ())))
+    assigner = spec.assigner
+    if _kind(spec) is not AlignedWindowOperator:
+        return "its trigger, evictor or windows look at each element"
+    if spec.allowed_lateness_ms:
+        return "windows that fired fire again as late elements come"
+    if isinstance(assigner, Sliding) and assigner.slide_ms > assigner.size_ms:
+        return "there are gaps between its windows"
+    if not assigner.is_event_time() and not isinstance(assigner, Tumbling):
+        return "its windows overlap and go by the clock"
     return None
 
 
@@ -200,12 +236,13 @@ def operator_of(node: Node, before: pa.Schema | None) -> Operator:
     # One object may stand in several places of a job; each place opens and closes one of its own, as in Flink.
     function = copy(node.function) if isinstance(node.function, RichFunction) else node.function
     rejects = node.on_error == "bad_record"
+    records = record_maker(node.record, before, node.id)
     if node.kind == "filter":
-        return Filter(function, rejects=rejects)
+        return Filter(function, records, rejects=rejects)
     schema = ddl.parse(node.schema or "")
     if node.kind == "map_batches":
-        return MapBatches(node.id, function, schema, before, rejects=rejects)
+        return MapBatches(node.id, function, schema, before, node.batch_format, rejects=rejects)
     if node.kind == "map":
-        return MapRecords(node.id, function, schema, rejects=rejects)
+        return MapRecords(node.id, function, schema, records, rejects=rejects)
     schemas = {"": schema} | {tag: ddl.parse(text) for tag, text in node.side_outputs.items()}
-    return FlatMap(node.id, function, schemas, rejects=rejects)
+    return FlatMap(node.id, function, schemas, records, rejects=rejects)

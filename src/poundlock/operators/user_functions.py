@@ -13,11 +13,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError, TerminalError
 from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Origin, Records, subset, within
 from poundlock.formats.reject import Reject
+from poundlock.operators.batches import batch_as, batches_of
 from poundlock.operators.chain import MAIN, Emit, Misfit, RowFailed, UserFunction
+from poundlock.operators.records import RecordMaker, as_dict, as_dicts
+from poundlock.stream.functions.records import BatchFormat
 from poundlock.stream.stream import Side
 
 # These say something of the job or of the machine, not of a row.
@@ -25,42 +28,48 @@ _NOT_OF_A_ROW = (PoundlockError, MemoryError)
 
 
 def _each(
-    function: Callable[[dict[str, Any]], Any], records: Records, failed: RowFailed | None
+    function: Callable[[Any], Any], chunk: Chunk, records: RecordMaker | None, failed: RowFailed | None
 ) -> tuple[list[Any], list[int] | None]:
     """Return what a function gives for each row, and the rows that is of; None for all of them."""
+    given = convert.to_records(chunk).rows if records is None else records.of_chunk(chunk)
     if failed is None:
-        return [function(row) for row in records.rows], None
+        return list(map(function, given)), None
     results: list[Any] = []
     rows: list[int] = []
-    for i, row in enumerate(records.rows):
+    for i, row in enumerate(given):
         try:
             results.append(function(row))
         except _NOT_OF_A_ROW:
             raise
         except Exception as error:
-            failed(records, i, error)
+            failed(chunk, i, error)
         else:
             rows.append(i)
-    return results, None if len(rows) == len(records.rows) else rows
+    return results, None if len(rows) == len(chunk) else rows
 
 
-def _places(records: Records, rows: Iterable[int]) -> list[int]:
+def _places(chunk: Chunk, rows: Iterable[int]) -> list[int]:
     """Return where rows of a chunk are in its origin."""
-    return list(rows) if records.index is None else [records.index[i] for i in rows]
+    index = _index(chunk)
+    return list(rows) if index is None else [index[i] for i in rows]
+
+
+def _index(chunk: Chunk) -> Sequence[int] | None:
+    return chunk.index if isinstance(chunk, Records) else None
 
 
 @dataclass(frozen=True)
 class Filter(UserFunction):
     """Keep the rows for which the user's function is true, in the form they came in."""
 
-    function: Callable[[dict[str, Any]], Any]
+    function: Callable[[Any], Any]
+    records: RecordMaker | None = None
     leaves_out: ClassVar[bool] = True
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        function, chunk = self.function, convert.for_python(chunk, self.unreadable)
-        answers, rows = _each(
-            function if self.failed is None else lambda row: bool(function(row)), convert.to_records(chunk), self.failed
-        )
+        function, chunk = self.function, _readable(chunk, self)
+        call = function if self.failed is None else lambda row: bool(function(row))
+        answers, rows = _each(call, chunk, self.records, self.failed)
         keep = [bool(answer) for answer in answers]
         if rows is not None:
             kept = {row for row, stays in zip(rows, keep, strict=True) if stays}
@@ -68,12 +77,19 @@ class Filter(UserFunction):
         emit(MAIN, chunk if all(keep) else convert.take(chunk, keep))
 
 
+def _readable(chunk: Chunk, operator: Filter | MapRecords | FlatMap) -> Chunk:
+    """Return the rows that records can be made of."""
+    records = operator.records
+    return convert.for_python(chunk, operator.unreadable, None if records is None else records.columns)
+
+
 def _shaped(row: Any, names: tuple[str, ...], known: frozenset[str], step: str) -> dict[str, Any]:
-    """Return a user's record with exactly the declared columns."""
+    """Return a user's record as a dict with exactly the declared columns."""
+    row = as_dict(row, names)
     if not isinstance(row, dict):
         raise DefinitionError(
             f"{step} returned {type(row).__name__}, not a dict",
-            next="return {column: value, …} with the declared schema",
+            next="return {column: value, …} with the declared schema, or an object with fields of these names",
         )
     _check_declared(step, row.keys() - known, names)
     return {name: row.get(name) for name in names}
@@ -92,24 +108,26 @@ class MapRecords(UserFunction):
     """One record in, one record out."""
 
     id: str
-    function: Callable[[dict[str, Any]], dict[str, Any]]
+    function: Callable[[Any], Any]
     schema: pa.Schema
+    records: RecordMaker | None = None
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        records = convert.to_records(convert.for_python(chunk, self.unreadable))
+        chunk = _readable(chunk, self)
         names = tuple(self.schema.names)
         known = frozenset(names)
-        rows, of = _each(self.function, records, self.failed)
+        results, of = _each(self.function, chunk, self.records, self.failed)
+        rows = as_dicts(results, names)
         for i, row in enumerate(rows):
             if type(row) is not dict or row.keys() != known:
                 rows[i] = _shaped(row, names, known, self.id)
         if self.failed is not None and (bad := convert.misfits(rows, self.schema)):
             places = range(len(rows)) if of is None else of
             for i, why in sorted(bad.items()):
-                self.failed(records, places[i], Misfit(why))
+                self.failed(chunk, places[i], Misfit(why))
             of = [place for i, place in enumerate(places) if i not in bad]
             rows = [row for i, row in enumerate(rows) if i not in bad]
-        emit(MAIN, Records(rows, records.origin, records.index if of is None else _places(records, of)))
+        emit(MAIN, Records(rows, chunk.origin, _index(chunk) if of is None else _places(chunk, of)))
 
 
 @dataclass(frozen=True)
@@ -117,18 +135,18 @@ class FlatMap(UserFunction):
     """One record in, any number out, some of them to side outputs."""
 
     id: str
-    function: Callable[[dict[str, Any]], Iterable[Any]]
+    function: Callable[[Any], Iterable[Any]]
     schemas: Mapping[str, pa.Schema]  # tag to columns; "" is the main output
+    records: RecordMaker | None = None
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Emit what comes of each row; of one for which the function raises in the middle, nothing."""
-        records = convert.to_records(convert.for_python(chunk, self.unreadable))
-        function = self.function
+        chunk, function = _readable(chunk, self), self.function
         known = {tag: frozenset(schema.names) for tag, schema in self.schemas.items()}
         rows: dict[str, list[dict[str, Any]]] = {tag: [] for tag in self.schemas}
         index: dict[str, list[int]] = {tag: [] for tag in self.schemas}
-        results, of = _each(lambda record: list(function(record) or ()), records, self.failed)
-        for i, outs in zip(range(len(records.rows)) if of is None else of, results, strict=True):
+        results, of = _each(lambda record: list(function(record) or ()), chunk, self.records, self.failed)
+        for i, outs in zip(range(len(chunk)) if of is None else of, results, strict=True):
             for out in outs:
                 tag, row = (out.tag, out.record) if isinstance(out, Side) else (MAIN, out)
                 if tag not in known:
@@ -140,14 +158,14 @@ class FlatMap(UserFunction):
                     row = _shaped(row, tuple(self.schemas[tag].names), known[tag], self.id)
                 rows[tag].append(row)
                 index[tag].append(i)
-        bad = self._misfits(records, rows, index)
+        bad = self._misfits(chunk, rows, index)
         for tag, emitted in rows.items():
             kept = [at for at, i in enumerate(index[tag]) if i not in bad]
-            of_tag = _places(records, [index[tag][at] for at in kept])
-            emit(tag, Records([emitted[at] for at in kept], records.origin, of_tag))
+            of_tag = _places(chunk, [index[tag][at] for at in kept])
+            emit(tag, Records([emitted[at] for at in kept], chunk.origin, of_tag))
 
     def _misfits(
-        self, records: Records, rows: Mapping[str, Sequence[dict[str, Any]]], index: Mapping[str, Sequence[int]]
+        self, chunk: Chunk, rows: Mapping[str, Sequence[dict[str, Any]]], index: Mapping[str, Sequence[int]]
     ) -> dict[int, str]:
         """Hand over the rows of which something came that does not fit, where they are bad records; return them."""
         bad: dict[int, str] = {}
@@ -156,34 +174,41 @@ class FlatMap(UserFunction):
                 for at, why in convert.misfits(rows[tag], schema).items():
                     bad.setdefault(index[tag][at], why)
             for i, why in sorted(bad.items()):
-                self.failed(records, i, Misfit(why))
+                self.failed(chunk, i, Misfit(why))
         return bad
 
 
 @dataclass(frozen=True)
 class MapBatches(UserFunction):
-    """Arrow in, Arrow out. `schema` is what the function declared to give; `input_schema` what it is given, where known.
+    """A batch in, batches out. `schema` is what the function declared to give; `input_schema` what it is given, where known.
 
     A batch for which the function raises is given to it again in halves, until the rows are known for which it does; how rows
     are cut into batches is nothing that a function may rely on.
     """
 
     id: str
-    function: Callable[[pa.RecordBatch], Any]
+    function: Callable[[Any], Any]
     schema: pa.Schema
     input_schema: pa.Schema | None = None
+    form: BatchFormat = "record_batch"
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         batch = convert.to_batch(chunk, self.input_schema if isinstance(chunk, Records) else None)
         if self.failed is None:
-            self._emit(_batches(self.function(batch.batch), self.id), batch.origin, batch.batch.num_rows, emit)
+            try:
+                self._emit(self._call(batch.batch), batch.origin, batch.batch.num_rows, emit)
+            except Misfit as error:
+                raise TerminalError(
+                    f"{self.id} returned {error}",
+                    next="let each column have values of the one type that schema= declares",
+                ) from error
         else:
             self._halves(batch, 0, batch.batch.num_rows, self.failed, emit)
 
     def _halves(self, batch: Batch, start: int, stop: int, failed: RowFailed, emit: Emit) -> None:
         """Emit what comes of some rows of a batch, each half by itself where the function raises for them together."""
         try:
-            parts = list(_batches(self.function(batch.batch.slice(start, stop - start)), self.id))
+            parts = list(self._call(batch.batch.slice(start, stop - start)))
             for part in parts:
                 convert.to_batch(Batch(part, NoOrigin(self.id)), self.schema, _misfit)
         except _NOT_OF_A_ROW:
@@ -200,6 +225,9 @@ class MapBatches(UserFunction):
         origin = batch.origin if whole else subset(batch.origin, np.arange(start, stop, dtype=np.int64))
         self._emit(parts, origin, stop - start, emit)
 
+    def _call(self, rows: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        return batches_of(self.function(batch_as(rows, self.form)), self.id)
+
     def _emit(self, parts: Iterable[pa.RecordBatch], origin: Origin, rows: int, emit: Emit) -> None:
         for part in parts:
             columns = part.schema.names
@@ -212,18 +240,3 @@ class MapBatches(UserFunction):
 
 def _misfit(record: Reject) -> None:
     raise Misfit(record.reason)
-
-
-def _batches(result: Any, step: str) -> Iterable[pa.RecordBatch]:
-    if isinstance(result, pa.RecordBatch):
-        yield result
-    elif isinstance(result, pa.Table):
-        yield from result.to_batches()
-    elif result is None or isinstance(result, (str, bytes, dict)) or not isinstance(result, Iterable):
-        raise DefinitionError(
-            f"{step} returned {type(result).__name__}, not Arrow",
-            next="return a pyarrow.RecordBatch, a Table, or yield them",
-        )
-    else:
-        for part in result:
-            yield from _batches(part, step)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.arguments import function_name
 from poundlock.checkpoint.capabilities import Describable, HasPlace, prepares_ahead
 from poundlock.connectors.base import SparkSource, SplitSource
-from poundlock.operators.factory import by_record, process_by_record
+from poundlock.operators.factory import by_record, check_columns_do, join_by_record, process_by_record
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.guarantees import guarantees
@@ -16,6 +16,7 @@ from poundlock.plan.plan import DEAD_LETTER, make_plan
 from poundlock.plan.segments import spark_streams
 from poundlock.plan.sql_text import parse_aggregates
 from poundlock.plan.stages import StageOutline, outline
+from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.nodes import (
     ApplyNode,
     IntervalJoinNode,
@@ -144,24 +145,32 @@ def _what(node: Node) -> str:
         return node.strategy.describe()
     if isinstance(node, WindowNode):
         keys = f"by {', '.join(node.keys)}, " if node.keys else ""
-        what = ", ".join(node.aggregates) or type(node.function).__name__
+        own = node.function.aggregate if isinstance(node.function, ArrowAggregateWindow) else node.function
+        what = ", ".join(node.aggregates) or type(own).__name__
         return f"{keys}{node.describe()}: {what}, {_lane(node)}"
     if isinstance(node, KeyedNode):
         keys = ", ".join(dict.fromkeys(key for of_input in node.keys for key in of_input))
-        what = f"by {keys}, {node.describe()}" if keys else node.describe()
-        return what if isinstance(node, (ProcessNode, IntervalJoinNode, WindowJoinNode)) else f"{what}, {_lane(node)}"
+        what = node.describe()
+        if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
+            what += f", {_way(join_by_record(node))}"
+        elif not isinstance(node, ProcessNode):
+            what += f", {_way(process_by_record(node))}"
+        return f"by {keys}, {what}" if keys else what
     if isinstance(node, SinkNode):
         return f"sink {_describe(node.sink)}"
     return f"DataFrame function {function_name(node.function)}" if isinstance(node, ApplyNode) else "DataFrame function"
 
 
-def _lane(node: WindowNode | KeyedNode) -> str:
-    """Return how the tasks compute a step, and why."""
-    if isinstance(node, KeyedNode):
-        reason = process_by_record(node)
-    else:
-        sql = SqlAggregates(parse_aggregates(node.aggregates, node.id).aggregates) if node.aggregates else None
-        reason = by_record(WindowSpec.of(node, sql))
+def _lane(node: WindowNode) -> str:
+    """Return how the tasks compute windows, and why."""
+    sql = SqlAggregates(parse_aggregates(node.aggregates, node.id).aggregates) if node.aggregates else None
+    spec = WindowSpec.of(node, sql)
+    check_columns_do(node.id, spec)
+    return _way(by_record(spec))
+
+
+def _way(reason: str | None) -> str:
+    """Return by columns, or by record and why."""
     return "by columns" if reason is None else f"record by record, since {reason}"
 
 

@@ -15,24 +15,39 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.columns.aggregates import ColumnAggregates
-from poundlock.operators.columns.keys import RowKeys
+from poundlock.operators.columns.aggregation import FunctionAggregation
+from poundlock.operators.columns.interval_join import ColumnIntervalJoin
+from poundlock.operators.columns.joins import JoinSide
 from poundlock.operators.columns.operator import ColumnWork, ResultColumns, change_schema
+from poundlock.operators.columns.pairs import PairFunction, PairOutput
 from poundlock.operators.columns.partials import SessionAggregation, SliceAggregation
+from poundlock.operators.columns.records import layout_of
 from poundlock.operators.columns.rows.counts import ColumnCounts
 from poundlock.operators.columns.rows.deduplicate import ColumnDeduplication, FirstRecords, LastRecords
+from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.columns.rows.rolling import ColumnRolling
 from poundlock.operators.columns.rows.top_n import ColumnTopN
 from poundlock.operators.columns.sessions import ColumnSessions
+from poundlock.operators.columns.window_join import ColumnWindowJoin
 from poundlock.operators.columns.windows import ColumnWindows
-from poundlock.operators.factory import by_record, process_by_record, process_operator, window_operator
+from poundlock.operators.factory import (
+    by_record,
+    check_columns_do,
+    join_by_record,
+    process_by_record,
+    process_operator,
+    window_operator,
+)
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.process.top_n import TopN
+from poundlock.operators.records import RecordMaker, record_maker
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.sql_text import resolve_column
 from poundlock.state.hashing import key_hashes
+from poundlock.stream.functions.process import ArrowAggregateWindow, CoGroupFunction
 from poundlock.stream.nodes import (
     DeduplicateNode,
     IntervalJoinNode,
@@ -41,8 +56,10 @@ from poundlock.stream.nodes import (
     ProcessNode,
     RollingNode,
     TopNNode,
+    WindowJoinNode,
     WindowNode,
 )
+from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.builtin_assigners import CountTumblingWindows, EventTimeSessionWindows
 from poundlock.tasks.columns import EVENT_TIME
 from poundlock.tasks.exchange.blocks import ExchangeInput
@@ -124,24 +141,30 @@ def _window(
     outputs: dict[str, KeyedOutput] = {}
     wanted = graph.aggregates.get(node.id)
     aggregates: SqlAggregates | None = None
-    if wanted is None:
+    named = [_named(key, own, name_of) for key in graph.inputs[node.id][0].keys]
+    fields = [pa.field(name, schema.field(key).type) for name, key in zip(named, keys, strict=True)]
+    if isinstance(node.function, ArrowAggregateWindow):
+        outputs[MAIN] = _function_results(node, fields)
+        chosen = node.function.aggregate.columns or own.names
+        elements = [resolve_column(schema, name, node.id) for name in chosen]
+        whole = own.names if node.late_tag is not None else []
+        taken = KeyedInput(keys=keys, time=time, columns=elements, how="tuple", whole=whole)
+    elif wanted is None:
         outputs[MAIN] = RecordRows(node.id, own if node.schema is None else ddl.parse(node.schema))
-        taken = KeyedInput(keys=keys, time=time, columns=own.names, whole=own.names)
+        taken = KeyedInput(keys=keys, time=time, elements=RecordMaker(tuple(own.names)), whole=own.names)
     else:
         aggregates = SqlAggregates(wanted.aggregates)
-        named = [_named(key, own, name_of) for key in graph.inputs[node.id][0].keys]
-        fields = [pa.field(name, schema.field(key).type) for name, key in zip(named, keys, strict=True)]
         types = wanted.result_types(schema, node.id)
         results = [_named(result, own, name_of) for result in wanted.results]
         outputs[MAIN] = WindowRows(fields, [pa.field(n, t) for n, t in zip(results, types, strict=True)])
         elements = [resolve_column(schema, name, node.id) for name in wanted.arguments]
         whole = own.names if node.late_tag is not None else []
-        taken = KeyedInput(keys=keys, time=time, columns=elements, how="tuple", whole=whole)
+        taken = KeyedInput(keys=keys, time=time, elements=RecordMaker(tuple(elements), tuple), whole=whole)
     outputs |= {tag: RecordRows(node.id, ddl.parse(text)) for tag, text in node.side_outputs.items()}
     if node.late_tag is not None:
         outputs[node.late_tag] = RecordRows(node.id, own)
     spec = WindowSpec.of(node, aggregates)
-    windows = _by_columns(spec, taken, schema, outputs[MAIN])
+    windows = _by_columns(node, spec, taken, schema, outputs[MAIN])
     if isinstance(windows, ColumnCounts):
         return KeyedHead(node.id, windows.operator, [taken], outputs)
     if windows is not None:
@@ -149,18 +172,43 @@ def _window(
     return KeyedHead(node.id, partial(window_operator, spec), [taken], outputs)
 
 
+def _function_results(node: WindowNode, keys: Sequence[pa.Field]) -> WindowRows:
+    """Return the columns of an aggregate of the user's own. Raises DefinitionError: one has the name of another."""
+    output = WindowRows(keys, list(ddl.parse(node.schema or "")))
+    names = output.schema.names
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise DefinitionError(
+            f"{node.id}: two columns of the result are called {twice[0]}",
+            next="rename it in schema=: the columns of the key, window_start and window_end stand before those",
+        )
+    return output
+
+
 def _by_columns(
-    spec: WindowSpec, taken: KeyedInput, schema: pa.Schema, output: KeyedOutput
+    node: WindowNode, spec: WindowSpec, taken: KeyedInput, schema: pa.Schema, output: KeyedOutput
 ) -> ColumnWork | ColumnCounts | None:
-    """Return a window operator's work by columns, None where records are needed one by one."""
-    if not isinstance(output, WindowRows) or not isinstance(spec.function, SqlAggregates):
+    """Return a window operator's work by columns, None where records are needed one by one.
+
+    Raises:
+        DefinitionError: they are needed so, and the user's function takes columns.
+    """
+    if not isinstance(output, WindowRows):
         return None
     arguments = tuple(schema.field(name).type for name in taken.columns)
-    aggregates = ColumnAggregates(spec.function.aggregates, arguments)
-    if by_record(spec, aggregates) is not None:
+    aggregates: ColumnAggregates | FunctionAggregation
+    if isinstance(spec.function, ArrowAggregateWindow):
+        function = spec.function.aggregate
+        check_columns_do(node.id, spec)
+        aggregates = FunctionAggregation(node.id, function, tuple(taken.columns), node.schema or "")
+    elif isinstance(spec.function, SqlAggregates):
+        aggregates = ColumnAggregates(spec.function.aggregates, arguments)
+        if by_record(spec, aggregates) is not None:
+            return None
+    else:
         return None
     results = ResultColumns(output.keys, output.results)
     if isinstance(spec.assigner, CountTumblingWindows):
+        assert isinstance(aggregates, ColumnAggregates)
         keys = RowKeys(tuple(taken.keys), key_hashes)
         return ColumnCounts(spec.assigner.n, keys, tuple(taken.columns), aggregates, results)
     rows = (tuple(taken.keys), taken.time, tuple(taken.columns), aggregates, spec.assigner, key_hashes)
@@ -190,7 +238,18 @@ def _process(
             isinstance(node, DeduplicateNode) and node.order == "event_time"
         )
         time = _time(node.id, node.columns[side], schema, timed[side], needed=needed)
-        inputs.append(KeyedInput(keys=keys[side], time=time, columns=schema.names, whole=schema.names))
+        wanted = node.records[side] if isinstance(node, ProcessNode) else None
+        inputs.append(
+            KeyedInput(
+                keys=keys[side],
+                time=time,
+                elements=record_maker(wanted, schema, node.id) or RecordMaker(tuple(schema.names)),
+                lazy=isinstance(node, ProcessNode),
+                whole=()
+                if isinstance(node, ProcessNode)
+                else schema.names,  # a process function sends no row on as it came
+            )
+        )
     outputs: dict[str, KeyedOutput] = {}
     if node.id in graph.pairs:
         outputs[MAIN] = PairColumns(
@@ -211,6 +270,16 @@ def _process(
     for tag, text in node.side_outputs.items():
         schema = late.get(tag, schemas[0]) if text is None else ddl.parse(text)
         outputs[tag] = RecordRows(node.id, schema)
+    if isinstance(node, (IntervalJoinNode, WindowJoinNode)) and join_by_record(node) is None:
+        join = _join_by_columns(node, inputs, schemas, outputs[MAIN])
+        if join is not None:
+            # A function sees the values of all columns, columns of pairs are never made Python values.
+            taken = (
+                [replace(each, elements=RecordMaker(())) for each in inputs]
+                if _columns_of_pairs(outputs[MAIN])
+                else inputs
+            )
+            return KeyedHead(node.id, join.operator, taken, outputs)
     broadcast = frozenset({1} if isinstance(node, ProcessNode) and node.broadcast else ())
     make = _process_by_columns(node, inputs[0], schemas[0], bounded=bounded)
     if make is None:
@@ -243,6 +312,40 @@ def _process_by_columns(
         of = FirstRecords(rows) if node.keep == "first" else LastRecords(rows, node.update_before, bounded)
         return of.operator
     return None
+
+
+def _columns_of_pairs(output: KeyedOutput) -> PairOutput | None:
+    return output if isinstance(output, (PairRows, PairColumns)) else None
+
+
+def _join_by_columns(
+    node: IntervalJoinNode | WindowJoinNode,
+    inputs: Sequence[KeyedInput],
+    schemas: Sequence[pa.Schema],
+    output: KeyedOutput,
+) -> ColumnIntervalJoin | ColumnWindowJoin | None:
+    """Return a join's work by columns, None where a column is of a type that has no name in DDL."""
+    tags = node.late_tags if isinstance(node, IntervalJoinNode) else (None, None)
+    sides = []
+    for taken, schema, tag in zip(inputs, schemas, tags, strict=True):
+        layout = layout_of(schema)
+        if layout is None:
+            return None
+        sides.append(JoinSide(tuple(taken.keys), taken.time, layout, tag))
+    left, right = sides
+    named = tuple(tag for tag, schema in node.side_outputs.items() if schema is not None)
+    if isinstance(node, WindowJoinNode):
+        assert isinstance(node.assigner, AlignedWindows)
+        assert not isinstance(node.function, CoGroupFunction)
+        calls = PairFunction(node.function, named)
+        return ColumnWindowJoin(node.assigner, (left, right), calls, key_hashes)
+    columns = _columns_of_pairs(output)
+    if columns is None:
+        assert node.function is not None
+        return ColumnIntervalJoin(
+            node.lower_ms, node.upper_ms, (left, right), PairFunction(node.function, named), key_hashes
+        )
+    return ColumnIntervalJoin(node.lower_ms, node.upper_ms, (left, right), columns, key_hashes)
 
 
 def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, needed: bool) -> str | None:

@@ -13,12 +13,11 @@ from functools import partial
 from pickle import PicklingError
 from typing import Any, cast
 
-from pyspark import StorageLevel
-
 from poundlock.errors import DefinitionError
 from poundlock.plan.stages import SegmentStage, StageChain
 from poundlock.spark.launch.session import Session
-from poundlock.spark.private import STAGE_NAME, named_shuffle
+from poundlock.spark.planned_tasks import PROPERTY, as_property, run_planned_tasks
+from poundlock.spark.private import STAGE_NAME, named_stage
 from poundlock.spark.segments import LoweredSegment
 from poundlock.tasks.entry import (
     addressed,
@@ -33,6 +32,7 @@ from poundlock.tasks.entry import (
 from poundlock.tasks.report import AddedReports, Directive, Reporter, TaskReport, TaskWork
 
 _POLL_S = 0.02
+_SOURCE_WORDS = "read, decode, write"
 _NEWEST = 2  # jobs whose tasks may still run: those before them ended well
 
 
@@ -77,6 +77,8 @@ class BatchJobs:
             number: pickled(stage.rows if isinstance(stage, SegmentStage) else stage)
             for number, stage in chain.later.items()
         }
+        # Of a job with one stage, by the number of tasks. Spark would skip the stages of an RDD whose shuffles it has made before.
+        self._planned: dict[int, Any] = {}
 
     def run(self, directive: Directive, work: Sequence[TaskWork]) -> list[TaskReport]:
         """Run the stages over the work of a checkpoint; return the reports, one of each task, in no order.
@@ -90,11 +92,32 @@ class BatchJobs:
             self._group, f"{self._job}: checkpoint {directive.checkpoint}", interruptOnCancel=False
         )
         run = _Run(self, directive)
+        given = None if self._later else as_property(directive, work)
         try:
-            run.start(work or [TaskWork(0, ())])
+            if given is None:
+                run.start(work or [TaskWork(0, ())])
+            else:
+                self._run_planned(given, len(work))
         finally:
             run.release()
         return _one_per_task(self._reports.value, directive.run)
+
+    def _run_planned(self, given: str, tasks: int) -> None:
+        """Run a checkpoint's tasks over the RDD that is there for so many of them."""
+        context = self._context
+        rows = self._planned.get(tasks)
+        if rows is None:
+            task = partial(run_planned_tasks, stage=self._source, report=Reporter(self._reports))
+            numbers = context.parallelize(range(tasks), tasks).setName(f"{self._job}: {tasks} pieces of work")
+            rows = numbers.mapPartitionsWithIndex(task).setName(f"{self._job}: {_SOURCE_WORDS}")
+            self._planned[tasks] = rows
+        context.setLocalProperty(PROPERTY, given)
+        try:
+            with named_stage(context, _SOURCE_WORDS):
+                rows.collect()
+        finally:
+            with suppress(Exception):  # the JVM may be gone
+                context.setLocalProperty(PROPERTY, None)
 
     def cancel(self) -> None:
         """End what runs. Its tasks are told, and may take a moment; see `idle`."""
@@ -138,7 +161,7 @@ class _Run:
         jobs, chain = self._jobs, self._jobs._chain
         pieces = jobs._context.parallelize(work, len(work)).setName(f"{jobs._job}: {len(work)} pieces of work")
         task = partial(run_source_tasks, stage=jobs._source, directive=self._directive, report=self._report)
-        self._add(0, pieces.mapPartitions(task), "read, decode, write")
+        self._add(0, pieces.mapPartitions(task), _SOURCE_WORDS)
         for number, stage in chain.later.items():
             if isinstance(stage, SegmentStage):
                 words = f"{self._words_of(self._before(number))}, Spark SQL behind {', '.join(stage.inputs)}"
@@ -175,6 +198,8 @@ class _Run:
         functions = any(isinstance(stage, SegmentStage) and stage.functions for stage in fed)
         reads = sum(len(stage.inputs) if isinstance(stage, SegmentStage) else 1 for stage in fed)
         if reads > 1 or functions:
+            from pyspark import StorageLevel
+
             self._kept.append(rows.persist(StorageLevel.MEMORY_AND_DISK))
         if functions:
             self._run(
@@ -200,7 +225,7 @@ class _Run:
         made = [self._made[n] for n in before]
         sent = made[0] if len(made) == 1 else self._jobs._context.union(made)
         sent = sent.mapPartitions(partial(addressed, stage=number))
-        with named_shuffle(self._jobs._context, self._words_of(before)):
+        with named_stage(self._jobs._context, self._words_of(before)):
             return sent.partitionBy(self._jobs._chain.parallelism, by_task)
 
     def _segment_rows(self, number: int, stage: SegmentStage) -> Any:

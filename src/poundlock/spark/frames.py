@@ -9,8 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from sqlglot.dialects.spark import Spark
-from sqlglot.tokenizer_core import Token, TokenType
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
@@ -72,60 +70,12 @@ def _expressions(node: SqlNode, own: Sequence[str], hides: bool) -> list[str]:
     """Return the texts of a step, `*` written out where other columns stand beside the user's."""
     if not hides or node.kind == "drop":
         return list(node.arguments)
-    return [expression for text in node.arguments for expression in expand_star(text, own)]
+    if not any("*" in text for text in node.arguments):
+        return list(node.arguments)
+    from poundlock.spark.stars import expand_star
 
-
-def expand_star(text: str, columns: Sequence[str]) -> list[str]:
-    """Return an expression with each `*` that means all columns written out, as several if it is nothing else.
-
-    That of count(*) means none.
-    """
-    if "*" not in text:
-        return [text]
-    tokens = Spark().tokenize(text)
-    written = text
-    for number in reversed(range(len(tokens))):
-        if _means_all(tokens, number):
-            token = tokens[number]
-            left = _except(tokens, number)
-            names = [name for name in columns if name.lower() not in left.names]
-            if number == 0:
-                return quoted(names)
-            end = left.end if left.names else token.end
-            written = written[: token.start] + ", ".join(quoted(names)) + written[end + 1 :]
-    return [written]
-
-
-class _Except:
-    """The columns that an EXCEPT (…) behind a star leaves out, and where it ends in the text."""
-
-    def __init__(self, names: frozenset[str], end: int) -> None:
-        self.names, self.end = names, end
-
-
-def _except(tokens: Sequence[Token], number: int) -> _Except:
-    rest = tokens[number + 1 :]
-    if len(rest) < 3 or rest[0].token_type is not TokenType.EXCEPT or rest[1].token_type is not TokenType.L_PAREN:
-        return _Except(frozenset(), tokens[number].end)
-    names: list[str] = []
-    for token in rest[2:]:
-        if token.token_type is TokenType.R_PAREN:
-            return _Except(frozenset(names), token.end)
-        if token.token_type is not TokenType.COMMA:
-            names.append(token.text.lower())
-    return _Except(frozenset(), tokens[number].end)
-
-
-def _means_all(tokens: Sequence[Token], number: int) -> bool:
-    """Return whether a token is a star without a left operand: neither a product nor `column.*`."""
-    if tokens[number].token_type is not TokenType.STAR:
-        return False
-    if number == 0:
-        return True
-    before = tokens[number - 1]
-    if before.token_type is TokenType.L_PAREN:
-        return number < 2 or tokens[number - 2].text.lower() != "count"
-    return before.token_type is TokenType.COMMA
+    columns = dict(zip(own, quoted(own), strict=True))
+    return [expression for text in node.arguments for expression in expand_star(text, columns)]
 
 
 def arrow_schema(frame: DataFrame, step: str) -> pa.Schema:

@@ -20,7 +20,7 @@ USES = {
     "gateway": "pyspark starts its JVM with the driver's own output and without telling its process, so we start it and say where it listens",
     "class attributes of SparkContext and SparkSession": "pyspark has no way to forget a session whose JVM is gone, without which no other one can be started",
     "accumulator server": "it prints a stack trace to the terminal when its JVM dies, and its shutdown waits half a second",
-    "call sites": "what its shuffle makes is named by a line of our code, whatever the public property says, and nobody knows a stage by that",
+    "call sites": "what its shuffle or `collect` makes is named by a line of our code, whatever the public property says, and nobody knows a stage by that",
     "pyspark.daemon": "workers that are forked from a process which has imported what they need start in no time and share memory",
 }
 """What is used, and why."""
@@ -102,8 +102,8 @@ def quieten_accumulators(context: Any) -> None:
 
 
 @contextmanager
-def named_shuffle(context: Any, words: str) -> Iterator[None]:
-    """Have the stage in front of a shuffle that is made within named by words."""
+def named_stage(context: Any, words: str) -> Iterator[None]:
+    """Have the stage in front of a shuffle that is made within, or of rows that are collected within, named by words."""
     from pyspark.traceback_utils import SCCallSiteSync
 
     with SCCallSiteSync(context):  # type: ignore[no-untyped-call]

@@ -19,6 +19,7 @@ from poundlock.operators.keyed.codec import normal_key
 from poundlock.state.manifest import Manifest, TableMeta
 from poundlock.state.operator_state import OperatorState
 from poundlock.state.participant import StateParticipant
+from poundlock.state.runs.adding import stay_apart
 from poundlock.state.runs.files import RunFiles
 from poundlock.state.task_state import TaskState
 
@@ -32,6 +33,7 @@ _REASONS = {
     "waits": "it says for which time the first record of a key waits",
     "waiting": "it holds the records that wait for the watermark, by time",
     "top": "its records stand in their order, which records make",
+    "joined rows": "it holds the rows of two streams",
 }
 Windows = Callable[[Any], Mapping[Any, Any]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -184,8 +186,10 @@ class StateEditor:
                 f"there is no state of {what}", next=f"give one of: {', '.join(sorted(there)) or 'none'}"
             )
         of = meta.tables[table]
-        if of.kind not in (*_VALUES, *_WINDOWS) or (of.windowed and table.startswith("trigger:")):
+        own = of.kind.startswith("spans,") or (of.kind == "slices" and stay_apart(of.merges))
+        if own or of.kind not in (*_VALUES, *_WINDOWS) or (of.windowed and table.startswith("trigger:")):
             reason = _REASONS.get(of.kind, "it follows from windows and their timers")
+            reason = "only the function knows what it has added up" if own else reason
             raise DefinitionError(
                 f"{table} of {operator} is not written by hand: {reason}",
                 next=f"write values of keys, or what open windows hold: of the kinds {', '.join((*_VALUES, *_WINDOWS))}",

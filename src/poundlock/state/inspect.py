@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import binary_array
+from poundlock.operators.columns.records import columns_of, decode_records
 from poundlock.operators.keyed.codec import canonical_key, decode, encode_key, normal_key
 from poundlock.operators.keyed.group import MIN
 from poundlock.state.hashing import groups_of, hashes_of
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, TableMeta, clip
-from poundlock.state.runs.adding import added_up
+from poundlock.state.runs.adding import added_up, stay_apart
 from poundlock.state.runs.columns import Hashes
 from poundlock.state.runs.files import RunFiles
 from poundlock.state.runs.lookup import TableView, View
@@ -93,10 +94,11 @@ class StateReader:
             if of.merges:
                 table = _added_up(table, hashes, of.merges)
             seen: set[bytes] = set()
-            for result in table.find(hashes, encoded, several=of.windowed):
+            apart = stay_apart(of.merges)
+            for result in table.find(hashes, encoded, several=of.windowed or apart):
                 subkeys = [b""] * len(result.values) if result.subkeys is None else result.subkeys.to_pylist()
                 for subkey, value in zip(subkeys, result.values.to_pylist(), strict=True):
-                    if subkey not in seen and value is not None:
+                    if (subkey not in seen or apart) and value is not None:
                         yield from _listed(section, of, wanted, subkey, value)
                     seen.add(subkey)
 
@@ -221,6 +223,12 @@ def _typed(part: Any, known: Any) -> Any:
 
 def _listed(section: SectionKey, meta: TableMeta, key: Any, subkey: bytes, value: bytes) -> Iterator[StateEntry]:
     _, table, namespace = section
+    if stay_apart(meta.merges):  # a row of a join by columns, or what a function has added up
+        (row,) = decode_records(binary_array([value]), columns_of(meta.merges[0])).to_pylist()
+        windowed = meta.kind == "slices"
+        window = namespace if windowed else None
+        yield StateEntry(table=table, key=key, window=window, windowed=windowed, value=row)
+        return
     stored = decode(value)
     if meta.kind == "sessions":  # the windows of a key are one entry: start, end and contents of each
         for start, end, held in stored:

@@ -49,7 +49,8 @@ class TableMeta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ttl_ms: int | None = None  # time to live; None for ever
     windowed: bool = False  # whether an entry is (key, window)
     broadcast: bool = False  # whether all tasks have the same
-    # the aggregates that rows of one key in several runs are parts of; none: the newest row is the whole
+    # the aggregates that rows of one key in several runs are parts of, or the columns of rows that all count; none: the newest
+    # row is the whole
     merges: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()  # what an entry is of: aggregates, or an order; none: it says so itself
 

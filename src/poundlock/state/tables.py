@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Sequence, ValuesView
 from dataclasses import dataclass
+from itertools import filterfalse
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,16 @@ import pyarrow as pa
 
 from poundlock.errors import TerminalError
 from poundlock.formats.arrays import binary_array
-from poundlock.operators.keyed.codec import canonical_key, decode, encode, encode_each, encode_key, encode_keys, pack
+from poundlock.operators.keyed.codec import (
+    canonical_key,
+    decode,
+    decode_each,
+    encode,
+    encode_each,
+    encode_key,
+    encode_keys,
+    pack,
+)
 from poundlock.operators.keyed.group import TimerEntries, Timers
 from poundlock.state.hashing import first_hash, groups_of, hashes_of
 from poundlock.state.manifest import TableMeta
@@ -63,7 +73,7 @@ class KeysInUse:
             DefinitionError: a key is of a type that state cannot keep.
         """
         places = self._places
-        new = [key for key in dict.fromkeys(keys) if key not in places]
+        new = list(filterfalse(places.__contains__, dict.fromkeys(keys)))
         if not new:
             return
         hashes = hashes_of(new)
@@ -149,7 +159,7 @@ class StoredTable(dict[Any, Any]):
     def _keep(self, entries: dict[Any, bytes | None]) -> None:
         there = {entry: data for entry, data in entries.items() if data is not None}
         self._read.update(there)
-        self.update(zip(there, map(decode, there.values()), strict=True))
+        self.update(zip(there, decode_each(there.values()), strict=True))
         self._work.decoded += len(there)
 
     def load_whole(self) -> None:

@@ -27,7 +27,9 @@ from poundlock.stream.functions.process import (
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     ProcessFunction,
+    element_calls,
 )
+from poundlock.stream.functions.records import requested_record
 from poundlock.stream.functions.state import MapStateDescriptor
 from poundlock.stream.nodes import ProcessNode
 
@@ -85,6 +87,7 @@ class Processed(Generic[F]):
         inputs = self._inputs()
         _check_kind(function, inputs.kind)
         first = inputs.streams[0]
+        records = [requested_record(call, "process") for call in element_calls(function)]
         return first.then(
             ProcessNode(
                 first.operator_id("process", name),
@@ -95,6 +98,7 @@ class Processed(Generic[F]):
                 checked_sides(side_outputs),
                 function=function,
                 broadcast=list(inputs.broadcast),
+                records=records,
             )
         )
 

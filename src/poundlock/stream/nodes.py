@@ -18,6 +18,7 @@ from poundlock.values import format_duration
 if TYPE_CHECKING:
     from poundlock.stream.functions.base import Function
     from poundlock.stream.functions.process import CoGroupFunction, JoinFunction, ProcessJoinFunction, WindowFunction
+    from poundlock.stream.functions.records import BatchFormat, RecordType
     from poundlock.stream.functions.state import MapStateDescriptor
     from poundlock.stream.watermarks import WatermarkStrategy
     from poundlock.stream.windows.assigners import WindowAssigner
@@ -70,10 +71,11 @@ class ApplyNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class PythonNode(Node):
-    """A user's Python function, per record (map, flat_map, filter: dicts) or per Arrow batch (map_batches: pyarrow.RecordBatch).
+    """A user's Python function, per record (map, flat_map, filter) or per batch (map_batches).
 
     `schema` is the DDL of what it gives, None = the same as its input (filter). `side_outputs` maps tags to their DDL. `on_error`
-    says whether an exception of the function fails the job, or makes its record a bad one.
+    says whether an exception of the function fails the job, or makes its record a bad one. `record` is the type of record that it
+    asks for, None = a dict; `batch_format` the form of its batches.
     """
 
     kind: Literal["map", "flat_map", "filter", "map_batches"]
@@ -81,6 +83,8 @@ class PythonNode(Node):
     schema: str | None
     side_outputs: Mapping[str, str]
     on_error: OnError = "fail"
+    record: RecordType | None = None
+    batch_format: BatchFormat = "record_batch"
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,10 +172,12 @@ class ProcessNode(KeyedNode):
 
     Args:
         broadcast: descriptors of the broadcast state that the second input writes; none unless that is broadcast.
+        records: per input the type of record that the function asks for, None = a dict.
     """
 
     function: Function
     broadcast: Sequence[MapStateDescriptor] = ()
+    records: Sequence[RecordType | None] = (None, None)
 
     def describe(self) -> str:
         rules = f", broadcast state {', '.join(d.name for d in self.broadcast)}" if self.broadcast else ""

@@ -15,6 +15,7 @@ from poundlock.stream.connected import BroadcastStream, Connectable, ProcessInpu
 from poundlock.stream.definitions import checked_keys, checked_schema, checked_sides, checked_stream
 from poundlock.stream.functions.base import check_rich_function
 from poundlock.stream.functions.process import ProcessFunction
+from poundlock.stream.functions.records import BatchFormat, requested_batch, requested_record
 from poundlock.stream.functions.state import MapStateDescriptor
 from poundlock.stream.joins import JoinedStreams
 from poundlock.stream.keyed import KeyedStream
@@ -36,8 +37,6 @@ from poundlock.stream.windows.assigners import WindowAssigner
 from poundlock.stream.windows.windowed import WindowedStream
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from poundlock.job import Job
 
 
@@ -101,12 +100,14 @@ class DataStream(Connectable[ProcessFunction]):
             raise DefinitionError(f"{what} of streams of two jobs", next="make both streams from one Job")
 
     def map(
-        self, function: Callable[[Record], Record], *, schema: str, on_error: OnError = "fail", name: str | None = None
+        self, function: Callable[[Any], Any], *, schema: str, on_error: OnError = "fail", name: str | None = None
     ) -> DataStream:
-        """Turn each record (a dict) into one record.
+        """Turn each record into one record.
 
         Args:
-            function: a function, or a callable object; see `RichFunction` for one that has something to open and to close.
+            function: a function, or a callable object; see `RichFunction` for one that has something to open and to close. It is
+                given a dict, or what its first parameter is annotated with: a tuple of the columns in their order, or a
+                NamedTuple, dataclass or msgspec.Struct of columns by name. It may return any of these.
             schema: the DDL of the result, such as "user string, n bigint".
             on_error: what an exception of the function does, or a value that does not fit `schema`: "fail" the job, or make
                 the record a "bad_record", of which `Job(on_error=…)` says what becomes. A PoundlockError, such as a TransientError, fails the job in any case.
@@ -116,7 +117,7 @@ class DataStream(Connectable[ProcessFunction]):
 
     def flat_map(
         self,
-        function: Callable[[Record], Iterable[Record | Side]],
+        function: Callable[[Any], Iterable[Any]],
         *,
         schema: str,
         side_outputs: Mapping[str, str] | None = None,
@@ -130,7 +131,7 @@ class DataStream(Connectable[ProcessFunction]):
         return self._python("flat_map", function, schema, side_outputs, on_error, name)
 
     def filter(
-        self, function: Callable[[Record], Any], *, on_error: OnError = "fail", name: str | None = None
+        self, function: Callable[[Any], Any], *, on_error: OnError = "fail", name: str | None = None
     ) -> DataStream:
         """Keep the records for which a Python function returns something true; the others are counted as filtered.
 
@@ -140,18 +141,25 @@ class DataStream(Connectable[ProcessFunction]):
 
     def map_batches(
         self,
-        function: Callable[[pa.RecordBatch], Any],
+        function: Callable[[Any], Any],
         *,
         schema: str,
+        batch_format: BatchFormat | None = None,
         on_error: OnError = "fail",
         name: str | None = None,
     ) -> DataStream:
-        """Turn each pyarrow.RecordBatch into a RecordBatch, a Table, or an iterable of them, with columns as in `schema` (DDL).
+        """Turn each batch of rows into another one, or an iterable of them, with columns as in `schema` (DDL).
 
-        `function`, `on_error` and `name` are as in `map`. With "bad_record" a batch for which the function raises is given
-        to it again in halves, until the records are known that it raises for.
+        `on_error` and `name` are as in `map`. With "bad_record" a batch for which the function raises is given to it again
+        in halves, until the records are known that it raises for.
+
+        Args:
+            function: is given a pyarrow.RecordBatch, or what its first parameter is annotated with: a pyarrow.Table, or a
+                DataFrame of pandas or polars. It may return any of these.
+            batch_format: the same, where there is no annotation: "record_batch", "table", "pandas" or "polars".
         """
-        return self._python("map_batches", function, schema, {}, on_error, name)
+        wanted = requested_batch(_callable(function, "map_batches"), batch_format, "map_batches")
+        return self._python("map_batches", function, schema, {}, on_error, name, wanted)
 
     def _python(
         self,
@@ -161,6 +169,7 @@ class DataStream(Connectable[ProcessFunction]):
         sides: Mapping[str, str] | None,
         on_error: OnError,
         name: str | None,
+        batch_format: BatchFormat = "record_batch",
     ) -> DataStream:
         if on_error not in get_args(OnError):
             raise DefinitionError(
@@ -171,7 +180,9 @@ class DataStream(Connectable[ProcessFunction]):
         if schema is not None:
             checked_schema(schema, kind)
         sides, checked = checked_sides(sides), _callable(function, kind)
-        return self.then(PythonNode(self.operator_id(kind, name), [self.node], kind, checked, schema, sides, on_error))
+        record = None if kind == "map_batches" else requested_record(checked, kind)
+        id = self.operator_id(kind, name)
+        return self.then(PythonNode(id, [self.node], kind, checked, schema, sides, on_error, record, batch_format))
 
     def side_output(self, tag: str) -> DataStream:
         """Return the stream of records that this stream's function sent to a tag, or of its windows' late rows.

@@ -5,22 +5,23 @@ Rows keep their order. What comes out has its event times in a hidden column.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any, Literal
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError, TerminalError
-from poundlock.formats.arrays import column_of, numbers_in
+from poundlock.formats.arrays import column_from, column_of, numbers_in
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import column_values, declared_rows
 from poundlock.operators.chain import MAIN, Emit
 from poundlock.operators.keyed.codec import normal
 from poundlock.operators.keyed.output import GroupBatch, OutputChunk
+from poundlock.operators.records import RecordMaker
 from poundlock.tasks.columns import EVENT_TIME
 
 
@@ -30,30 +31,58 @@ class KeyedInput:
 
     Args:
         time: the column of event time, None where there is none.
-        how: what an element is: a record (column -> value) or a tuple of values.
+        elements: makes an element of the values of its columns.
+        lazy: whether elements are made as they are gone through, once; else they are all there at the same time.
         whole: columns of a row as the user knows it, where rows may be sent on as they came.
     """
 
     keys: Sequence[str]
     time: str | None
-    columns: Sequence[str]
-    how: Literal["record", "tuple"] = "record"
+    elements: RecordMaker
+    lazy: bool = False
     whole: Sequence[str] = ()
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns that elements are made of."""
+        return self.elements.columns
 
     def batch(self, rows: pa.RecordBatch, side: int) -> GroupBatch:
         count = rows.num_rows
-        keys = key_values([rows.column(name) for name in self.keys]) if self.keys else [None] * count
-        values = [column_values(rows.column(name)) for name in self.columns]
-        elements: list[Any]
-        if not values:
-            elements = [() for _ in range(count)] if self.how == "tuple" else [{} for _ in range(count)]
-        elif self.how == "tuple":
-            elements = list(zip(*values, strict=True))
-        else:
-            names = list(self.columns)
-            elements = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+        values = {name: column_values(rows.column(name)) for name in dict.fromkeys((*self.keys, *self.columns))}
+        kinds = {name: rows.column(name).type for name in self.keys}
+        keys = [normal(values[name]) if pa.types.is_floating(kind) else values[name] for name, kind in kinds.items()]
+        one: list[Any] = keys[0] if len(keys) == 1 else list(zip(*keys, strict=True)) if keys else [None] * count
+        given = [values[name] for name in self.columns]
+        elements: Sequence[Any] = Elements(self.elements, given, count)
         times = None if self.time is None else _ms(rows.column(self.time))
-        return GroupBatch(keys, elements, times, range(count), side)
+        return GroupBatch(one, elements if self.lazy else list(elements), times, range(count), side)
+
+
+@dataclass(frozen=True, slots=True)
+class Elements(Sequence[Any]):
+    """Elements that are made of columns when they are asked for, and kept by nobody."""
+
+    maker: RecordMaker
+    values: Sequence[Sequence[Any]]
+    rows: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.maker.of_columns(self.values, self.rows)
+
+    @overload
+    def __getitem__(self, place: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Any]: ...
+
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, slice):
+            return list(self)[place]
+        return next(self.maker.of_columns([[column[place]] for column in self.values], 1))
 
 
 def _ms(column: pa.Array) -> list[int | None]:
@@ -62,15 +91,6 @@ def _ms(column: pa.Array) -> list[int | None]:
     if not micros.null_count:
         return (numbers_in(micros) // 1000).tolist()  # type: ignore[no-any-return]
     return [None if value is None else value // 1000 for value in micros.to_pylist()]
-
-
-def key_values(columns: Sequence[pa.Array]) -> list[Any]:
-    """Return the keys: values where the key is one column, otherwise tuples."""
-    values = [
-        normal(column_values(column)) if pa.types.is_floating(column.type) else column_values(column)
-        for column in columns
-    ]
-    return values[0] if len(values) == 1 else list(zip(*values, strict=True))
 
 
 def check_keys(operator: str, texts: Sequence[Sequence[str]], sides: Sequence[pa.Schema]) -> None:
@@ -124,7 +144,9 @@ class KeyedOutput:
         arrays = []
         for values, field in zip(self.columns(chunk), schema, strict=True):
             try:
-                arrays.append(pa.array(_scaled(values, field.type), field.type))
+                scaled = _scaled(values, field.type)
+                made = column_from(scaled, field.type)
+                arrays.append(pa.array(scaled, field.type) if made is None else made)
             except (pa.ArrowException, ArithmeticError) as error:
                 raise TerminalError(
                     f"a value of column {field.name!r} does not fit its type, {field.type}: {error}",
@@ -198,6 +220,20 @@ class PairRows(KeyedOutput):
     def columns(self, chunk: OutputChunk) -> Iterable[Sequence[Any]]:
         return list(zip(*chunk.values, strict=True))
 
+    def needed(self, side: int) -> Sequence[str]:
+        """Return the columns of a side's rows that it looks at."""
+        return list((self.left, self.right)[side].names)
+
+    def pairs(self, sides: Sequence[pa.RecordBatch], places: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Return pairs as rows, see `operators.columns.interval_join.PairOutput`."""
+        structs = []
+        for field, rows, taken in zip(self.schema, sides, places, strict=True):
+            columns = [
+                column.take(taken).cast(part.type) for column, part in zip(rows.columns, field.type, strict=True)
+            ]
+            structs.append(pa.StructArray.from_arrays(columns, fields=list(field.type)))
+        return pa.RecordBatch.from_arrays(structs, schema=self.schema)
+
 
 @dataclass(frozen=True)
 class PairColumns(KeyedOutput):
@@ -213,16 +249,31 @@ class PairColumns(KeyedOutput):
         for side, name, _ in self.parts:
             yield [None if pair[side] is None else pair[side][name] for pair in chunk.values]
 
+    def needed(self, side: int) -> Sequence[str]:
+        """Return the columns of a side's rows that it looks at."""
+        return list(dict.fromkeys(name for of, name, _ in self.parts if of == side))
+
+    def pairs(self, sides: Sequence[pa.RecordBatch], places: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Return pairs as rows, see `operators.columns.interval_join.PairOutput`."""
+        columns = [sides[side].column(name).take(places[side]).cast(field.type) for side, name, field in self.parts]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
 
 def with_time(rows: pa.RecordBatch, times: Sequence[int | None]) -> pa.RecordBatch:
     """Return rows with their event times, in ms, in the hidden column."""
-    micros = [None if time is None or abs(time) > _HIGHEST else time * 1000 for time in times]
-    return rows.append_column(EVENT_TIME, pa.array(micros, pa.timestamp("us", "UTC")))
+    if None not in times:
+        return with_times(rows, np.array(times, np.int64))
+    known = np.array([0 if time is None else time for time in times], np.int64)
+    return with_times(rows, known, np.fromiter((time is not None for time in times), np.bool_, len(times)))
 
 
-def with_times(rows: pa.RecordBatch, times: npt.NDArray[np.int64]) -> pa.RecordBatch:
+def with_times(
+    rows: pa.RecordBatch, times: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None = None
+) -> pa.RecordBatch:
     """Return rows with their event times, in ms, in the hidden column; as `with_time`, by columns."""
-    there = np.abs(times) <= _HIGHEST
+    there = (times <= _HIGHEST) & (times >= -_HIGHEST)
+    if valid is not None:
+        there &= valid
     return rows.append_column(EVENT_TIME, column_of(np.where(there, times, 0) * 1000, pa.timestamp("us", "UTC"), there))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from poundlock.formats.chunk import Batch, NoOrigin
+from poundlock.operators.columns.joins import ColumnJoinOperator
 from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork, PartialsOperator
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
@@ -116,6 +117,9 @@ class _KeyedTask:
         if isinstance(operator, ColumnOperator):
             self._work_on_columns(head, operator, group)
         for side in sorted(range(len(head.inputs)), key=lambda side: side != head.first):
+            if isinstance(operator, ColumnJoinOperator):
+                self._join_columns(head, operator, group, side)
+                continue
             for rows in self._rows(head.id, side):
                 taken = head.inputs[side]
                 if side not in head.broadcast or self._run.subtask == 0:  # what comes to every task counts once
@@ -123,8 +127,15 @@ class _KeyedTask:
                 whole = rows.select(list(taken.whole)) if set(taken.whole) <= set(rows.schema.names) else None
                 self._emit(head, operator.process(group, taken.batch(rows, side)), whole)
         self._emit(head, operator.advance_watermark(group, after))
-        if isinstance(operator, ColumnOperator):
+        if isinstance(operator, (ColumnOperator, ColumnJoinOperator)):
             operator.store(group)
+
+    def _join_columns(self, head: KeyedHead, operator: ColumnJoinOperator, group: KeyGroup, side: int) -> None:
+        """Give an operator all rows of one side."""
+        rows = grouped(self._blocks.pop((head.id, side), ()))
+        if rows is not None:
+            self._run.chain.tallies[head.id].rows_in += rows.num_rows
+            self._emit(head, operator.take_side(group, rows, side))
 
     def _work_on_columns(self, head: KeyedHead, operator: ColumnOperator, group: KeyGroup) -> None:
         """Give an operator what its rows added up to, and those that came as they are."""

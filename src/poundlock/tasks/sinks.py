@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poundlock.checkpoint.capabilities import LimitedWriter, takes_columns
+from poundlock.checkpoint.capabilities import LimitedWriter, opens_early, takes_columns
 from poundlock.checkpoint.participant import DEAD_LETTER, Participant, Prepared, Writer, WriterContext
 from poundlock.errors import TerminalError
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
@@ -25,12 +25,12 @@ from poundlock.tasks.report import Directive
 if TYPE_CHECKING:
     from poundlock.tasks.stage import StageBody
 
-_FLUSH_ROWS = 4096
+_FLUSH_BYTES = 1 << 20  # of dead letters that wait to be written: one may be as long as a message
 
 
 @dataclass(slots=True)
 class RunningSink:
-    """A sink within one task; its writer opens with the first rows.
+    """A sink within one task; its writer opens with the first rows, or early where it wants to.
 
     Args:
         idle: whether its part of this checkpoint is visible already, so that rows are counted and not written.
@@ -73,6 +73,7 @@ class SinkGroup:
     current_source: str = field(default="", init=False)
     """The source whose rows are on their way; dead letters without a place name it."""
     _letters: list[bytes] = field(default_factory=list, init=False)
+    _letter_bytes: int = field(default=0, init=False)
     _dead: RunningSink | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -88,6 +89,8 @@ class SinkGroup:
 
         sink = self._sink(name, reject)
         sink.schema = schema
+        if opens_early(sink.participant) and not sink.idle:
+            sink.writer = sink.participant.open_writer(sink.context)
         self.running[step] = sink
         return sink
 
@@ -125,8 +128,10 @@ class SinkGroup:
                 participant=sink or self.current_source,
             )
         if self._dead is not None:
-            self._letters.append(_dead_letter(record, self.current_source, sink, self.directive.checkpoint))
-            if len(self._letters) >= _FLUSH_ROWS:
+            letter = _dead_letter(record, self.current_source, sink, self.directive.checkpoint)
+            self._letters.append(letter)
+            self._letter_bytes += len(letter)
+            if self._letter_bytes >= _FLUSH_BYTES:
                 self._flush()
 
     def _flush(self) -> None:
@@ -134,6 +139,7 @@ class SinkGroup:
             data = b"".join(self._letters)
             ends = np.cumsum([len(line) for line in self._letters], dtype=np.int64) - 1
             self._letters.clear()
+            self._letter_bytes = 0
             self._dead.process(Lines(memoryview(data), ends), lambda tag, chunk: None)
 
     @property

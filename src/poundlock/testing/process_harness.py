@@ -17,8 +17,11 @@ from poundlock.operators.factory import process_operator
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, MAIN, OutputChunk
 from poundlock.operators.process.process import ProcessOperator, is_keyed
+from poundlock.operators.records import as_dict, record_of
 from poundlock.state.hashing import DEFAULT_MAX_PARALLELISM
 from poundlock.stream.functions.base import Function
+from poundlock.stream.functions.process import element_calls
+from poundlock.stream.functions.records import RecordType, requested_record
 from poundlock.stream.functions.state import MapStateDescriptor
 from poundlock.stream.nodes import DeduplicateNode, KeyedNode, ProcessNode, TopNNode
 from poundlock.stream.stream import DataStream
@@ -32,7 +35,7 @@ _COLUMN = re.compile(r"\w+", re.ASCII)
 
 
 class ProcessHarness(KeyedOperatorHarness):
-    """A process function, a rolling aggregate or a join.
+    """A process function, a rolling aggregate or a join. A function that asks for records of a type may be given these, or dicts.
 
     Args:
         what: an object of one of the six kinds of process functions, or the stream that `process`, `sum`, `reduce`, `deduplicate`,
@@ -66,16 +69,19 @@ class ProcessHarness(KeyedOperatorHarness):
         keys: tuple[KeySelector, KeySelector] = (None, None)
         self._id, self._broadcasts = "", bool(broadcast)
         self._declared: Mapping[str, pa.Schema] = {}
+        self._records: Sequence[RecordType | None] = ()
         make: Callable[[], KeyedOperator]
         if isinstance(what, DataStream):
             node = _keyed_node(what)
             of_node = [_columns(expressions) for expressions in node.keys]
             self._broadcasts = isinstance(node, ProcessNode) and bool(node.broadcast)
+            self._records = node.records if isinstance(node, ProcessNode) else ()
             keys = of_node[0], of_node[0 if self._broadcasts else -1]
             self._keyed, self._id, self._declared = any(node.keys), node.id, _declared(node)
             make = partial(_operator_of, node, bounded=bounded, chunk_rows=chunk_rows)
         else:
             self._keyed = is_keyed(what)
+            self._records = [requested_record(call, "process") for call in element_calls(what)]
             make = partial(_operator_with, what, broadcast=broadcast, chunk_rows=chunk_rows)
         selectors = [key or keys[0], key2 or key or keys[1]]
         if self._keyed and None in selectors:
@@ -115,12 +121,19 @@ class ProcessHarness(KeyedOperatorHarness):
     def _route(self, element: Element) -> Iterable[tuple[int, Any, Element]]:
         count = self._state.parallelism
         if self._broadcasts and element.side == 1:
-            return [(task, None, element._replace(value=deepcopy(element.value))) for task in range(count)]
+            return [(task, None, self._typed(element._replace(value=deepcopy(element.value)))) for task in range(count)]
         if self._keyed:
-            key = self._keys[element.side](element.value)
-            return [(self._instance_of(key), key, element)]
+            key = self._keys[element.side](as_dict(element.value, ()))
+            return [(self._instance_of(key), key, self._typed(element))]
         self._turn += 1
-        return [((self._turn - 1) % count, None, element)]
+        return [((self._turn - 1) % count, None, self._typed(element))]
+
+    def _typed(self, element: Element) -> Element:
+        """Return an element as the record that the function asks for, where it is a dict."""
+        wanted = self._records[element.side] if element.side < len(self._records) else None
+        if wanted is None or type(element.value) is not dict:
+            return element
+        return element._replace(value=record_of(element.value, wanted))
 
 
 def _operator_with(function: Any, *, broadcast: Sequence[MapStateDescriptor], chunk_rows: int) -> KeyedOperator:

@@ -21,6 +21,7 @@ from poundlock.operators.time_values import TimeDirective, TimeState
 from poundlock.operators.user_functions import MapRecords
 from poundlock.tasks.report import Directive, SourceSplit, TaskReport, TaskWork
 from poundlock.tasks.rows_stage import SourceHead, SourceStage
+from poundlock.tasks.sinks import SinkGroup
 from poundlock.tasks.stage import SinkStep, StageBody
 
 JOB = "0" * 32
@@ -70,6 +71,21 @@ def test_a_dead_letter_may_come_from_a_file_whose_name_is_not_utf8(tmp_path: Pat
     assert letter["file"] == "/in/a-\udcff"
     assert letter["value"] == "ü"
     assert (report.steps["in"].rows_in, report.steps["in"].rejected, report.reads["in"].splits) == (1, 1, 1)
+
+
+def test_dead_letters_are_written_once_they_are_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[int] = []
+    flush = SinkGroup._flush
+    monkeypatch.setattr(SinkGroup, "_flush", lambda group: (flushed.append(len(group._letters)), flush(group))[1])
+
+    def read(reject: Callable[[Reject], None]) -> Iterator[Chunk]:
+        for number in range(5):
+            reject(Reject("bad", b"x" * (400 << 10), {"offset": number}))
+        yield from ()
+
+    report = run(tmp_path, [Step("out", SinkStep("out"), [Edge("in")])], read)
+    assert [item.payload["rows"] for item in report.prepared] == [5]
+    assert [count for count in flushed if count] == [3, 2], "a megabyte, and the rest"
 
 
 class Halves(RichFunction):

@@ -41,6 +41,14 @@ def describe(position: Mapping[str, Any]) -> str:
     return f"will start reading {count} with offsets in restored state: {{{listed}}}"
 
 
+def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    """Return the numbers of partitions by their topics, both in order."""
+    result: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        result.setdefault(topic, []).append(partition)
+    return result
+
+
 def from_places(places: Mapping[str, Sequence[int]]) -> dict[str, str]:
     """Return partitions by topic as JSON, such as {"orders": "0-2,5"}."""
     return {topic: ",".join(_runs(partitions)) for topic, partitions in places.items()}

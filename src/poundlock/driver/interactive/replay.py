@@ -115,7 +115,9 @@ class _Replay:
         sources = self._sources()
         with closing(self._planner(sources)) as planner:
             local, quick = on_this_machine(self.settings), not enters_jvm(self.plan)
-            session = start_spark(self.job, local, log=self._log, quick_start=quick, say=self.say)
+            session = start_spark(
+                self.job, local, log=self._log, quick_start=quick, exchanges=self.plan.keyed, say=self.say
+            )
             try:
                 return self._collect(session, sources, planner)
             except Exception as failure:  # told while the JVM is there to be asked

@@ -30,6 +30,7 @@ from poundlock.formats.arrays import (
     ranks_of,
     valid_in,
 )
+from poundlock.operators.columns.encoding import decode_accumulators, encode_accumulators
 from poundlock.operators.columns.groups import Groups
 from poundlock.operators.windows.aggregates import Kind, SqlAggregate
 
@@ -373,6 +374,14 @@ class ColumnAggregates:
             except pa.ArrowInvalid as error:
                 raise too_large(kind, str(error)) from error
         return results
+
+    def encode(self, held: Sequence[pa.Array]) -> pa.Array:
+        """Return accumulators as the bytes that state keeps, large_binary."""
+        return encode_accumulators(held)
+
+    def decode(self, values: pa.Array) -> list[pa.Array]:
+        """Return accumulators that were encoded."""
+        return decode_accumulators(values, self.types)
 
     def _split(self, held: Sequence[pa.Array]) -> list[tuple[_Part, Sequence[pa.Array]]]:
         pairs, at = [], 0

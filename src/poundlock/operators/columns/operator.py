@@ -30,8 +30,8 @@ Slice = tuple[int, int]
 
 
 class EncodedRows(NamedTuple):
-    """Rows as state keeps them: hashes, and the bytes of keys and accumulators, large_binary; subkeys where a key has several rows, and
-    where there is a time to live, when each was last touched, ms."""
+    """Rows as state keeps them: hashes, and the bytes of keys and of accumulators or whole rows, large_binary; subkeys where a key has
+    several rows; times in ms where rows have some."""
 
     hashes: Hashes
     keys: pa.Array

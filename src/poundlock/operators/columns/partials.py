@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, column_of, indices_of, joined, numbers_in
-from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.operators.columns.aggregation import Aggregation, SpansAndSums
 from poundlock.operators.columns.groups import Groups, Hashes, grouped, overlapping
-from poundlock.operators.columns.keys import HashKeys, RowKeys, times_in
 from poundlock.operators.columns.narrow import narrowed, widened
-from poundlock.operators.windows.aggregates import SqlAggregate
+from poundlock.operators.columns.rows.keys import HashKeys, RowKeys, times_in
 from poundlock.operators.windows.aligned import slice_of
 from poundlock.stream.windows.assigners import require_time
 
@@ -94,7 +93,7 @@ class Partials:
         )
 
 
-def merged(parts: Sequence[Partials], aggregates: ColumnAggregates, width: int = 1) -> Partials:
+def merged(parts: Sequence[Partials], aggregates: Aggregation, width: int = 1) -> Partials:
     """Return one row for each slice and key, in that order; parts stand in the order of the rows that they are of.
 
     Args:
@@ -128,7 +127,7 @@ class RowAggregation:
     keys: tuple[str, ...]
     time: str | None
     arguments: tuple[str, ...]
-    aggregates: ColumnAggregates
+    aggregates: Aggregation
     assigner: Any
     hash_keys: HashKeys
 
@@ -226,14 +225,9 @@ class SessionAggregation(RowAggregation):
         return int(self.assigner.gap_ms)
 
     @cached_property
-    def held(self) -> ColumnAggregates:
-        """The aggregates of an accumulator: begin and end, then the user's."""
-        moved = [
-            replace(each, column=None if each.column is None else int(each.column) + 2)
-            for each in self.aggregates.aggregates
-        ]
-        bounds = SqlAggregate(kind="min", column=0), SqlAggregate(kind="max", column=1)
-        return ColumnAggregates((*bounds, *moved), (pa.int64(), pa.int64(), *self.aggregates.arguments))
+    def held(self) -> SpansAndSums:
+        """What accumulators are: begin and end, then the user's."""
+        return SpansAndSums(self.aggregates)
 
     def times(self, rows: pa.RecordBatch, clock: int) -> Numbers:
         return self.event_times(rows)
@@ -244,6 +238,4 @@ class SessionAggregation(RowAggregation):
 
     def added(self, rows: pa.RecordBatch, hashes: Hashes, times: Numbers, groups: Groups) -> Partials:
         own = super().added(rows, hashes, times, groups)
-        bounds = ColumnAggregates(self.held.aggregates[:2], (pa.int64(), pa.int64()))
-        columns = [column_of(each, pa.int64()) for each in (times, times + self.gap)]
-        return replace(own, held=[*bounds.partial(columns, groups), *own.held])
+        return replace(own, held=self.held.partial(times, self.gap, own.held, groups))

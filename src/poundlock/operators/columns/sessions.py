@@ -16,13 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers, binary_array, column_of, indices_of, joined, numbers_in
-from poundlock.operators.columns.aggregates import ColumnAggregates
-from poundlock.operators.columns.encoding import (
-    decode_accumulators,
-    decode_spans,
-    encode_accumulators,
-    encode_spans,
-)
+from poundlock.operators.columns.aggregation import Aggregation, FunctionAggregation, SpansAndSums
+from poundlock.operators.columns.encoding import decode_spans, encode_spans
 from poundlock.operators.columns.groups import Groups, grouped, overlapping
 from poundlock.operators.columns.operator import ColumnChunk, EncodedRows, PartialsOperator, ResultColumns, Slice
 from poundlock.operators.columns.partials import Partials, SessionAggregation
@@ -68,6 +63,7 @@ class ColumnSessions:
 class _Bucket:
     """What changed of the sessions that end within a stretch of time: those that are new or grew, and the rows that are gone."""
 
+    aggregates: Aggregation
     added: list[Partials] = field(default_factory=list)
     removed: list[Partials] = field(default_factory=list)
 
@@ -75,7 +71,7 @@ class _Bucket:
         """Return the rows that are to be written: without a value where a session is gone."""
         rows = Partials.joined([*self.added, *self.removed])
         keep = np.arange(len(rows)) < sum(map(len, self.added))
-        values = encode_accumulators(rows.held[2:]).take(column_of(np.arange(len(rows)), pa.int64(), keep))
+        values = self.aggregates.encode(rows.held[2:]).take(column_of(np.arange(len(rows)), pa.int64(), keep))
         return EncodedRows(rows.hashes, rows.keys, values, encode_spans(*_bounds(rows)))
 
 
@@ -91,7 +87,9 @@ class ColumnSessionOperator(PartialsOperator):
         self._changed: dict[Slice, _Bucket] = {}
 
     def bind(self, group: KeyGroup) -> None:
-        group.declare(CONTENTS, "spans", windowed=True)
+        own = self._partial.aggregates
+        whole = isinstance(own, FunctionAggregation)
+        group.declare(CONTENTS, f"spans, {own.described[0]}" if whole else "spans", windowed=True)
         for bucket in group.namespaces(CONTENTS):
             self._wait_for(bucket, bucket[0])
 
@@ -160,7 +158,7 @@ class ColumnSessionOperator(PartialsOperator):
         for place, bucket in enumerate(open_.buckets):
             gone = np.flatnonzero(moved & (open_.bucket_of == place))
             if len(gone):
-                self._changed.setdefault(bucket, _Bucket()).removed.append(open_.rows.take(gone))
+                self._changed.setdefault(bucket, self._bucket()).removed.append(open_.rows.take(gone))
         self._add(sessions.take(np.flatnonzero(touched)))
 
     def _add(self, sessions: Partials) -> None:
@@ -172,7 +170,7 @@ class ColumnSessionOperator(PartialsOperator):
         for first, stop in pairwise(edges.tolist()):
             own, begin = order[first:stop], int(begins[order[first]])
             bucket = (begin, begin + self._width)
-            self._changed.setdefault(bucket, _Bucket()).added.append(sessions.take(own))
+            self._changed.setdefault(bucket, self._bucket()).added.append(sessions.take(own))
             self._wait_for(bucket, int(ends[own].min()))
 
     def _open(self, wanted: Partials) -> _Open:
@@ -190,14 +188,14 @@ class ColumnSessionOperator(PartialsOperator):
 
     def _decoded(self, rows: Any) -> Partials:
         zeros = np.zeros(len(rows.hashes), np.int64)
-        held = decode_accumulators(rows.values, self._aggregates.types[2:])
+        held = self._partial.aggregates.decode(rows.values)
         return Partials(rows.hashes, rows.keys, zeros, zeros, [*decode_spans(rows.subkeys), *held])
 
     # --- firing ---------------------------------------------------------------------------------------------------------
 
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk]:  # type: ignore[override]
         watermark, bucket = self.group.watermark, entry
-        changed = self._changed.pop(bucket, _Bucket())
+        changed = self._changed.pop(bucket, None) or self._bucket()
         stored = self._stored(bucket, changed)
         rows = Partials.joined([*stored, *changed.added])
         due = _due(rows, watermark)
@@ -211,7 +209,10 @@ class ColumnSessionOperator(PartialsOperator):
             self._wait_for(bucket, int(_bounds(rows)[1][left].min()))
         removed = [part.take(np.flatnonzero(_due(part, watermark))) for part in stored]
         added = [part.take(np.flatnonzero(~_due(part, watermark))) for part in changed.added]
-        self._changed[bucket] = _Bucket(added, [*changed.removed, *removed])
+        self._changed[bucket] = self._bucket(added, [*changed.removed, *removed])
+
+    def _bucket(self, added: Sequence[Partials] = (), removed: Sequence[Partials] = ()) -> _Bucket:
+        return _Bucket(self._partial.aggregates, list(added), list(removed))
 
     def _stored(self, bucket: Slice, changed: _Bucket) -> list[Partials]:
         """Return the sessions that state has in a bucket, without those that are gone or of which there is a newer row."""
@@ -252,7 +253,7 @@ class _Open:
     buckets: Sequence[Slice]
 
 
-def _nothing(aggregates: ColumnAggregates) -> Partials:
+def _nothing(aggregates: SpansAndSums) -> Partials:
     none = np.empty(0, np.int64)
     held = [pa.nulls(0, kind) for kind in aggregates.types]
     return Partials(none.view(np.uint64), binary_array([]), none, none, held)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers, indices_of, joined
-from poundlock.operators.columns.encoding import decode_accumulators, encode_accumulators
+from poundlock.operators.columns.aggregation import Aggregation
 from poundlock.operators.columns.groups import Groups, grouped
 from poundlock.operators.columns.operator import ColumnChunk, EncodedRows, PartialsOperator, ResultColumns
 from poundlock.operators.columns.partials import Partials, SliceAggregation, merged
@@ -33,7 +33,7 @@ class ColumnWindows:
     """Windows that lie the same for all keys, and their rows as columns. Picklable.
 
     Args:
-        spec: the windows, with their default trigger or one that purges, no evictor and SQL aggregates.
+        spec: the windows, with their default trigger or one that purges, no evictor and aggregates by columns.
         partial: how rows add up.
         output: the columns of results.
         late: the columns of late rows as they came, where they go to a side output.
@@ -199,7 +199,7 @@ class ColumnWindowOperator(PartialsOperator):
 
     def _decoded(self, rows: Any) -> Partials:
         zeros = np.zeros(len(rows.hashes), np.int64)
-        return Partials(rows.hashes, rows.keys, zeros, zeros, decode_accumulators(rows.values, self._aggregates.types))
+        return Partials(rows.hashes, rows.keys, zeros, zeros, self._aggregates.decode(rows.values))
 
     def _in_ranges(self, parts: Sequence[Partials]) -> Iterator[list[Partials]]:
         """Yield the rows by ranges of hashes, so that memory does not follow how many keys a window has."""
@@ -251,8 +251,8 @@ class _Added:
     """What was added to a slice."""
 
     parts: Sequence[Partials]
-    aggregates: Any
+    aggregates: Aggregation
 
     def __call__(self) -> EncodedRows:
         rows = self.parts[0] if len(self.parts) == 1 else merged(self.parts, self.aggregates)
-        return EncodedRows(rows.hashes, rows.keys, encode_accumulators(rows.held))
+        return EncodedRows(rows.hashes, rows.keys, self.aggregates.encode(rows.held))

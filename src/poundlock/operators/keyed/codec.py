@@ -60,10 +60,15 @@ def decode(data: bytes | memoryview) -> Any:
     return _decode(data)
 
 
-def decode_each(data: bytes | memoryview, count: int) -> list[Any]:
+def decode_all(data: bytes | memoryview, count: int) -> list[Any]:
     """Return the values that stand one behind the other in some bytes."""
     values: list[Any] = _decode(b"\xdd" + count.to_bytes(4, "big") + data)  # they are what a list holds
     return values
+
+
+def decode_each(values: Iterable[bytes]) -> list[Any]:
+    """Return the values that `encode` made bytes of."""
+    return list(map(_decode, values))
 
 
 def encode(value: Any) -> bytes:

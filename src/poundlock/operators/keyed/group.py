@@ -172,7 +172,8 @@ class KeyGroup:
             ttl_ms: time to live, None for ever.
             windowed: whether its entries are (key, window) rather than keys.
             broadcast: whether it is the same for all tasks, so that one of them keeps it for all.
-            merges: the aggregates that the rows of a key are parts of, where each checkpoint puts rows beside those before it.
+            merges: where each checkpoint puts rows beside those before it, the aggregates that the rows of a key are parts of, or
+                the columns of rows that all count.
             holds: what an entry is of, where it does not say so itself: aggregates, or an order.
 
         Raises:

@@ -90,13 +90,14 @@ class KeyedOperator:
         if not self.opens_tables_first and not timers:
             return
         self.use(group)
+        out, on_timer, most = self.out, self.on_timer, self.out.chunk_rows
         for time, entry in timers.due(limit):
-            chunks = self.on_timer(time, entry, event=event)
+            chunks = on_timer(time, entry, event=event)
             if chunks is not None:
                 yield from chunks
-            if self.out.full:
-                yield from self.out.drain()
-        yield from self.out.drain()
+            if out.size >= most:
+                yield from out.drain()
+        yield from out.drain()
 
     def late(self, batch: GroupBatch, at: int, tag: str | None) -> None:
         """Send an element that nothing takes any more to a side output; None counts it."""

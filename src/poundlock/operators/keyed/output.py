@@ -17,6 +17,8 @@ from types import GeneratorType
 from typing import Any, NamedTuple
 
 from poundlock.errors import DefinitionError
+from poundlock.operators.records import record_reader
+from poundlock.stream.functions.records import is_named_tuple
 from poundlock.stream.stream import Side
 
 MAIN = ""
@@ -148,7 +150,7 @@ def _each(value: dict[Any, Any]) -> dict[Any, Any]:
 
 def check_rows(rows: Any, who: str) -> Iterable[Any]:
     """Return what a function gave, if it is rows. Raises DefinitionError: it is one record, or nothing that can be gone through."""
-    if isinstance(rows, (dict, str, bytes, Side)) or not isinstance(rows, Iterable):
+    if isinstance(rows, (dict, str, bytes)) or is_named_tuple(type(rows)) or not isinstance(rows, Iterable):
         raise DefinitionError(
             f"{who} returned {type(rows).__name__} {str(rows)[:60]}", next="yield each record instead"
         )
@@ -184,8 +186,16 @@ class RowCollector:
             check_rows(rows, self._who)
         emit = self._out.emit
         for row in rows:
-            if type(row) is Side:
-                check_tag(row.tag, self._tags, self._who)
-                emit(detached(row.record), key, time, row.tag)
-            else:
+            if type(row) is dict:
                 emit(detached(row), key, time)
+            elif type(row) is Side:
+                check_tag(row.tag, self._tags, self._who)
+                emit(detached(_record(row.record)), key, time, row.tag)
+            else:
+                emit(detached(_record(row)), key, time)
+
+
+def _record(row: Any) -> Any:
+    """Return an object of a class of records as a dict, anything else as it is."""
+    read = record_reader(type(row))
+    return row if read is None else read(row)

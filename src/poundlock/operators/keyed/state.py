@@ -76,7 +76,8 @@ class Value(_Handle):
     def value(self) -> Any:
         item = self.table.get(self.at.entry)
         if item is None:
-            return detached(self.default)  # a list as default must not be that of every key
+            # A list as default must not be that of every key.
+            return None if self.default is None else detached(self.default)
         if self.ttl is None:
             return item
         alive = self._alive(item)
@@ -88,7 +89,7 @@ class Value(_Handle):
         if value is None:
             self.clear()
         else:
-            self.table[self.at.entry] = self._kept(value)
+            self.table[self.at.entry] = value if self.ttl is None else [self.at.now, value]
 
 
 class List(_Handle):

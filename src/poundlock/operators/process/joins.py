@@ -32,8 +32,8 @@ _Buffer = list[list[Any]]  # of a key: times, ascending, and the records that ha
 _BUFFERS = ("left", "right")
 
 
-class _Pair:
-    """Context of a pair."""
+class PairContext:
+    """Context of a pair: what the function of an interval join is given with it."""
 
     left = right = 0
 
@@ -73,7 +73,7 @@ class IntervalJoinOperator(KeyedOperator):
         self._late_tags = late_tags
         self.function = function
         self._rows = RowCollector(self.out, type(function).__name__, tags)
-        self._pair = _Pair()
+        self._pair = PairContext()
         self._store = StateStore("state:")
         self._buffers: list[dict[Any, _Buffer]] = [{}, {}]
 
@@ -194,11 +194,16 @@ class JoinedSides(ProcessWindowFunction):
             for other in right:
                 yield from self._rows(self._call(one, other))
 
+    @staticmethod
+    def one_or_several(returned: Any) -> Any:
+        """Return what a function of a pair returned as several records, or nothing."""
+        return [returned] if isinstance(returned, dict) else returned
+
     def _rows(self, given: Any) -> Iterator[Any]:
         """Yield what a function gave: nothing, one record, or several."""
         if given is None:
             return
-        for row in [given] if isinstance(given, dict) else check_rows(given, self._who):
+        for row in check_rows(self.one_or_several(given), self._who):
             if isinstance(row, Side):
                 check_tag(row.tag, self._tags, self._who)
             yield row

@@ -33,12 +33,12 @@ from poundlock.stream.functions.process import (
     KeyedProcessFunction,
     ProcessFunction,
     TimeDomain,
+    element_calls,
 )
 from poundlock.stream.functions.state import MapStateDescriptor
 
 _KEYED = (KeyedProcessFunction, KeyedCoProcessFunction, KeyedBroadcastProcessFunction)
 _BROADCAST = (BroadcastProcessFunction, KeyedBroadcastProcessFunction)
-_TWO = (CoProcessFunction, KeyedCoProcessFunction)
 _PLAIN = (ProcessFunction, CoProcessFunction, BroadcastProcessFunction)
 
 
@@ -96,14 +96,12 @@ class ProcessOperator(KeyedOperator):
 
     def _make_inputs(self) -> list[_Input]:
         function, context, keyed = self.function, self._context, self.keyed
-        if isinstance(function, _TWO):
-            calls = (function.process_element1, function.process_element2)
-            return [_Input(call, context, keyed) for call in calls]
-        first = _Input(function.process_element, context, keyed)
-        if self._states is None:
-            return [first]
-        writing = Writing(self._timers, self._states, self._store if keyed else None)
-        return [first, _Input(function.process_broadcast_element, writing, False)]
+        calls = element_calls(function)
+        inputs = [_Input(call, context, keyed) for call in calls]
+        if self._states is not None:
+            writing = Writing(self._timers, self._states, self._store if keyed else None)
+            inputs[1] = _Input(calls[1], writing, False)
+        return inputs
 
     def open(self) -> None:
         self._store.entry = NO_KEY

@@ -155,6 +155,7 @@ class Jvm:
         self.process.kill()
         self.process.wait()
         self._close_input()
+        self._folder.cleanup()
 
     def _close_input(self) -> None:
         if self.process.stdin is not None:

@@ -148,6 +148,53 @@ def refuse_second_session() -> None:
         )
 
 
+class SessionStart:
+    """A session that is being started: its JVM runs or is about to, and nothing was asked of it yet.
+
+    Raises:
+        DefinitionError: another session is active in this process, or there is no Java.
+    """
+
+    def __init__(self, spec: SessionSpec) -> None:
+        refuse_second_session()
+        settings = spec.settings() | {"spark.driver.memory": spec.driver_memory}
+        self._settings = {"spark.master": spec.master.text, "spark.app.name": spec.name, **settings}
+        self._spec = spec
+        self._process = None if submitted.container() is not None else Jvm.start(spec, self._settings)
+
+    def session(self) -> Session:
+        """Wait until it is there; see `start_session`. Called once."""
+        jvm = self._process
+        try:
+            with _without_pandas():
+                from pyspark import SparkConf, SparkContext
+            _quieten_loggers()
+            conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
+            gateway: Mapping[str, str] = {}  # YARN has set the variables
+            if jvm is not None:
+                gateway = private.gateway_variables(*jvm.await_gateway())
+                private.forget_session()  # a JVM that an earlier, stopped session left behind
+            with _without_pandas(), _environment(self._spec, gateway):
+                context = SparkContext(conf=conf)
+            private.quieten_accumulators(context)
+            for file in self._spec.files:
+                context.addPyFile(file)
+        except Exception as error:
+            if jvm is None:
+                refused = f"Spark did not start: {error}"
+                raise DefinitionError(refused, next="read the log of the application") from error
+            failure = jvm.not_started(error)
+            jvm.kill()
+            private.forget_session()
+            raise failure from error
+        return Session(context, jvm or _ContainerJvm())
+
+    def cancel(self) -> None:
+        """End its JVM, where nobody will ask for the session."""
+        if self._process is not None:
+            self._process.kill()
+
+
 def start_session(spec: SessionSpec) -> Session:
     """Start a session; nothing of it reaches the terminal.
 
@@ -155,33 +202,7 @@ def start_session(spec: SessionSpec) -> Session:
         DefinitionError: another session is active in this process, or the JVM did not start; the message has its last line.
         TransientError: the JVM was killed before it had started, or memory or time was short.
     """
-    refuse_second_session()
-    settings = spec.settings() | {"spark.driver.memory": spec.driver_memory}
-    settings = {"spark.master": spec.master.text, "spark.app.name": spec.name, **settings}
-    jvm = None if submitted.container() is not None else Jvm.start(spec, settings)
-    try:
-        with _without_pandas():
-            from pyspark import SparkConf, SparkContext
-        _quieten_loggers()
-        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-        gateway: Mapping[str, str] = {}  # YARN has set the variables
-        if jvm is not None:
-            gateway = private.gateway_variables(*jvm.await_gateway())
-            private.forget_session()  # a JVM that an earlier, stopped session left behind
-        with _without_pandas(), _environment(spec, gateway):
-            context = SparkContext(conf=conf)
-        private.quieten_accumulators(context)
-        for file in spec.files:
-            context.addPyFile(file)
-    except Exception as error:
-        if jvm is None:
-            refused = f"Spark did not start: {error}"
-            raise DefinitionError(refused, next="read the log of the application") from error
-        failure = jvm.not_started(error)
-        jvm.kill()
-        private.forget_session()
-        raise failure from error
-    return Session(context, jvm or _ContainerJvm())
+    return SessionStart(spec).session()
 
 
 def active_session() -> Session | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from poundlock.config import Settings
 from poundlock.control import cluster_driver as submitted
@@ -14,9 +15,40 @@ from poundlock.spark.launch.jars import JarPlaces, jar_set
 from poundlock.spark.launch.java import java_of
 from poundlock.spark.launch.jvm import write_log4j2
 from poundlock.spark.launch.master import Master
-from poundlock.spark.launch.session import Session, start_session
+from poundlock.spark.launch.session import Session, SessionStart
 from poundlock.spark.launch.session_conf import SessionSpec, StoreNeeds, executor_settings, needs_of
 from poundlock.storage import Storage
+
+# Garbage of an exchange lies in the old generation until a heap is full, so that a larger one only keeps more of it. Spark starts with
+# 450 MB and no less.
+_PLANNING_HEAP, _EXCHANGING_HEAP = "512m", "768m"
+
+
+@dataclass(frozen=True)
+class SparkStart:
+    """Spark on its way: Java starts beside what its driver does meanwhile."""
+
+    job: Job
+    settings: Settings
+    master: Master
+    started: SessionStart
+    say: Callable[[str], None]
+
+    def session(self) -> Session:
+        """Wait until Spark is there; raises as `start_spark`. Called once."""
+        session = self.started.session()
+        if not self.master.local:
+            patience = self.settings.executor_timeout
+            try:
+                await_executors(session, wanted=self.job.parallelism, patience=patience, say=self.say)
+            except BaseException:
+                session.stop()
+                raise
+        return session
+
+    def cancel(self) -> None:
+        """End it, where nobody will ask for the session."""
+        self.started.cancel()
 
 
 def start_spark(
@@ -25,6 +57,7 @@ def start_spark(
     *,
     log: str,
     quick_start: bool,
+    exchanges: bool,
     store: Storage | None = None,
     streams: bool = False,
     say: Callable[[str], None],
@@ -33,12 +66,32 @@ def start_spark(
 
     Args:
         log: name of the JVM's log in the folder of logs; the only one who writes it.
-        streams: whether streaming queries keep their checkpoints there.
+        quick_start: whether no row enters the JVM, see `SessionSpec`.
+        exchanges: whether rows go from one stage to another, through the JVM's heap.
+        streams: whether streaming queries keep their checkpoints on the store.
 
     Raises:
         DefinitionError: there is no Java, or Spark does not start.
         TransientError: the master cannot be reached, or gives no executor.
     """
+    start = begin_spark(
+        job, settings, log=log, quick_start=quick_start, exchanges=exchanges, store=store, streams=streams, say=say
+    )
+    return start.session()
+
+
+def begin_spark(
+    job: Job,
+    settings: Settings,
+    *,
+    log: str,
+    quick_start: bool,
+    exchanges: bool,
+    store: Storage | None = None,
+    streams: bool = False,
+    say: Callable[[str], None],
+) -> SparkStart:
+    """Begin what `start_spark` does, and return while Java starts; the arguments are its."""
     master = Master.of(settings.master).with_cores(job.parallelism)
     master.check()
     java = java_of(settings)
@@ -63,19 +116,24 @@ def start_spark(
         jvm_options=cds.jvm_options(java, jars, cache=settings.cache_dir) if master.local else (),
         java_home=java.home,
         jars=jars,
-        driver_memory=settings.driver_memory,
+        driver_memory=heap(settings, small=quick_start and master.local, exchanges=exchanges),
         quick_start=quick_start,
         user=user,
         store={**executor_settings(), **needs.settings},
     )
-    session = start_session(spec)
-    if not master.local:
-        try:
-            await_executors(session, wanted=job.parallelism, patience=settings.executor_timeout, say=say)
-        except BaseException:
-            session.stop()
-            raise
-    return session
+    return SparkStart(job, settings, master, SessionStart(spec), say)
+
+
+def heap(settings: Settings, *, small: bool, exchanges: bool) -> str:
+    """Return the heap of the driver's JVM, such as "512m": what the settings say, else what the job's work asks for.
+
+    Args:
+        small: whether the JVM only plans tasks that run beside it on this machine.
+        exchanges: see `start_spark`.
+    """
+    if "driver_memory" in settings.model_fields_set or not small:
+        return settings.driver_memory
+    return _EXCHANGING_HEAP if exchanges else _PLANNING_HEAP
 
 
 def on_this_machine(settings: Settings) -> Settings:

@@ -1,4 +1,4 @@
-"""Rows of a key that are parts of one sum: what several runs have of them becomes one row.
+"""Rows of a key that stand beside each other in several runs: parts of one sum become one row, whole rows are put in order.
 
 A run that has a row without a value for a key takes away what older runs have of it, but not its own rows.
 """
@@ -15,17 +15,25 @@ from poundlock.formats.arrays import Numbers, indices_of
 from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.encoding import decode_accumulators, encode_accumulators
 from poundlock.operators.columns.groups import grouped
+from poundlock.operators.columns.records import LAYOUT
 from poundlock.state.runs.columns import Rows, concat, is_valid
 
 _aggregates = lru_cache(64)(ColumnAggregates.of)
 
 
+def stay_apart(merges: tuple[str, ...]) -> bool:
+    """Return whether rows of a key are whole rows, each of which counts."""
+    return bool(merges) and merges[0].startswith(LAYOUT)
+
+
 def added_up(parts: Sequence[Rows], merges: tuple[str, ...], *, drop_deleted: bool) -> Rows:
     """Return one row for each key, by hash; before it one without a value where older runs are to lose theirs.
 
+    Of whole rows all are returned, those of a key in the order they were written.
+
     Args:
         parts: newest first, each by hash.
-        merges: the aggregates, as the manifest describes them.
+        merges: the aggregates, or the columns of whole rows, as the manifest describes them.
         drop_deleted: whether there is nothing older.
     """
     rows = concat(list(reversed(parts)))
@@ -48,8 +56,10 @@ def added_up(parts: Sequence[Rows], merges: tuple[str, ...], *, drop_deleted: bo
 
 
 def _summed(rows: Rows, merges: tuple[str, ...]) -> Rows:
-    aggregates = _aggregates(merges)
     groups = grouped(rows.hashes, rows.keys)
+    if stay_apart(merges):
+        return rows.take(groups.order)
+    aggregates = _aggregates(merges)
     firsts: Numbers = groups.firsts
     if groups.are_single:
         return rows.take(firsts)

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from poundlock.errors import DefinitionError
+from poundlock.stream.functions.arrow import ArrowAggregateFunction
 from poundlock.stream.functions.base import AggregateFunction, Function, KeyedStateStore
 from poundlock.stream.functions.state import MapState, MapStateDescriptor, ReadOnlyBroadcastState, StateDescriptor
 from poundlock.stream.windows.window import Window
@@ -189,6 +190,15 @@ class KeyedBroadcastProcessFunction(Function):
         return None
 
 
+def element_calls(function: Any) -> list[Callable[..., Any]]:
+    """Return the methods of a process function that take a record, by the input that it comes from."""
+    if isinstance(function, (CoProcessFunction, KeyedCoProcessFunction)):
+        return [function.process_element1, function.process_element2]
+    if isinstance(function, (BroadcastProcessFunction, KeyedBroadcastProcessFunction)):
+        return [function.process_element, function.process_broadcast_element]
+    return [function.process_element]
+
+
 class JoinContext(Protocol):
     """What the function of an interval join gets with a pair. Times are ms."""
 
@@ -300,7 +310,38 @@ class ProcessWindow:
         _check_process(self.process, needed=True)
 
 
-WindowFunction = ReduceWindow | AggregateWindow | ProcessWindow
+@dataclass(frozen=True)
+class ArrowAggregateWindow:
+    """Rows are added up by columns; each result comes out with its key and window."""
+
+    aggregate: ArrowAggregateFunction
+
+    def __post_init__(self) -> None:
+        function = self.aggregate
+        own, base, name = type(function), ArrowAggregateFunction, type(function).__name__
+        written = {
+            "accumulate": own.accumulate is not base.accumulate,
+            "merge": own.merge is not base.merge,
+            "result": own.result is not base.result,
+            "accumulator": bool(function.accumulator),
+        }
+        if missing := [part for part, there in written.items() if not there]:
+            raise DefinitionError(
+                f"{name} has no {missing[0]}",
+                next="write accumulate, merge and result, and accumulator = the DDL of the columns that the first two return",
+            )
+        if isinstance(function.columns, str) or not all(isinstance(each, str) for each in function.columns):
+            raise DefinitionError(
+                f"{name}.columns is {function.columns!r}", next='list the names of columns, such as ["price", "amount"]'
+            )
+
+    @property
+    def process(self) -> ProcessWindowFunction | None:
+        """None: results come out as they are."""
+        return None
+
+
+WindowFunction = ReduceWindow | AggregateWindow | ProcessWindow | ArrowAggregateWindow
 
 
 def _check_process(process: Any, *, needed: bool = False) -> None:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 from poundlock.arguments import check_object
 from poundlock.errors import DefinitionError
 from poundlock.stream.definitions import checked_schema, checked_sides, event_time_column, tag_name
+from poundlock.stream.functions.arrow import ArrowAggregateFunction
 from poundlock.stream.functions.base import AggregateFunction
 from poundlock.stream.functions.process import (
     AggregateWindow,
+    ArrowAggregateWindow,
     ProcessWindow,
     ProcessWindowFunction,
     ReduceWindow,
@@ -109,7 +111,7 @@ class WindowedStream(WindowsOfStreams):
 
     def aggregate(
         self,
-        *aggregates: str | AggregateFunction,
+        *aggregates: str | AggregateFunction | ArrowAggregateFunction,
         process: ProcessWindowFunction | None = None,
         schema: str | None = None,
         side_outputs: Mapping[str, str] | None = None,
@@ -118,15 +120,16 @@ class WindowedStream(WindowsOfStreams):
         """Return what elements add up to, one row for each firing of a key's window.
 
         Args:
-            aggregates: Spark SQL aggregates with a name, such as "count(*) as n", "max(price) as price"; or one AggregateFunction.
+            aggregates: Spark SQL aggregates with a name, such as "count(*) as n", "max(price) as price"; or one AggregateFunction,
+                or one ArrowAggregateFunction, which adds up whole columns.
             process: of an AggregateFunction: a function that is given the one result and the window.
-            schema: of an AggregateFunction: DDL of the records it, or `process`, gives.
+            schema: of a function: DDL of the records it, or `process`, gives; of an ArrowAggregateFunction that of its results.
             side_outputs: of `process`: tags to their DDL.
             name: of the operator. Name it: its state is found again by that.
 
         Returns:
-            For SQL the columns of the key, `window_start` and `window_end` (timestamps; the end is exclusive), and the
-            aggregates; for a function its records.
+            For SQL and an ArrowAggregateFunction the columns of the key, `window_start` and `window_end` (timestamps; the end is
+            exclusive), and the aggregates; for an AggregateFunction its records.
 
         Raises:
             DefinitionError: aggregates of both kinds or none, a function without a schema, one that cannot merge for sessions.
@@ -135,6 +138,14 @@ class WindowedStream(WindowsOfStreams):
             function = AggregateWindow(aggregates[0], process)
             self._check_merge(aggregates[0])
             return self._end(function, checked_schema(schema, "aggregate"), side_outputs, name)
+        if len(aggregates) == 1 and isinstance(aggregates[0], ArrowAggregateFunction):
+            if process is not None or side_outputs:
+                raise DefinitionError(
+                    f"{type(aggregates[0]).__name__} takes no process function or side outputs: its results are columns",
+                    next="write a step behind it, or give an AggregateFunction instead",
+                )
+            checked_schema(aggregates[0].accumulator, f"{type(aggregates[0]).__name__}.accumulator")
+            return self._end(ArrowAggregateWindow(aggregates[0]), checked_schema(schema, "aggregate"), None, name)
         texts = [a for a in aggregates if isinstance(a, str) and a.strip()]
         if not texts or len(texts) != len(aggregates):
             raise DefinitionError("windows without an aggregate", next='write .aggregate("count(*) as n")')

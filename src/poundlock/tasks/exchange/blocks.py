@@ -24,7 +24,8 @@ HASH = "__hash"
 EVERYWHERE = -1
 """The key group of broadcast rows."""
 
-FLUSH_BYTES = 64 << 20  # what one writer gathers before it makes blocks of it
+DELIVERY_BYTES = 4 << 20  # of blocks that are sent at once
+FLUSH_BYTES = 16 << 20  # what one writer gathers before it makes blocks of it
 _END = 16  # bytes that a stream has behind its last batch, and a few more
 _INDEX = 3  # a run of rows: key group, place, first row
 
@@ -87,9 +88,10 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """What one task of a stage sends to one task of the next: its blocks for it, and the event times it knows of.
+    """What one task of a stage sends at once to one task of the next: blocks for it, and the event times it knows of.
 
-    It goes to every task of the next stage, also without a block, for all of them calculate the watermarks.
+    One goes to every task of the next stage, also without a block, for all of them calculate the watermarks. Further ones have blocks
+    alone: Spark keeps what is sent at once in its heap, several times.
     """
 
     reports: tuple[SplitTimes, ...]
@@ -99,13 +101,29 @@ class Delivery(msgspec.Struct, frozen=True):
 def deliveries(
     blocks: Iterable[Block], reports: Iterable[SplitTimes], parallelism: int
 ) -> Iterator[tuple[int, Delivery]]:
-    """Yield what a task sends to each task of the next stage, by the number of that task."""
+    """Yield what a task sends to each task of the next stage, by the number of that task, see `Delivery`."""
     known = tuple(reports)
     by_target: dict[int, list[Block]] = {}
     for block in blocks:
         by_target.setdefault(block.target, []).append(block)
     for target in range(parallelism):
-        yield target, Delivery(known, tuple(by_target.get(target, ())))
+        first, *more = _together(by_target.get(target, ()))
+        yield target, Delivery(known, first)
+        for blocks_of_one in more:
+            yield target, Delivery((), blocks_of_one)
+
+
+def _together(blocks: Iterable[Block]) -> list[tuple[Block, ...]]:
+    """Return blocks in their order, as many together as are sent at once; one group where there are none."""
+    groups: list[list[Block]] = [[]]
+    size = 0
+    for block in blocks:
+        if groups[-1] and size + len(block.rows) > DELIVERY_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(block)
+        size += len(block.rows)
+    return [tuple(group) for group in groups]
 
 
 @dataclass

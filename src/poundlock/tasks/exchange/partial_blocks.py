@@ -16,7 +16,7 @@ import pyarrow as pa
 from poundlock.formats.arrays import ends_in
 from poundlock.operators.columns.partials import Partials, RowAggregation
 from poundlock.tasks.event_time import SplitPlace
-from poundlock.tasks.exchange.blocks import FLUSH_BYTES, Block, ExchangeInput, KeyHashing, encoded
+from poundlock.tasks.exchange.blocks import DELIVERY_BYTES, Block, ExchangeInput, KeyHashing, encoded
 
 PARTIAL_SIDE = 1
 """The side of blocks of partials; rows that come one by one are of side 0."""
@@ -34,7 +34,7 @@ class Stretch:
 
     unit: int = 1 << 15
     rows: int = 1 << 19
-    bytes: int = FLUSH_BYTES
+    bytes: int = 64 << 20
 
 
 @dataclass
@@ -93,11 +93,14 @@ class PartialWriter:
     def _flush(self, where: tuple[str, int]) -> Iterator[Block]:
         (rows,) = pa.Table.from_batches(self._open.pop(where).batches).combine_chunks().to_batches()
         partials = self.partial.of(rows, self.partial.times(rows, self.clock))
-        part = self._parts[where] = self._parts.get(where, -1) + 1
         index = np.array([0, 0, 0], np.int64).tobytes()
+        first = last = self._parts.get(where, 0)
         for target, own in self._by_target(partials):
-            payload = encoded(own.batch())
-            yield Block(self.to.operator, PARTIAL_SIDE, target, part, (where,), index, payload, len(own))
+            for part, piece in enumerate(_pieces(own.batch()), first):
+                last = max(last, part)
+                payload = encoded(piece)
+                yield Block(self.to.operator, PARTIAL_SIDE, target, part, (where,), index, payload, piece.num_rows)
+        self._parts[where] = last + 1
 
     def _by_target(self, partials: Partials) -> Iterator[tuple[int, Partials]]:
         if self.to.parallelism == 1:
@@ -110,6 +113,13 @@ class PartialWriter:
         for target in np.unique(ordered).tolist():
             first, stop = np.searchsorted(ordered, [target, target + 1]).tolist()
             yield target, partials.take(order[first:stop])
+
+
+def _pieces(partials: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the partials of a stretch in their order, no more at a time than is sent at once."""
+    count = -(-partials.nbytes // DELIVERY_BYTES) or 1
+    rows = -(-partials.num_rows // count)
+    yield from (partials.slice(first, rows) for first in range(0, partials.num_rows, max(rows, 1)))
 
 
 def partials_of(blocks: Sequence[Block]) -> list[Partials]:

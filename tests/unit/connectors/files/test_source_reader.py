@@ -336,3 +336,19 @@ def test_what_cannot_work_is_refused(tmp_path: Path) -> None:
             make()
     FileSource(str(tmp_path / "empty"), watch=True).preflight()
     assert isinstance(FileSource("x"), SplitSource)
+
+
+def test_a_parquet_file_is_read_by_bytes_and_not_by_rows(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    documents = [os.urandom(1 << 20).hex() for _ in range(12)]  # 2 MB each, and nothing that compresses them away
+    pq.write_table(pa.table({"d": documents}), tmp_path / "in" / "a.parquet", use_dictionary=False)
+    source = FileSource(str(tmp_path / "in"), format="parquet", schema="d string")
+    enumerator = source.enumerator(LocalStorage(str(tmp_path / "work")))
+    start = enumerator.initial()
+    chunks = [
+        chunk
+        for split in enumerator.splits(start, enumerator.latest(start))
+        for chunk in source.reader(ReaderContext(reject=lambda reject: None, want="batch")).read(split)
+    ]
+    assert sum(map(len, chunks)) == 12
+    assert max(map(len, chunks)) <= 8, "16 MB"

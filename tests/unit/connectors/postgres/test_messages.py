@@ -106,6 +106,15 @@ def test_a_transaction_belongs_to_the_range_in_which_its_commit_begins() -> None
     assert found == [[], [1], [2, 3], [], [4]]
 
 
+def test_batches_are_bounded_by_their_bytes_and_not_by_rows() -> None:
+    made = ChangeRows(OID, COLUMNS, [23, 25], whole=True, start=0, end=10_000, what="t")
+    long = "x" * (3 << 20)
+    changes: list[Message | None] = [Change("insert", OID, None, (str(n), long), False) for n in range(7)]
+    found = list(made.batches([DESCRIBED, Begin(1, TIME, 1), *changes, Commit(1, 11)]))
+    assert [batch.num_rows for batch in found] == [3, 3, 1]
+    assert [row["after"]["id"] for batch in found for row in batch.to_pylist()] == list(range(7))
+
+
 def test_other_tables_of_the_publication_are_left_out() -> None:
     other = RelationMessage(1, "public", "other", "f", ())
     messages = [

@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import indices_of
 from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.operators.columns.aggregation import FunctionAggregation
 from poundlock.operators.columns.operator import ColumnChunk, ColumnWork, PartialsOperator, ResultColumns
 from poundlock.operators.columns.partials import Partials, RowAggregation, SessionAggregation, SliceAggregation
 from poundlock.operators.columns.sessions import ColumnSessions
@@ -30,10 +32,13 @@ from poundlock.plan.sql_text import result_type
 from poundlock.state.hashing import groups_of, hashes_of, key_hashes
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.scratch import ScratchState
+from poundlock.stream.functions.arrow import ArrowAggregateFunction
+from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.windows.builtin_assigners import (
     CumulativeEventTimeWindows,
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
@@ -117,17 +122,29 @@ class ByRecord:
 class ByColumns:
     """The same by columns: rows are added up in several parts, and travel."""
 
-    def __init__(self, spec: WindowSpec, keys: Sequence[pa.Field], policy: MergePolicy, cut: random.Random) -> None:
+    def __init__(
+        self,
+        spec: WindowSpec,
+        keys: Sequence[pa.Field],
+        policy: MergePolicy,
+        cut: random.Random,
+        own: ArrowAggregateFunction | None = None,
+    ) -> None:
         assert isinstance(spec.function, SqlAggregates)
         self.spec, self.keys, self.cut = spec, keys, cut
-        aggregates = ColumnAggregates(spec.function.aggregates, ARGUMENTS)
-        assert by_record(spec, aggregates) is None
+        sql = ColumnAggregates(spec.function.aggregates, ARGUMENTS)
+        aggregates: ColumnAggregates | FunctionAggregation = sql
+        if own is not None:
+            assert by_record(replace(spec, function=ArrowAggregateWindow(own))) is None
+            aggregates = FunctionAggregation("own", own, ("v", "w"), OWN_RESULT)
+        else:
+            assert by_record(spec, sql) is None
         names = tuple(key.name for key in keys)
         time = "t" if spec.assigner.is_event_time() else None
         rows = (names, time, ("v", "w"), aggregates, spec.assigner, key_hashes)
         kinds = [
             result_type(each, None if each.column is None else ARGUMENTS[int(each.column)], "windows")
-            for each in aggregates.aggregates
+            for each in spec.function.aggregates
         ]
         self.results = [pa.field(f"r{number}", kind) for number, kind in enumerate(kinds)]
         output, late = ResultColumns(keys, self.results), (*names, "t", "v", "w")
@@ -208,14 +225,58 @@ def task_of(key: Any, tasks: int) -> int:
     return int(groups_of(hashes_of([key]), GROUPS)[0]) * tasks // GROUPS
 
 
+OWN_RESULT = "r0 bigint, r1 bigint, r2 array<bigint>"
+OWN_SQL = [SqlAggregate(kind="sum", column=0), SqlAggregate(kind="count", column=1)]
+
+
+class Own(ArrowAggregateFunction):
+    """What SQL calls sum(v), count(w) and collect_list(v)."""
+
+    accumulator = "total bigint, texts bigint, listed array<bigint>"
+
+    def accumulate(self, rows: pa.RecordBatch, groups: Any, count: int) -> Any:
+        assert groups.tolist() == sorted(groups.tolist())
+        assert set(groups.tolist()) == set(range(count))
+        lists: list[list[int]] = [[] for _ in range(count)]
+        texts = [0] * count
+        for group, value, text in zip(groups.tolist(), *rows.to_pydict().values(), strict=True):
+            lists[group] += [] if value is None else [value]
+            texts[group] += text is not None
+        return {"listed": lists, "total": [sum(each) if each else None for each in lists], "texts": np.array(texts)}
+
+    def merge(self, accumulators: pa.RecordBatch, groups: Any, count: int) -> Any:
+        table = pa.Table.from_batches([accumulators]).append_column("group", pa.array(groups))
+        sums = table.group_by("group", use_threads=False).aggregate([("total", "sum"), ("texts", "sum")])
+        assert sums.column("group").to_pylist() == list(range(count))
+        lists: list[list[int]] = [[] for _ in range(count)]
+        for group, items in zip(groups.tolist(), accumulators.column("listed").to_pylist(), strict=True):
+            lists[group] += items
+        return pa.table({"total": sums["total_sum"], "texts": sums["texts_sum"], "listed": lists})
+
+    def result(self, accumulators: pa.RecordBatch) -> Any:
+        return pa.RecordBatch.from_arrays(accumulators.columns, ["r0", "r1", "r2"])
+
+
+@settings(max_examples=30)
+@given(data=st.data(), seed=st.integers(0, 1 << 32))
+def test_what_a_function_of_columns_does_is_what_sql_does(data: st.DataObject, seed: int) -> None:
+    compare(data, seed, Own())
+
+
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
+    compare(data, seed, None)
+
+
+def compare(data: st.DataObject, seed: int, own: ArrowAggregateFunction | None) -> None:
     dice = random.Random(seed)
     assigner = data.draw(st.sampled_from(WINDOWS))
     known = ANY_ORDER + (
         IN_ORDER if type(assigner) in (TumblingEventTimeWindows, TumblingProcessingTimeWindows) else []
     )
-    aggregates = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=4))
+    in_order = type(assigner) in (TumblingEventTimeWindows, TumblingProcessingTimeWindows)
+    listed = SqlAggregate(kind="collect_list", column=0)
+    aggregates = [*OWN_SQL, listed] if own else data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=4))
     event_time = assigner.is_event_time()
     gap = assigner.gap_ms if isinstance(assigner, EventTimeSessionWindows) else 0
     spec = WindowSpec(
@@ -226,7 +287,7 @@ def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> N
     )
     kind = data.draw(st.sampled_from(list(KEYS)))
     policy = MergePolicy(fan_in=data.draw(st.sampled_from([2, 3, 8])))
-    one, other = ByRecord(spec, policy), ByColumns(spec, KEYS[kind], policy, dice)
+    one, other = ByRecord(spec, policy), ByColumns(spec, KEYS[kind], policy, dice, own)
     now, before = 0, MIN
     for _ in range(data.draw(st.integers(1, 8))):
         now += dice.randrange(9_000)
@@ -241,12 +302,19 @@ def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> N
             strict=True,
         ):
             late, again, fired = mine
+            if own is not None and not in_order:  # a list is in any order
+                again, fired = sorted_lists(again), sorted_lists(fired)
+                theirs = theirs[0], sorted_lists(theirs[1]), sorted_lists(theirs[2])
             assert sorted(theirs[0], key=repr) == sorted(late, key=repr)
             assert theirs[1] == again, "each late row makes its windows fire, in the order the rows came"
             assert sorted(theirs[2], key=repr) == sorted(fired, key=repr)
             assert [each[1][1] for each in theirs[2]] == [each[1][1] for each in fired], "windows fire by their ends"
         before = after
     assert other.late_dropped == one.late_dropped
+
+
+def sorted_lists(results: list[Result]) -> list[Result]:
+    return [(key, window, (*values[:2], sorted(values[2])), time) for key, window, values, time in results]
 
 
 def row(dice: random.Random, kind: str, now: int) -> Row:
@@ -273,6 +341,7 @@ def spec(**changed: Any) -> WindowSpec:
         (spec(trigger=PurgingTrigger(EventTimeTrigger()), allowed_lateness_ms=5), "its trigger, evictor or windows"),
         (spec(trigger=CountTrigger(3)), "its trigger, evictor or windows look at each element"),
         (spec(assigner=SlidingEventTimeWindows("5 s", "9 s")), "there are gaps between its windows"),
+        (spec(assigner=SlidingProcessingTimeWindows("9 s", "3 s")), "its windows overlap and go by the clock"),
         (
             spec(assigner=CUMULATIVE, function=SqlAggregates(IN_ORDER)),
             "first of such windows depends on the order",

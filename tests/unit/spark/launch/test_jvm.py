@@ -14,8 +14,9 @@ from poundlock.config import load_settings
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.spark.launch import jvm
 from poundlock.spark.launch.master import Master
-from poundlock.spark.launch.session import start_session
+from poundlock.spark.launch.session import SessionStart, start_session
 from poundlock.spark.launch.session_conf import SessionSpec
+from poundlock.spark.launch.spark_launch import heap
 
 OLDER = "java.lang.IllegalStateException: of yesterday\n"
 
@@ -151,3 +152,30 @@ def test_a_preview_beside_another_threads_session_says_how_to_use_it(
     assert "stream.preview(5, spark=spark)" in caught.value.next
     assert "handle.stop()" in caught.value.next
     assert "job.run" not in str(caught.value)
+
+
+def test_a_start_that_nobody_waits_for_leaves_nothing(folder: Path) -> None:
+    start = SessionStart(spec(folder, f"touch {folder}/started; sleep 600"))
+    deadline = time.monotonic() + 60
+    while not (folder / "started").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    assert start._process is not None
+    start.cancel()
+    assert not start._process.alive
+    assert list((folder / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "small", "exchanges", "heap_size"),
+    [
+        ([], True, False, "512m"),
+        ([], True, True, "768m"),
+        ([], False, False, "2048m"),
+        (["driver_memory=3g"], True, False, "3072m"),
+    ],
+)
+def test_a_jvm_that_touches_no_row_has_a_small_heap(
+    options: list[str], small: bool, exchanges: bool, heap_size: str
+) -> None:
+    assert heap(load_settings(options), small=small, exchanges=exchanges) == heap_size

@@ -240,6 +240,20 @@ def test_a_task_sends_what_it_knows_of_event_time_to_all() -> None:
     assert [block for each in sent.values() for block in each.blocks] == blocks
 
 
+def test_what_is_sent_at_once_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = written([[(SplitPlace("a", "p", n), [list(range(50))]) for n in range(6)]], to(2), flush=1)
+    size = max(len(block.rows) for block in blocks)
+    monkeypatch.setattr("poundlock.tasks.exchange.blocks.DELIVERY_BYTES", 2 * size)
+    report = SplitTimes("time", "a", "p", 0, 5, 1)
+    sent = list(deliveries(blocks, [report], 2))
+    for target in (0, 1):
+        mine = [each for to_task, each in sent if to_task == target]
+        assert [each.reports for each in mine] == [(report,), *[()] * (len(mine) - 1)], "event times are sent once"
+        assert [b for each in mine for b in each.blocks] == [b for b in blocks if b.target == target]
+        assert len(mine) > 1
+        assert all(sum(len(b.rows) for b in each.blocks) <= 2 * size for each in mine)
+
+
 def test_blocks_are_told_apart_by_the_input_they_are_for() -> None:
     place = [[(SplitPlace("a", "p", 0), [[1, 2]])]]
     left, right = written(place, to(1)), written(place, to(1, side=1))

@@ -6,11 +6,12 @@ from collections import Counter
 from itertools import pairwise
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.operators.columns.aggregates import ColumnAggregates
-from poundlock.operators.columns.partials import SliceAggregation
+from poundlock.operators.columns.partials import Partials, SliceAggregation
 from poundlock.operators.keyed.codec import decode
 from poundlock.operators.windows.aggregates import SqlAggregate
 from poundlock.state import hashing
@@ -99,3 +100,22 @@ def test_what_waits_is_bounded_though_many_splits_are_open() -> None:
     )
     blocks += writer.finish()
     assert sum(int(part.counts.sum()) for part in partials_of(blocks)) == 2_000
+
+
+def test_many_partials_travel_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(f"k{number % 40}", number * 100, 0) for number in range(200)]
+    whole = written(rows, [], 2, Stretch())
+    monkeypatch.setattr("poundlock.tasks.exchange.partial_blocks.DELIVERY_BYTES", 300)
+    pieces = written(rows, [], 2, Stretch())
+    assert len(whole) == 2
+    assert len(pieces) > 4
+    assert len({(block.target, block.part) for block in pieces}) == len(pieces), "each has its place among them"
+    for target in (0, 1):
+        one, many = (
+            Partials.joined(partials_of([block for block in reversed(blocks) if block.target == target]))
+            for blocks in (whole, pieces)
+        )
+        assert many.hashes.tolist() == one.hashes.tolist()
+        assert many.counts.tolist() == one.counts.tolist()
+        assert many.keys.to_pylist() == one.keys.to_pylist()
+        assert [held.to_pylist() for held in many.held] == [held.to_pylist() for held in one.held]

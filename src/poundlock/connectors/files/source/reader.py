@@ -26,7 +26,7 @@ from poundlock.formats.decode_csv import closing_quote, split_record
 from poundlock.storage import Storage, open_storage
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
-_ROWS = 65_536
+_MOST_ROWS, _BATCH_BYTES = 65_536, 16 << 20  # of a batch of a Parquet file
 # Dicts weigh about ten times what their text does: of so many bytes they stay in the cache of a core.
 _BLOCK_OF_DICTS = 1 << 17
 _LONGEST_RECORD = 16 << 20
@@ -135,7 +135,8 @@ class FileReader:
             groups, first = _row_groups(file.metadata, part["start"], part["end"])
             wanted = [n for n in self._columns.names if n in file.schema_arrow.names]
             for group, row in zip(groups, first, strict=True):
-                for batch in file.iter_batches(_ROWS, row_groups=[group], columns=wanted, use_threads=False):
+                rows = rows_of_batch(file.metadata.row_group(group))
+                for batch in file.iter_batches(rows, row_groups=[group], columns=wanted, use_threads=False):
                     origin = FileOrigin(name, range(row, row + batch.num_rows))
                     row += batch.num_rows
                     yield self._shaped(Batch(batch, origin))
@@ -292,3 +293,9 @@ def _naming(name: str) -> Iterator[None]:
 
 def _broken(name: str, error: Exception) -> TerminalError:
     return TerminalError(f"{name} cannot be read: {error}", next="replace the file, or move it out of the folder")
+
+
+def rows_of_batch(group: Any) -> int:
+    """Return how many rows of a Parquet row group are read at a time, so that they are some 16 MB: rows may hold whole documents."""
+    mean = group.total_byte_size / max(group.num_rows, 1)
+    return max(1, min(_MOST_ROWS, int(_BATCH_BYTES / max(mean, 1))))

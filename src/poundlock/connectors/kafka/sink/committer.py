@@ -16,6 +16,7 @@ from poundlock.checkpoint.sink_values import SinkValue
 from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames, transaction_name
 from poundlock.connectors.kafka.sink.transactions import UNSTABLE, Described, Marker, Transactions
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
+from poundlock.threads import in_thread
 
 _log = logging.getLogger(__name__)
 _DONE = "NoError"
@@ -51,18 +52,21 @@ class OpenTransaction(SinkValue, frozen=True):
     committed: bool = False
 
 
-def verify(asked: Transactions, names: TransactionNames, prepared: Sequence[Prepared], now_ms: int) -> None:
+def verify(
+    asked: Transactions, beside: Transactions, names: TransactionNames, prepared: Sequence[Prepared], now_ms: int
+) -> None:
     """Check that every transaction is open and will be for a while, and abort what other attempts of the tasks left open.
 
     Called before the decision, when every task has ended and nothing is decided that is not carried out: what is open and
-    was not handed over is nobody's, and would hold readers up.
+    was not handed over is nobody's, and would hold readers up. What is asked `beside` is asked at once, where it is another connection.
 
     Raises:
         TransientError: a transaction is gone or about to be.
     """
     named = {OpenTransaction.of(item.payload).tid for item in prepared}
+    described = in_thread(lambda: beside.describe_all(sorted(named)), "poundlock-describe")
     _end(asked, _open(asked, names, named))
-    known = asked.describe_all(sorted(named))
+    known = described.result()
     for item in prepared:
         payload = OpenTransaction.of(item.payload)
         status = known.get(payload.tid)

@@ -49,6 +49,7 @@ class Sender:
         self._settings = sink.produce_settings
         self._client = fetch_client(self.servers, login(sink.security), self._settings.connection)
         self._queue: BatchQueue | None = None
+        self._transaction: Transaction | None = None  # that of what is sent, where there is one
         self._topics: dict[str, TopicMetadata] = {}
         self._partitioners: dict[str, Partitioner] = {}
         self._held: list[Messages] = []
@@ -68,8 +69,8 @@ class Sender:
 
     def _open(self, topic: str | None, who: ProducerIdentity, patience_s: float = PATIENCE_S) -> None:
         self._check_topic(topic)
-        transaction = None if who.transactional_id is None else Transaction(self._client, who, ANSWER_S)
-        self._queue = BatchQueue(self._client, who, self._settings, transaction, patience_s)
+        self._transaction = None if who.transactional_id is None else Transaction(self._client, who, ANSWER_S)
+        self._queue = BatchQueue(self._client, who, self._settings, self._transaction, patience_s)
 
     def _metadata(self, topic: str) -> TopicMetadata:
         """Return what brokers know of a topic, asked once an attempt: partitions may have been added."""

@@ -148,6 +148,11 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         return not self._per_task
 
     @property
+    def opens_early(self) -> bool:
+        """Whether a writer initialises a producer while the first rows are still being read."""
+        return self._once and not self._per_task
+
+    @property
     def kind(self) -> Kind:
         """What the guarantee lets it promise."""
         return Kind.SKIPPING if self._per_task else _KINDS[self.guarantee]
@@ -230,7 +235,9 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
             named = {item.payload["tid"] for item in prepared}
             committer.verify_tasks(self._asked(), self._names, named, payload["checkpoint"], payload["marker_topic"])
         elif self._once:
-            committer.verify(self._asked(), self._names, prepared, self.clock.now_ms())
+            # Lent one at a time: sinks that are verified at once must not wait for one another's second connection.
+            with self._pool().lent() as beside:
+                committer.verify(self._asked(), beside, self._names, prepared, self.clock.now_ms())
 
     def verify_nothing(self, checkpoint: int) -> None:
         if self._per_task:

@@ -7,23 +7,39 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from poundlock.checkpoint.participant import JSON, WriterContext
-from poundlock.connectors.kafka.offsets import from_places
+from poundlock.connectors.kafka.offsets import by_topic, from_places
 from poundlock.connectors.kafka.sink.committer import LONGER, OTHER_ROWS
 from poundlock.connectors.kafka.sink.digest import Digest
 from poundlock.connectors.kafka.sink.producer import ANSWER_S, PATIENCE_S, Sender
 from poundlock.connectors.kafka.sink.sink import KafkaSink
 from poundlock.connectors.kafka.sink.transaction_ids import Slot, TransactionNames, slots, transaction_name
-from poundlock.connectors.kafka.sink.transactions import UNSTABLE, Described, Marker, marker_text, transactions
-from poundlock.connectors.kafka.wire.coordinators import ProducerIdentity, Transaction, init_producer
+from poundlock.connectors.kafka.sink.transactions import (
+    RESOLVED,
+    UNSTABLE,
+    Described,
+    Marker,
+    marker_text,
+    transactions,
+)
+from poundlock.connectors.kafka.wire.coordinators import (
+    ProducerIdentity,
+    Transaction,
+    init_producer,
+    transaction_state,
+)
 from poundlock.errors import TerminalError, TransientError
+from poundlock.threads import in_thread
 
 _TIMED_OUT = f"if it ran out of time, {LONGER}"
 _DRAIN_S = 5.0
 _COMMIT_S = 60.0  # for a task that commits by itself
 _DONE = "NoError"
+_HAD_ROWS: set[TransactionNames] = set()
+"""The sinks to which the newest attempt in this process had something to write. A worker that is lost knows none: it costs time only."""
 
 
 class TransactionalSender(Sender):
@@ -57,8 +73,9 @@ class TransactionalSender(Sender):
 
     def _mark(self, text: str, seconds: float) -> None:
         """Add a marker, made by `marker_text`, to the open transaction, within so many seconds."""
-        transaction = Transaction(self._client, self._who, seconds)
-        transaction.add_offset(str(self._who.transactional_id), self._marker_topic, self._context.checkpoint + 1, text)
+        transaction = self._transaction or Transaction(self._client, self._who, seconds)
+        tid = str(self._who.transactional_id)
+        transaction.add_offset(tid, self._marker_topic, self._context.checkpoint + 1, text, seconds)
 
     def _named(self, tid: str, pid: int, epoch: int) -> dict[str, Any]:
         """Return what a decision says of a transaction in any case."""
@@ -82,35 +99,67 @@ class TransactionalSender(Sender):
 
 
 class TransactionSender(TransactionalSender):
-    """Messages in a transaction that is left open."""
+    """Messages in a transaction that is left open.
+
+    Where the attempt before in this process had rows, this one most likely has some too: its producer is then initialised while the
+    first of them are still being read. A producer that sends nothing has no transaction, and holds nobody up.
+    """
 
     _slot: Slot | None = None
+    _ahead: Future[tuple[Slot, ProducerIdentity]] | None = None
+
+    def __init__(self, sink: KafkaSink, names: TransactionNames, context: WriterContext) -> None:
+        super().__init__(sink, names, context)
+        self._topic = sink.topic if isinstance(sink.topic, str) else None
+        if names in _HAD_ROWS:
+            self._ahead = in_thread(self._initialised, "poundlock-transaction")
 
     def begin(self, topic: str | None, place: Mapping[str, Any]) -> None:
         if self._queue is None:
-            self._slot = self._free_slot()
-            self._begin(topic, self._slot.tid)
+            ahead, self._ahead = self._ahead, None
+            if ahead is None:
+                self._check_topic(topic)
+            self._slot, self._who = self._initialised() if ahead is None else ahead.result()
+            self._open(topic, self._who, min(PATIENCE_S, self._timeout_ms / 1000))
+
+    def _initialised(self) -> tuple[Slot, ProducerIdentity]:
+        """Return a producer for its only transaction, and the slot that its id is of."""
+        slot = self._free_slot()
+        try:
+            who = init_producer(self._client, slot.tid, self._timeout_ms, ANSWER_S)
+            if self._topic is not None:
+                self._metadata(self._topic)
+        except BaseException:
+            slot.release()
+            raise
+        return slot, who
 
     def _free_slot(self) -> Slot:
         for slot in slots(self._names, self._context.checkpoint):
-            status = self._asked.describe(slot.tid)
-            if status is None or status.resolved:
+            try:
+                state = transaction_state(self._client, slot.tid, ANSWER_S)
+            except BaseException:
+                slot.release()
+                raise
+            if state is None or state in RESOLVED:
                 return slot
             slot.release()
         raise AssertionError("slots do not end")
 
     def prepare(self, digest: Digest) -> JSON:
-        who = self._who
+        who, transaction = self._who, self._transaction
+        assert transaction is not None
+        # The marker goes its way beside the last messages: it shares the fate of the transaction, whatever comes first.
+        self._send_held()
+        self._mark(marker_text(str(who.transactional_id), who.id, who.epoch, digest.rows, digest.text), ANSWER_S)
         self._flush(self._timeout_ms / 1000)
-        tid = str(who.transactional_id)
-        self._mark(marker_text(tid, who.id, who.epoch, digest.rows, digest.text), ANSWER_S)
-        status = self._status()
-        # The transaction stays open: the driver ends it.
+        # The transaction stays open, which the driver sees before it decides; it ends it.
         Sender.abandon(self)
         self._release()
+        _HAD_ROWS.add(self._names)
         return {
-            **self._named(tid, status.pid, status.epoch), "places": from_places(status.places),
-            "begun_ms": status.started_ms, "deadline_ms": status.started_ms + status.timeout_ms,
+            **self._named(str(who.transactional_id), who.id, who.epoch), "places": from_places(by_topic(transaction.places)),
+            "begun_ms": transaction.begun_ms, "deadline_ms": transaction.begun_ms + self._timeout_ms,
         }  # fmt: skip
 
     def _release(self) -> None:
@@ -119,8 +168,19 @@ class TransactionSender(TransactionalSender):
             self._slot = None
 
     def abandon(self) -> None:
+        if self._queue is None:
+            _HAD_ROWS.discard(self._names)
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.add_done_callback(_release_unused)
         super().abandon()
         self._release()
+
+
+def _release_unused(ahead: Future[tuple[Slot, ProducerIdentity]]) -> None:
+    """Release the slot of a producer that nobody wants any more."""
+    with contextlib.suppress(Exception):
+        ahead.result()[0].release()
 
 
 class TaskSender(TransactionalSender):

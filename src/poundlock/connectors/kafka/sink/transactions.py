@@ -22,6 +22,8 @@ from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.errors import CommitUnknown, TransientError
 
 UNSTABLE = "UNSTABLE"  # a transaction of the marker's group is open
+RESOLVED = frozenset(("Empty", "CompleteCommit", "CompleteAbort", "Dead"))
+"""The states of a transactional id in which no transaction of it is open or being ended."""
 _OFFSETS = "__consumer_offsets"  # where the markers are
 _T = TypeVar("_T")
 # Answers that say: ask again, the coordinator is busy with this id or has just moved.
@@ -51,7 +53,7 @@ class Described:
     @property
     def resolved(self) -> bool:
         """Whether no transaction of this id is open or being ended."""
-        return self.state in ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
+        return self.state in RESOLVED
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ class FetchClient:
         self._idle: dict[Address, list[BrokerConnection]] = {}
         self._topics: dict[str, TopicMetadata] = {}
         self._brokers: list[Address] = []
+        self._coordinators: dict[tuple[int, str], Address] = {}
 
     def topic(self, name: str, *, again: bool = False, create: bool = False) -> TopicMetadata:
         """Return what is known of a topic, or ask `again`; `create` lets brokers make it that make topics on demand.
@@ -80,6 +81,17 @@ class FetchClient:
             except OSError as error:
                 errors.append(f"{address[0]}:{address[1]}: {error}")
         raise ConnectionLost(f"no Kafka server answers at {self.servers}: {'; '.join(errors[:4])}")
+
+    def coordinator(self, key: tuple[int, str], ask: Callable[[BrokerConnection], Address]) -> Address:
+        """Return the address of a coordinator: as it was last answered, else by a question. Raises as `topic` does, and as `ask`."""
+        known = self._coordinators.get(key)
+        if known is None:
+            known = self._coordinators[key] = self.ask_any(ask)
+        return known
+
+    def forget_coordinator(self, key: tuple[int, str]) -> None:
+        """Have the next question for a coordinator be asked: it moved, or does not answer."""
+        self._coordinators.pop(key, None)
 
     def _metadata(self, connection: BrokerConnection, name: str, create: bool) -> TopicMetadata:
         request, errors = kafka_python("protocol.metadata").MetadataRequest, kafka_python("errors")

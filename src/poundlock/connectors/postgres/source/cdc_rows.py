@@ -21,7 +21,8 @@ from poundlock.connectors.postgres.source.cdc_messages import (
 from poundlock.connectors.postgres.types import Column, from_texts
 from poundlock.errors import TerminalError
 
-_ROWS = 20_000
+_BATCH_BYTES = 8 << 20  # of the texts of a batch's rows
+_ROW_BYTES = 400  # beside its texts
 _HEAD = [
     pa.field("op", pa.string()),
     pa.field("lsn", pa.int64()),
@@ -73,6 +74,7 @@ class ChangeRows:
     _transaction: Begin | None = field(default=None, init=False)
     _number: int = field(default=0, init=False)
     _places: list[int] | None = field(default=None, init=False)
+    _bytes: int = field(default=0, init=False)
     _rows: list[tuple[str, int, int, int, Any, Values | None, Values | None]] = field(default_factory=list, init=False)
 
     def batches(self, messages: Iterable[Message | None]) -> Iterator[pa.RecordBatch]:
@@ -93,7 +95,7 @@ class ChangeRows:
                     self._add(message.op, message.old, message.new, old_is_key=message.old_is_key)
             elif isinstance(message, Truncate) and self._transaction is not None and self.oid in message.oids:
                 self._add("truncate", None, None)
-            if len(self._rows) >= _ROWS:
+            if self._bytes >= _BATCH_BYTES:
                 yield self._batch()
         if self._rows:
             yield self._batch()
@@ -123,6 +125,7 @@ class ChangeRows:
         if new is not None and UNCHANGED in new:
             new = self._completed(new, old, old_is_key=old_is_key)
         self._number += 1
+        self._bytes += _ROW_BYTES + _bytes_of(old) + _bytes_of(new)
         self._rows.append((op, transaction.commit, self._number, transaction.xid, transaction.time, old, new))
 
     def _ours(self, values: Values | None) -> Values | None:
@@ -150,7 +153,7 @@ class ChangeRows:
         return tuple(o if n is UNCHANGED else n for o, n in zip(old, new, strict=True))
 
     def _batch(self) -> pa.RecordBatch:
-        rows, self._rows = self._rows, []
+        rows, self._rows, self._bytes = self._rows, [], 0
         schema = change_schema(self.columns)
         ops, lsns, numbers, xids, times, before, after = zip(*rows, strict=True)
         head = [pa.array(v, f.type) for v, f in zip((ops, lsns, numbers, xids, times), _HEAD, strict=True)]
@@ -164,3 +167,8 @@ class ChangeRows:
             for column, c in zip(texts, self.columns, strict=True)
         ]
         return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array([r is None for r in rows]))
+
+
+def _bytes_of(values: Values | None) -> int:
+    """Return how long the texts of a row are."""
+    return 0 if values is None else sum(len(value) for value in values if isinstance(value, (str, bytes)))

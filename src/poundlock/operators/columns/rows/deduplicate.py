@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, joined, numbers_in, ranks_of, valid_in
 from poundlock.operators.columns.groups import Groups, Hashes
-from poundlock.operators.columns.keys import NO_TIME, RowKeys, RowsByKey, behind, times_in
 from poundlock.operators.columns.operator import (
     CHUNK_ROWS,
     INSERT,
@@ -25,6 +24,7 @@ from poundlock.operators.columns.operator import (
     change_schema,
     row_chunks,
 )
+from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, behind, times_in
 from poundlock.operators.columns.rows.packing import packed, packed_lists, packed_records, unpacked
 from poundlock.operators.columns.rows.records import timed_records_of
 from poundlock.operators.columns.rows.running_values import running_best

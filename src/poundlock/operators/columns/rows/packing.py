@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from poundlock.formats.arrays import Flags, Numbers, binary_array, column_of, ends_in, flags_in, numbers_in, valid_in
 from poundlock.formats.convert import column_values
-from poundlock.operators.keyed.codec import LOCAL_MICROS, UTC_MICROS, decode_each, encode, encode_each
+from poundlock.operators.keyed.codec import LOCAL_MICROS, UTC_MICROS, decode_all, encode, encode_each
 
 NIL, FALSE, TRUE = 0xC0, 0xC2, 0xC3  # what msgpack begins values with
 INT, FLOAT, EIGHT_BYTES = 0xD3, 0xCB, 0xD7
@@ -84,7 +84,7 @@ def unpacked(values: pa.Array) -> list[Any]:
     """Return the values of bytes, of which none is null."""
     ends = ends_in(values)
     data = values.buffers()[2]
-    return decode_each(b"" if data is None else bytes(memoryview(data)[ends[0] : ends[-1]]), len(values))
+    return decode_all(b"" if data is None else bytes(memoryview(data)[ends[0] : ends[-1]]), len(values))
 
 
 def header(short: int, long: int, count: int) -> bytes:

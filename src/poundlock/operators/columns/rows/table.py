@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, binary_array, column_of, ends_in, indices_of, joined, valid_in
 from poundlock.operators.columns.groups import Hashes, grouped
-from poundlock.operators.columns.keys import RowsByKey
 from poundlock.operators.columns.operator import EncodedRows, Slice
+from poundlock.operators.columns.rows.keys import RowsByKey
 from poundlock.operators.columns.rows.packing import packed, packed_lists
 from poundlock.operators.keyed.codec import decode
 from poundlock.operators.keyed.group import KeyGroup

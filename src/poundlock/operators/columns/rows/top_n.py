@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, indices_of, joined, valid_in
 from poundlock.operators.columns.aggregates import ordinals
-from poundlock.operators.columns.keys import NO_TIME, RowKeys, RowsByKey, times_in
 from poundlock.operators.columns.operator import (
     CHUNK_ROWS,
     DELETE,
@@ -28,6 +27,7 @@ from poundlock.operators.columns.operator import (
     change_chunks,
     change_schema,
 )
+from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, times_in
 from poundlock.operators.columns.rows.packing import packed_groups, packed_records
 from poundlock.operators.columns.rows.records import lists_of_records
 from poundlock.operators.columns.rows.table import KeyTable

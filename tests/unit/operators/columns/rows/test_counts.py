@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
 from poundlock.operators.columns.aggregates import ColumnAggregates
-from poundlock.operators.columns.keys import RowKeys
 from poundlock.operators.columns.operator import ResultColumns
 from poundlock.operators.columns.rows.counts import ColumnCounts
+from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.factory import by_record, window_operator
 from poundlock.operators.keyed.group import MIN
+from poundlock.operators.records import RecordMaker
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.sql_text import result_type
@@ -68,7 +69,7 @@ def step(
     return StepScript(
         lambda: window_operator(spec),
         columns.operator,
-        KeyedInput(keys=names, time=None, columns=list(ARGUMENTS), how="tuple"),
+        KeyedInput(keys=names, time=None, elements=RecordMaker(tuple(ARGUMENTS), tuple)),
         WindowRows(keys, results),
         form,
         policy or MergePolicy(),

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.columns.keys import RowKeys
 from poundlock.operators.columns.rows.deduplicate import ColumnDeduplication, FirstRecords, LastRecords
+from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.operators.process.deduplicate import ROW_KIND, FirstRecordOperator, LastRecordOperator, Order
+from poundlock.operators.records import RecordMaker
 from poundlock.state.hashing import key_hashes
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.tasks.keyed_rows import KeyedInput, RecordRows
@@ -37,7 +38,7 @@ def step(keep: str, order: Order, form: Form | random.Random, ttl_ms: int | None
     return StepScript(
         lambda: operator(order, ttl_ms=ttl_ms, **options),
         columns.operator,
-        KeyedInput(keys=["k"], time="at", columns=SCHEMA.names),
+        KeyedInput(keys=["k"], time="at", elements=RecordMaker(tuple(SCHEMA.names))),
         RecordRows("deduplicate", SCHEMA if keep == "first" else CHANGES),
         form,
         policy,

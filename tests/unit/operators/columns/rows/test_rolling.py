@@ -16,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
-from poundlock.operators.columns.keys import RowKeys
+from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.columns.rows.rolling import ColumnRolling
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
+from poundlock.operators.records import RecordMaker
 from poundlock.state.hashing import key_hashes
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.tasks.keyed_rows import KeyedInput, RecordRows
@@ -58,7 +59,7 @@ def step(kind: str, value: pa.DataType, form: Form | random.Random, **options: A
     return StepScript(
         lambda: RollingOperator(rolling_fold(kind, "v", first=first), bounded=bounded),
         rolling.operator,
-        KeyedInput(keys=["k"], time="at", columns=columns.names),
+        KeyedInput(keys=["k"], time="at", elements=RecordMaker(tuple(columns.names))),
         RecordRows("rolling", columns),
         form,
         **options,

@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
-from poundlock.operators.columns.keys import RowKeys
 from poundlock.operators.columns.operator import change_schema
+from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.columns.rows.top_n import ColumnTopN
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.operators.process.top_n import TopN, TopNOperator
+from poundlock.operators.records import RecordMaker
 from poundlock.state.hashing import key_hashes
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.stream.definitions import sort_columns
@@ -44,7 +45,7 @@ def step(
     return StepScript(
         lambda: TopNOperator(top, bounded=bounded),
         ColumnTopN(top, SCHEMA, RowKeys(("k",), key_hashes), "at", bounded).operator,
-        KeyedInput(keys=["k"], time="at", columns=SCHEMA.names),
+        KeyedInput(keys=["k"], time="at", elements=RecordMaker(tuple(SCHEMA.names))),
         RecordRows("top", change_schema(SCHEMA, top.rank)),
         form,
         policy or MergePolicy(),

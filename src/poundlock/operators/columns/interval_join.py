@@ -1,0 +1,159 @@
+"""The interval join by columns: rows of a checkpoint are matched with each other and with those that state has, all at once.
+
+Rows lie in state whole, beside each other, in buckets of time, so that what no row can join any more goes away by the bucket, and a
+checkpoint writes what came and nothing else. Of the rows in state only those that match are made columns again. Pairs come in the
+order in which the operator of single records gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from poundlock.formats.arrays import indices_of
+from poundlock.operators.columns.joins import SIDES, ColumnJoinOperator, HashKeys, JoinSide
+from poundlock.operators.columns.matching import HeldRows, TimedRows, at_once, match_ranges, of_hashes, places_of
+from poundlock.operators.columns.operator import ColumnChunk, Slice
+from poundlock.operators.columns.pairs import PairFunction, PairOutput, SomePairs
+from poundlock.operators.keyed.group import MAX, KeyGroup
+from poundlock.operators.keyed.output import OutputChunk
+
+_KIND = "joined rows"
+_PARTS_OF_A_STAY, _LEAST_MS = 4, 1_000
+"""In how many buckets the rows are that stay as long as a row does, unless a bucket were shorter than this."""
+
+
+@dataclass(frozen=True)
+class ColumnIntervalJoin:
+    """An interval join whose pairs come out as columns. Picklable.
+
+    Args:
+        lower_ms: a right row is of a pair if left time + lower <= right time <= left time + upper; `upper_ms` likewise.
+        sides: left and right.
+        output: what becomes of pairs.
+        hash_keys: the hash of keys, by which rows were sent.
+    """
+
+    lower_ms: int
+    upper_ms: int
+    sides: tuple[JoinSide, JoinSide]
+    output: PairOutput | PairFunction
+    hash_keys: HashKeys
+
+    def operator(self) -> ColumnIntervalJoinOperator:
+        """Return a new operator."""
+        return ColumnIntervalJoinOperator(self)
+
+
+class ColumnIntervalJoinOperator(ColumnJoinOperator):
+    """Joins side 0, left, with side 1, right. A host calls `take_side` for each side, `advance_watermark`, `store`."""
+
+    def __init__(self, join: ColumnIntervalJoin) -> None:
+        super().__init__(join.sides, join.output, join.hash_keys)
+        lower, upper = join.lower_ms, join.upper_ms
+        # From where to where, relative to a row of a side, the other side's rows are; and how long it is kept.
+        self._bounds = (lower, upper), (-upper, -lower)
+        self._kept_ms = max(0, upper), max(0, -lower)
+        self._width = [max(kept // _PARTS_OF_A_STAY, _LEAST_MS) for kept in self._kept_ms]
+
+    def bind(self, group: KeyGroup) -> None:
+        for side, name in enumerate(SIDES):
+            group.declare(name, _KIND, merges=(self.sides[side].layout,))
+            for bucket in group.namespaces(name):
+                self._wait_for(side, bucket)
+
+    # --- rows -----------------------------------------------------------------------------------------------------------
+
+    def take_side(self, group: KeyGroup, rows: pa.RecordBatch, side: int) -> Iterator[ColumnChunk | OutputChunk]:
+        self.use(group)
+        times = self.event_times(rows, side, "an interval join")
+        # As in Flink: a row at the watermark itself is taken.
+        yield from self.send_late(rows, times, times < group.watermark, side)
+        own = self.taken(rows, times, times >= group.watermark, side)
+        if len(own):
+            yield from self._pairs(side, own)
+            self.added[side].append(own)
+
+    def _pairs(self, side: int, own: TimedRows) -> Iterator[ColumnChunk | OutputChunk]:
+        """Yield the pairs of some rows with those of the other side that there are."""
+        lower, upper = self._bounds[side]
+        held = self._held(1 - side, own, int(own.times.min()) + lower, int(own.times.max()) + upper)
+        if not len(held):
+            return
+        matched = match_ranges((own.hashes, own.keys, own.times), (held.hashes, held.keys, held.times), (lower, upper))
+        if not matched.counts.any():
+            return
+        needed = [self.emitter.needed(each, self.sides[each].schema) for each in (0, 1)]
+        others, kept = held.records(matched.used, needed[1 - side])
+        sides = [own.records.select(list(needed[side])), others]
+        times, place_of = [own.times, held.times[kept]], places_of(kept, len(held))
+        keys = own.keys if side == 0 else held.keys.take(indices_of(kept))
+        left_first = slice(None, None, 1 if side == 0 else -1)
+        for own_rows, other_rows in matched.pairs(at_once(sides)):
+            places = [own_rows, place_of[other_rows]]
+            result_times = np.maximum(own.times[own_rows], held.times[other_rows])
+            pairs = SomePairs(sides[left_first], places[left_first], keys, times[left_first], result_times)
+            yield from self.emitter.emit(self.group, pairs)
+
+    def _held(self, side: int, wanted: TimedRows, first: int, last: int) -> HeldRows:
+        """Return the rows of a side from one time to another that may have one of some keys: what state has, and what was added."""
+        limit, hashes = self._limit(side), np.unique(wanted.hashes)
+        stored = []
+        for start, end in self.group.namespaces(SIDES[side]):
+            # A bucket without a width has rows that came at the watermark's own time, and goes with the next watermark.
+            if start > last or (start if start == end else end - 1) < first:
+                continue
+            for part in self.rows.rows_of(SIDES[side], (start, end)):
+                rows = of_hashes(part, hashes)
+                times = part.times_or_none()[rows]
+                within = (times >= first) & (times <= last)
+                stored.append(part.take(rows[within if start == end else within & (times > limit)]))
+        added = [rows.where((rows.times >= first) & (rows.times <= last)) for rows in self.added[side]]
+        return HeldRows(stored, added, self.sides[side].schema)
+
+    def _limit(self, side: int) -> int:
+        """Return up to which time nothing can join a row of a side any more."""
+        watermark = self.group.watermark
+        return MAX if watermark == MAX else watermark - self._kept_ms[side]
+
+    # --- time -----------------------------------------------------------------------------------------------------------
+
+    def advance_watermark(self, group: KeyGroup, watermark: int) -> Iterator[Any]:
+        before = group.watermark
+        yield from super().advance_watermark(group, watermark)
+        if group.watermark > before:
+            for side, added in enumerate(self.added):
+                left = [rows.where(rows.times > self._limit(side)) for rows in added]
+                self.added[side] = [rows for rows in left if len(rows)]
+
+    def on_timer(self, time: int, entry: Any, *, event: bool) -> None:
+        side, bucket = entry
+        self.group.drop(SIDES[side], bucket)
+
+    def _wait_for(self, side: int, bucket: Slice) -> None:
+        """Make a bucket go away when its last row does."""
+        start, end = bucket
+        last = start + 1 if start == end else end - 1 + self._kept_ms[side]
+        self.group.event_timers.register(min(last, MAX), (side, bucket))
+
+    def store(self, group: KeyGroup) -> None:
+        """Have what was added written with the checkpoint; called once, behind all else."""
+        self.use(group)
+        for side, added in enumerate(self.added):
+            if added:
+                self._keep(side, TimedRows.joined(added))
+        self.added = [[], []]
+
+    def _keep(self, side: int, rows: TimedRows) -> None:
+        width = self._width[side]
+        starts = rows.times // width * width
+        # What would be gone, had the watermark moved since it came: it has the watermark's own time, and stays until then.
+        ends = np.where(rows.times > self._limit(side), starts + width, rows.times)
+        starts = np.where(rows.times > self._limit(side), starts, rows.times)
+        for start, end in np.unique(np.stack([starts, ends], axis=1), axis=0).tolist():
+            self.rows.append(SIDES[side], (start, end), rows.where((starts == start) & (ends == end)))
+            self._wait_for(side, (start, end))
