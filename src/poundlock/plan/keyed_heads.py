@@ -148,7 +148,7 @@ def _window(
         chosen = node.function.aggregate.columns or own.names
         elements = [resolve_column(schema, name, node.id) for name in chosen]
         whole = own.names if node.late_tag is not None else []
-        taken = KeyedInput(keys=keys, time=time, columns=elements, how="tuple", whole=whole)
+        taken = KeyedInput(keys=keys, time=time, elements=RecordMaker(tuple(elements), tuple), whole=whole)
     elif wanted is None:
         outputs[MAIN] = RecordRows(node.id, own if node.schema is None else ddl.parse(node.schema))
         taken = KeyedInput(keys=keys, time=time, elements=RecordMaker(tuple(own.names)), whole=own.names)
