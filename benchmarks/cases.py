@@ -9,16 +9,20 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks import (
+    cluster,
     kafka_to_kafka,
     keyed,
     keyed_kafka,
     latency,
     ledger_cost,
+    many,
+    much_state,
     parquet_to_s3,
     postgres,
     postgres_copy,
     recovery,
     savepoint,
+    skew,
     small,
 )
 from benchmarks.bench import ROOT, Bench, Case, measured, program
@@ -88,11 +92,15 @@ CASES: tuple[Case, ...] = (
     *keyed.CASES,
     *keyed_kafka.CASES,
     *ledger_cost.CASES,
+    *much_state.CASES,
+    *many.CASES,
     *postgres_copy.CASES,
     *parquet_to_s3.CASES,
     *recovery.CASES,
     *savepoint.CASES,
     *postgres.CASES,
+    *skew.CASES,
     *small.CASES,
+    *cluster.CASES,
     *peers.CASES,
 )

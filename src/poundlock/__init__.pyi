@@ -25,6 +25,7 @@ from poundlock.connectors.print_sink import PrintSink as PrintSink
 from poundlock.connectors.socket_source import SocketSource as SocketSource
 from poundlock.connectors.two_phase import TwoPhaseCommitSink as TwoPhaseCommitSink
 from poundlock.connectors.spark_source import SparkSource as SparkSource
+from poundlock.driver.autoscaler import Autoscaler as Autoscaler
 from poundlock.driver.restart import (
     ExponentialDelayRestart as ExponentialDelayRestart,
     FailureRateRestart as FailureRateRestart,

@@ -43,6 +43,17 @@ _SAME_AS = {
     "state.checkpoints.num-retained": "checkpoints_retained",
     "parallelism.default": "parallelism",
     "restart-strategy": "restart_strategy_type",
+    "job.autoscaler.enabled": "autoscaler_enabled",
+    "job.autoscaler.vertex.min-parallelism": "autoscaler_min_parallelism",
+    "job.autoscaler.vertex.max-parallelism": "autoscaler_max_parallelism",
+    "job.autoscaler.utilization.target": "autoscaler_utilization_target",
+    "job.autoscaler.utilization.min": "autoscaler_utilization_min",
+    "job.autoscaler.utilization.max": "autoscaler_utilization_max",
+    "job.autoscaler.catch-up.duration": "autoscaler_catch_up_duration",
+    "job.autoscaler.metrics.window": "autoscaler_metrics_window",
+    "job.autoscaler.stabilization.interval": "autoscaler_stabilization_interval",
+    "job.autoscaler.scale-down.interval": "autoscaler_scale_down_interval",
+    "job.autoscaler.scale-down.max-factor": "autoscaler_scale_down_max_factor",
 }
 _RESTART_TYPES = {
     "none": "none", "off": "none", "disable": "none", "fixeddelay": "fixed-delay", "fixed-delay": "fixed-delay",
@@ -147,6 +158,18 @@ class Settings(BaseModel):
         int | None, BeforeValidator(_unlimited)
     ] = None
 
+    autoscaler_enabled: bool | None = None
+    autoscaler_min_parallelism: int | None = None
+    autoscaler_max_parallelism: int | None = None
+    autoscaler_utilization_target: float | None = None
+    autoscaler_utilization_min: float | None = None
+    autoscaler_utilization_max: float | None = None
+    autoscaler_catch_up_duration: Span | None = None
+    autoscaler_metrics_window: Span | None = None
+    autoscaler_stabilization_interval: Span | None = None
+    autoscaler_scale_down_interval: Span | None = None
+    autoscaler_scale_down_max_factor: float | None = None
+
     def __init__(self, **typed: Any) -> None:
         file = typed.get("config") or os.environ.get("POUNDLOCK_CONFIG") or None
         spark, values = dict[str, str](), dict[str, Any]()
@@ -210,8 +233,10 @@ def _pairs(options: Iterable[str], flag: str) -> dict[str, Any]:
 
 
 def _spelled(field: str) -> str:
-    """Return how a field is written in a TOML file: restart strategies as in Flink, all others as they are."""
-    parts = re.fullmatch(r"(rest|restart_strategy(?:_(?:fixed_delay|failure_rate|exponential_delay))?)_(.+)", field)
+    """Return how a field is written in a TOML file: restart strategies and the autoscaler as in Flink, all others as they are."""
+    parts = re.fullmatch(
+        r"(rest|autoscaler|restart_strategy(?:_(?:fixed_delay|failure_rate|exponential_delay))?)_(.+)", field
+    )
     if parts is None:
         return field
     table = parts[1].replace("restart_strategy_", "restart_strategy.")

@@ -58,6 +58,7 @@ class Job:
             share them. It stays the same for the life of the state.
         runtime_mode: what rolling aggregates give, as Flink's `execution.runtime-mode`: "streaming" one record for each that comes
             in, "batch" one for each key at the end, for which every source must be bounded; "automatic" is batch where it can be.
+        autoscaler: a `poundlock.Autoscaler`, by which the parallelism follows the input; None = it stays as it is.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Job:
     checkpoints_retained: int = 1
     max_parallelism: int = 128
     runtime_mode: Literal["automatic", "streaming", "batch"] = "automatic"
+    autoscaler: Any = None
     sources: list[SourceNode] = field(default_factory=list, init=False, repr=False)
     sinks: list[SinkNode] = field(default_factory=list, init=False, repr=False)
     unnamed: set[str] = field(default_factory=set, init=False, repr=False)
@@ -156,6 +158,12 @@ class Job:
         """Return the ids of sources, sinks and operators with state that were made up: they may change with the job."""
         kept = (SourceNode, SinkNode, WindowNode, KeyedNode)
         return [node.id for node in walk(self.sinks) if node.id in self.unnamed and isinstance(node, kept)]
+
+    @property
+    def most_tasks(self) -> int | None:
+        """How many tasks it may come to have at once; None = as many as the cores of the master."""
+        most: int | None = self.parallelism if self.autoscaler is None else self.autoscaler.max_parallelism
+        return most
 
     def add_sink(self, node: SinkNode) -> None:
         """Note a sink that `DataStream.sink_to` made."""

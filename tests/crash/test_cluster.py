@@ -173,6 +173,58 @@ def test_state_survives_executors_and_stragglers(tmp_path: Path, whole: Standalo
 
 
 @pytest.mark.torture
+def test_keyed_tasks_stay_where_their_state_is_and_move_with_an_executor(
+    tmp_path: Path, whole: StandaloneCluster
+) -> None:
+    given, out = tmp_path / "in", tmp_path / "out"
+    for folder in (given, tmp_path / "marks"):
+        folder.mkdir()
+    files = 0
+
+    def produce() -> None:
+        nonlocal files
+        rows = [{"k": f"k{number}", "i": files, "first": False} for number in range(20)]
+        hidden = given / f".{files:05d}.jsonl"
+        hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        hidden.rename(given / f"{files:05d}.jsonl")
+        files += 1
+
+    def stayed(job: JobProcess, first: int) -> list[float]:
+        """Return the part of the key groups that stayed, of each checkpoint behind one."""
+        told = {completed(line.value): line.value.get("state_locality") for line in job.lines()}
+        return [share for checkpoint, share in told.items() if checkpoint > first and share is not None]
+
+    environment = {
+        "CRASH_IN": str(given), "CRASH_OUT": str(out), "CRASH_CHECKPOINTS": str(tmp_path / "checkpoints"),
+        "CRASH_MARKS": str(tmp_path / "marks"),
+    }  # fmt: skip
+    arguments = ["--master", whole.master, "-p", "4", *SMALL]
+    with Lives(JOBS / "numbered.py", environment=environment, folder=tmp_path, arguments=arguments) as lives:
+        produce()
+        job = lives.start(CRASH_WATCH="1")
+        goes_on(job, produce)
+        begun = newest(job)
+        for _ in range(6):
+            goes_on(job, produce)
+        quiet = stayed(job, begun)
+        assert sum(quiet) / len(quiet) >= 0.9, quiet
+        whole.executors()[0].kill()
+        goes_on(job, produce)
+        begun = newest(job)
+        for _ in range(8):  # those of the executor that is gone have a new place; or all are spread anew
+            goes_on(job, produce)
+        assert max(stayed(job, begun)) >= 0.9
+        job = lives.until(lambda: files_found(tmp_path / "checkpoints", "rows") == files, job)
+        assert lives.stop(job) == 0
+        assert lives.run(CRASH_WATCH="0") == [0]  # what the stop left unread
+    rows = [json.loads(line) for path in out.rglob("part-*") for line in path.read_text().splitlines()]
+    numbers: dict[str, list[int]] = {f"k{number}": [] for number in range(20)}
+    for row in rows:
+        numbers[row["k"]].append(row["n"])
+    assert all(sorted(found) == list(range(1, files + 1)) for found in numbers.values())
+
+
+@pytest.mark.torture
 def test_what_a_cluster_cannot_do_is_said_in_two_lines(tmp_path: Path, whole: StandaloneCluster) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_text("1\n")

@@ -14,8 +14,10 @@ import pytest
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
+from poundlock.testing.job_process import JobProcess
 from poundlock.testing.kafka import EmbeddedKafka
 from support.lives import Lives, failpoint_setting, files_found
+from support.scripted_scaler import NEXT
 from support.stores import LOCAL_FIRST, Store
 from support.torture import tortured
 
@@ -153,4 +155,73 @@ def test_killed_at_random_into_files_and_topics(tmp_path: Path, kafka_broker: Em
         assert lives.stop(job) == 0
         lives.run(CRASH_WATCH="0")  # reads what is left, and ends
     wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
+    assert not difference(seen_with_topics(tmp_path, kafka_broker, seed), wanted), f"seed {seed}"
+
+
+# --- with another parallelism at every border -----------------------------------------------------------------------
+
+
+def killed_while_scaled(
+    folder: Path, files: int, points: Sequence[Failpoint], lives_each: Sequence[int], more: Mapping[str, str]
+) -> None:
+    """Let the job die at each of the points, in checkpoints with another parallelism than the one before, and end."""
+    hits = [folder / f"hit{times}" for times in lives_each]
+    deaths = ",".join(
+        failpoint_setting("kill", hit, times=times, points=points) for times, hit in zip(lives_each, hits, strict=True)
+    )
+    given = {**environment(folder, folder / "in"), "CRASH_WATCH": "1", "CRASH_SCALES": "1", **more}
+    with Lives(JOB, environment=given, folder=folder, patience_s=1_800) as lives:
+
+        def start(lives: Lives = lives) -> JobProcess:
+            return lives.start(POUNDLOCK_FAILPOINTS=deaths)
+
+        job, ledger = start(), Ledger(LocalStorage(str(folder / "checkpoints")))
+        while (newest := ledger.newest()) is None or newest.checkpoint < files - 1 or job.exit_code is not None:
+            if job.exit_code is not None:
+                lives.end(job)
+                job = start()
+            job.wait_line(lambda value: value.get("last_ms") is not None, seconds=1)
+        assert lives.stop(job) in (0, -9)
+        lives.run(CRASH_WATCH="0", CRASH_SCALES="0")  # what the stop left unread, and the end of event time
+    for hit in hits:
+        assert {path.name for path in hit.iterdir()} == {point.value for point in points}
+
+
+def assert_scaled(folder: Path) -> None:
+    """Assert that parallelism followed the script within each life, and that each life began with what the one before had decided."""
+    before, epoch = None, -1
+    changes = 0
+    for record in Ledger(LocalStorage(str(folder / "checkpoints"))):
+        now = record.parallelism
+        if record.occasion == "start" and before is not None:
+            assert now == before, "a start repeats what was decided"
+        if record.occasion == "checkpoint" and record.redo == {} and before is not None:
+            allowed = {before} if record.epoch != epoch else {before, NEXT.get(before)}
+            assert now in allowed or now == 2, (record.number, before, now)
+            changes += now != before
+            epoch = record.epoch
+        before = now if now is not None else before
+    assert changes >= 4
+
+
+def test_killed_at_the_border_where_tasks_are_added(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    write_input(tmp_path / "in", seed, 14)
+    wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
+    killed_while_scaled(tmp_path, 14, [Failpoint.STATE_WRITING, Failpoint.DECISION_RECORDED], [2], {})
+    assert_scaled(tmp_path)
+    assert not difference(visible(tmp_path / "out"), wanted), f"seed {seed}"
+
+
+@pytest.mark.torture
+@pytest.mark.services
+def test_killed_everywhere_with_tasks_added_and_taken_away(tmp_path: Path, kafka_broker: EmbeddedKafka) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    write_input(tmp_path / "in", seed, 60)
+    wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
+    topics = {"CRASH_SERVERS": kafka_broker.bootstrap_servers, "CRASH_TOPIC": f"keyed-{seed}"}
+    killed_while_scaled(tmp_path, 60, list(Failpoint), [2, 3], topics)
+    assert_scaled(tmp_path)
     assert not difference(seen_with_topics(tmp_path, kafka_broker, seed), wanted), f"seed {seed}"

@@ -176,6 +176,7 @@ class Coordinator(History):
             "counts": results.counts,
             "event_time": results.event_time,
             "tasks": results.tasks,
+            "parallelism": results.parallelism,
             "watermarks": results.watermarks,
         }
 
@@ -186,6 +187,7 @@ class Coordinator(History):
         return {
             "sources": {name: replace(span, rows=None) for name, span in decided.sources.items()},
             "redo": {name: Redo((), redo.done) for name, redo in self.redo.items()},
+            "parallelism": decided.parallelism,
             "watermarks": decided.watermarks,
         }
 

@@ -92,6 +92,8 @@ class Decision:
     event_time: EventTime | None = None  # what the checkpoint's watermarks saw; None where the job has none
     # over how many tasks the splits of split-planned sources were spread; None where there are none
     tasks: int | None = None
+    # how many tasks a keyed stage had, and the first stage at most; None where nobody says. A start repeats the newest.
+    parallelism: int | None = None
     # the watermark behind the checkpoint, who holds it back, and what the next checkpoint goes on from; None where the
     # job has none. A start repeats the newest.
     watermarks: DecidedTime | None = None
@@ -126,7 +128,7 @@ class Decision:
         return typed({n: known[n].from_json(each) if n in known else each for n, each in given.items()}, cls)
 
 
-_OPTIONAL = ("redo", "started_ms", "event_time", "tasks", "watermarks", "restored", "state")
+_OPTIONAL = ("redo", "started_ms", "event_time", "tasks", "parallelism", "watermarks", "restored", "state")
 
 
 def _without_none(value: JSON, *names: str) -> JSON:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from poundlock.checkpoint.decision import Decision, EventTime, SourceRange
 from poundlock.checkpoint.participant import Counts, Orphan, Prepared
+from poundlock.checkpoint.skew import Skew
 from poundlock.operators.time_values import DecidedTime
 
 
@@ -36,9 +37,11 @@ class TaskResults:
     bytes_read: Mapping[str, int] = field(default_factory=dict)  # per source name, how large that was; see SourceRange
     event_time: EventTime | None = None
     tasks: int | None = None  # over how many tasks splits were spread; None where there are none
+    parallelism: int | None = None  # how many tasks a keyed stage had, and the first stage at most
     # the watermark behind the checkpoint and what goes with it; None where the job has none
     watermarks: DecidedTime | None = None
     state: Sequence[Any] = ()
+    skew: Skew = field(default_factory=Skew)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,7 +105,7 @@ class Submission:
             **{f"spark.yarn.appMasterEnv.{name}": value for name, value in both.items()},
             "spark.yarn.appMasterEnv.PYSPARK_DRIVER_PYTHON": python,
             **{f"spark.executorEnv.{name}": value for name, value in both.items()},
-            **master.asked_for(self.job.parallelism, self.given),
+            **master.asked_for(self.job.most_tasks, self.given),
             **archive_conf(self.settings),
             **self.given,
         }

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from poundlock.checkpoint.committer import Carried
 from poundlock.checkpoint.coordinator import Coordinator
@@ -19,11 +19,14 @@ from poundlock.checkpoint.cycle import Ran, Verified, run_checkpoint
 from poundlock.checkpoint.decision import Decision, EventTime
 from poundlock.checkpoint.outcome import Outcome, TaskResults
 from poundlock.checkpoint.participant import Occasion
+from poundlock.checkpoint.skew import Skew, together
 from poundlock.driver.job_time import JobTime
+from poundlock.driver.parallelism import JobParallelism
 from poundlock.driver.planner import CheckpointPlan, Planner
 from poundlock.driver.progress import Tracker
 from poundlock.driver.requests import CheckpointScheduler, Trigger
 from poundlock.driver.restart import Attempt, Attempts, known_undecided
+from poundlock.driver.state_locality import StateLocality
 from poundlock.errors import TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.operators.stream_times import Advanced
@@ -45,6 +48,7 @@ class JobPlan:
 
     reads: CheckpointPlan
     times: TimeDirective
+    parallelism: int
     began: float  # when it was planned, by the monotonic clock, seconds
     served: Sequence[Trigger] = ()
     again: bool = False  # whether it is decided, and parts of it are produced once more
@@ -82,6 +86,8 @@ class JobCheckpoints:
     chain: StageChain
     jobs: BatchJobs
     planner: Planner
+    parallelism: JobParallelism
+    max_parallelism: int  # number of key groups, beyond which a keyed stage has no more tasks
     time: JobTime
     state: JobState | None  # its keyed state; None where it has none
     coordinator: Coordinator
@@ -95,6 +101,7 @@ class JobCheckpoints:
     _attempt: Attempt = field(init=False)
     _draining: bool = field(default=False, init=False)
     _given_up: bool = field(default=False, init=False)
+    _locality: StateLocality = field(default_factory=StateLocality, init=False)
 
     def take(self) -> None:
         """Take the next checkpoint up to its decision, and begin to commit it; or see that there is none to take."""
@@ -166,7 +173,7 @@ class JobCheckpoints:
         checkpoint = outcome.decision.checkpoint
         counts = {name: sink.counts for name, sink in outcome.decision.sinks.items()}
         read = sum(commit.ran.results.rows_read.values())
-        self.tracker.checkpoint(checkpoint, read, counts, outcome.files_made, took_ms)
+        self.tracker.checkpoint(checkpoint, read, counts, outcome.files_made, took_ms, commit.ran.results.skew)
         self._show_time()
         self.planner.committed(self.coordinator.sources)
         self.on_checkpoint()
@@ -178,6 +185,7 @@ class JobCheckpoints:
         began, newest, sources = time.monotonic(), self.coordinator.newest.checkpoint, self.coordinator.sources
         served: Sequence[Trigger] = ()
         again = self.produced_again
+        self.planner.parallelism = parallelism = self._next_parallelism(began, again=again)
         if again:
             reads = self.planner.plan_again(newest, sources)
         elif self._draining:
@@ -189,13 +197,28 @@ class JobCheckpoints:
         if not (again or self._draining or reads.has_data or served or self._time_asks(inputs)):
             self.ended = self.planner.finished(sources)
             self._show_time()
+            self.parallelism.idle()
             self.scheduler.nothing_to_do()
             return None
         decided = self.coordinator.watermarks
         times = decided.directive if again and decided else self.time.directive(inputs, drain=self._draining)
         hit(Failpoint.CHECKPOINT_PLANNED)
         hit(Failpoint.CHECKPOINT_ENTERED)
-        return JobPlan(reads, times, began, served, again=again, drain=self._draining)
+        return JobPlan(reads, times, parallelism, began, served, again=again, drain=self._draining)
+
+    def _next_parallelism(self, began: float, *, again: bool) -> int:
+        """Return the parallelism of a checkpoint that is about to be planned: what is produced again has that of its decision."""
+        control = self.parallelism
+        if again or self._draining or control.scaler is None:
+            return (self.coordinator.parallelism if again else None) or control.current
+        rescaling = control.next_checkpoint(began, self.planner.lag(self.coordinator.sources))
+        if rescaling is not None:
+            self.coordinator.log.info(
+                "rescaled", before=rescaling.before, after=rescaling.after, why=str(rescaling.seen)
+            )
+            self.tracker.state(self.tracker.progress.state, str(rescaling))
+        self.tracker.parallelism(control.current)
+        return control.current
 
     def _time_asks(self, inputs: Mapping[str, SourceInput]) -> bool:
         """Return whether a timer is due though nothing came."""
@@ -221,20 +244,33 @@ class JobCheckpoints:
             run=secrets.token_hex(8),
             sinks=given.sinks,
             time=plan.times,
-            places=plan.reads.places if self.chain.has_segments else (),
+            parallelism=self._keyed_tasks(plan),
+            places=plan.reads.places if self.chain.needs_places else (),
             state=self._state_directives(plan),
         )
+        begun = time.monotonic()
         reports = self.jobs.run(directive, plan.reads.work)
+        run_s = time.monotonic() - begun
         self._attempt.ran = True
         advanced = self.time.measured(plan.times, reports)
         decided, seen = self.time.decided(plan.times, advanced), self.time.seen(advanced, reports)
-        results = task_results(self.chain, plan.reads, reports, watermarks=decided, event_time=seen)
+        results = replace(
+            task_results(self.chain, plan.reads, reports, watermarks=decided, event_time=seen),
+            parallelism=plan.parallelism,
+        )
+        if self.jobs.places_tasks and self.state is not None:
+            self.tracker.locality(self._locality.measured(reports))
+        if not plan.again:
+            self.parallelism.ran(run_s, sum(results.rows_read.values()))
         return JobRan(plan.reads, given, results, advanced)
 
     def _state_directives(self, plan: JobPlan) -> Mapping[str, StateDirective]:
         if self.state is None:
             return {}
-        return self.state.directives(plan.checkpoint, parallelism=self.chain.parallelism, again=plan.again)
+        return self.state.directives(plan.checkpoint, parallelism=self._keyed_tasks(plan), again=plan.again)
+
+    def _keyed_tasks(self, plan: JobPlan) -> int:
+        return min(plan.parallelism, self.max_parallelism)
 
     def await_commit(self, plan: JobPlan) -> bool:
         self.settle()
@@ -251,10 +287,15 @@ class JobCheckpoints:
         return verified
 
     def dropped(self, plan: JobPlan) -> None:
+        self.parallelism.dropped()
         self.scheduler.put_back(plan.served)
 
     def commit(self, plan: JobPlan, ran: JobRan, decision: Decision, verified: Verified) -> None:
         if not plan.again:
+            self.parallelism.decided(time.monotonic())
+            if self._locality.decided():
+                self.coordinator.log.info("spread", why="keyed tasks keep moving between executors")
+                self.jobs.spread()
             self.time.checkpointed(ran.advanced, drained=plan.drain)
         begun = self._attempt.began
 
@@ -294,6 +335,7 @@ def task_results(
         watermarks=watermarks,
         event_time=event_time,
         state=[report.state for report in reports if report.state is not None],
+        skew=Skew(together(report.groups for report in reports), together(report.splits for report in reports)),
     )
 
 

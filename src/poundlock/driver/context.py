@@ -21,9 +21,11 @@ from poundlock.checkpoint.participant import Kind
 from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource
 from poundlock.control import cluster_driver as submitted
+from poundlock.driver.autoscaler import Autoscaler
 from poundlock.driver.checkpoints import JobCheckpoints
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.loop import JobLoop
+from poundlock.driver.parallelism import JobParallelism
 from poundlock.driver.planner import Planner
 from poundlock.driver.progress import Tracker
 from poundlock.driver.requests import CheckpointScheduler, Requests
@@ -129,7 +131,6 @@ class Assembly:
         """Return the loop of one life, whose coordinator has recovered; nothing runs yet."""
         session = self._session(storage)
         sources = self._with_streams(session, sources)
-        context = session.context
 
         def save(directory: str, retained: str | None = None, first: Callable[[], None] = lambda: None) -> Cut:
             def ready() -> None:
@@ -140,15 +141,16 @@ class Assembly:
             at = self.clock
             return cut(self.plan, storage, coordinator, identity, directory, clock=at, retained=retained, ready=ready)
 
-        parallelism = self.job.parallelism or context.defaultParallelism
+        parallelism = self._parallelism(coordinator, session)
+        self.tracker.parallelism(parallelism.current)
         chain = stage_chain(
-            self.plan, job_id=identity.job_id, sources=sources, sinks=self.sinks(identity), parallelism=parallelism,
-            state_dir=storage.root, analysis=SessionAnalysis(session),
+            self.plan, job_id=identity.job_id, sources=sources, sinks=self.sinks(identity), state_dir=storage.root,
+            analysis=SessionAnalysis(session),
         )  # fmt: skip
         self._planner = Planner(
             sources,
             lambda name: open_storage(f"{storage.root}/sources/{name}"),
-            parallelism,
+            parallelism.current,
             whole=chain.times.graph.per_record_sources,
             alone=any(sink.kind is Kind.SKIPPING for sink in self.plan.sinks.values()),
             read_only=self.read_only,
@@ -158,6 +160,8 @@ class Assembly:
             chain=chain,
             jobs=BatchJobs(session, self.job.name, chain),
             planner=self._planner,
+            parallelism=parallelism,
+            max_parallelism=self.job.max_parallelism,
             time=JobTime(chain.times, self.clock, coordinator.watermarks, chain.operators),
             state=coordinator.state,
             coordinator=coordinator,
@@ -175,6 +179,16 @@ class Assembly:
                 storage, job_id=identity.job_id, keep=self.job.checkpoints_retained, cut=save, say=self.say
             ),
             watch=self.watch,
+        )
+
+    def _parallelism(self, coordinator: Coordinator, session: Session) -> JobParallelism:
+        """Return how many tasks a life begins with: where they follow the input, as many as the newest checkpoint had."""
+        scaler: Autoscaler | None = self.job.autoscaler
+        if scaler is None:
+            return JobParallelism(self.job.parallelism or session.context.defaultParallelism)
+        interval_s = duration(self.job.checkpoint_interval).total_seconds()
+        return JobParallelism(
+            coordinator.parallelism or self.job.parallelism or scaler.min_parallelism, scaler, interval_s
         )
 
     def _with_streams(self, session: Session, sources: Mapping[str, Any]) -> Mapping[str, Any]:

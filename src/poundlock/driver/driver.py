@@ -16,6 +16,7 @@ from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity, open_identity, rename
 from poundlock.checkpoint.participant import Occasion
 from poundlock.config import Settings, load_settings
+from poundlock.driver.autoscaler import autoscaler_of, check_autoscaler
 from poundlock.driver.context import Assembly
 from poundlock.driver.progress import Progress, State, StopRequest, Tracker
 from poundlock.driver.requests import Requests
@@ -151,6 +152,7 @@ def with_settings(job: Job, settings: Settings) -> Job:
         value = getattr(settings, name)
         if value is not None:
             setattr(job, name, value)
+    job.autoscaler = autoscaler_of(job, settings)
     return job
 
 
@@ -164,6 +166,8 @@ def preflight(plan: Plan) -> None:
         if isinstance(part, Preflight):
             part.preflight()
     check_tasks(plan.sinks, plan.job.parallelism or 1)
+    if plan.job.autoscaler is not None:
+        check_autoscaler(plan, plan.job.autoscaler)
 
 
 @dataclass(kw_only=True)

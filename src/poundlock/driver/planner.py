@@ -53,7 +53,7 @@ class Planner:
 
     sources: Mapping[str, SplitSource]
     workspace: Callable[[str], Storage]
-    parallelism: int
+    parallelism: int  # of the next plan
     _: KW_ONLY
     whole: Collection[str] = ()  # sources of which all splits of a partition go to one task
     alone: bool = (

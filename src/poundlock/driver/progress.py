@@ -9,7 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import msgspec
+
 from poundlock.checkpoint.participant import DEAD_LETTER, Counts
+from poundlock.checkpoint.skew import NO_SKEW, Skew
 from poundlock.operators.time_values import MIN
 
 State = Literal["INITIALIZING", "RUNNING", "RESTARTING", "FINISHED", "CANCELED", "FAILED"]
@@ -36,6 +39,10 @@ class Progress:
         held_by: who holds the watermark back, such as "clicks-1 of visits": a partition, and the source that reads it;
             the step that gives rows their time where no source is known behind it; None where nobody does.
         application: the cluster's id of the application that the tasks belong to; None where they run on this machine.
+        skew: how unevenly the rows of the newest checkpoint that had any lay over key groups and splits.
+        parallelism: how many tasks the next checkpoint has at most; None before it is known.
+        state_locality: of the key groups that the newest checkpoint worked, the part that was on the same executor at the one before;
+            None where there is no cluster or no state.
         message: the newest thing worth a line: restored offsets, a restart with its cause.
     """
 
@@ -55,7 +62,16 @@ class Progress:
     watermark: int | None = None
     held_by: str | None = None
     application: str | None = None
+    skew: Skew = NO_SKEW
+    parallelism: int | None = None
+    state_locality: float | None = None
     message: str = ""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Progress:
+        """Return what fields say that were written as JSON, by this version or a newer one."""
+        known = {name: value for name, value in values.items() if name in cls.__slots__}
+        return cls(**{**known, "skew": msgspec.convert(known.get("skew") or {}, Skew)})
 
 
 @dataclass(slots=True)
@@ -118,6 +134,16 @@ class Tracker:
         if id != self.progress.application:
             self._set(application=id, message=f"Application {id}")
 
+    def parallelism(self, parallelism: int) -> None:
+        """Note how many tasks the next checkpoint has."""
+        if parallelism != self.progress.parallelism:
+            self._set(parallelism=parallelism, message="")
+
+    def locality(self, share: float | None) -> None:
+        """Note which part of the key groups was worked where it was before."""
+        if share is not None and share != self.progress.state_locality:
+            self._set(state_locality=share, message="")
+
     def lag(self, lag: int | None, state_bytes: int | None = None) -> None:
         """Note how many records wait, and how much memory state takes."""
         self._set(lag=lag, state_bytes=state_bytes, message="")
@@ -134,7 +160,9 @@ class Tracker:
         if files:
             self._set(files_finished=self.progress.files_finished + files, message="")
 
-    def checkpoint(self, number: int, read: int, counts: Mapping[str, Counts], files: int, took_ms: int) -> None:
+    def checkpoint(
+        self, number: int, read: int, counts: Mapping[str, Counts], files: int, took_ms: int, skew: Skew = NO_SKEW
+    ) -> None:
         """Note a completed checkpoint."""
         now = time.monotonic()
         self._recent.append((now, read))
@@ -158,5 +186,6 @@ class Tracker:
             rows_per_s=rate,
             last_ms=took_ms,
             files_finished=was.files_finished + files,
+            skew=skew or was.skew,
             message="",
         )

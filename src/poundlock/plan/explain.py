@@ -22,6 +22,7 @@ from poundlock.stream.nodes import (
     IntervalJoinNode,
     KeyedNode,
     Node,
+    PartitionNode,
     ProcessNode,
     PythonNode,
     SideOutputNode,
@@ -111,6 +112,7 @@ _STAGES = {
     "source": "its tasks read, decode and write in one pass; no record enters the JVM",
     "stream": "its tasks read, decode and write in one pass; what Spark reads has been through the JVM",
     "keyed": "its tasks have key groups each; blocks of rows come through Spark's shuffle",
+    "partitioned": "rows are placed among its tasks; blocks of them come through Spark's shuffle",
     "spark": "rows enter the JVM once for Spark SQL, and come out to the tasks",
 }
 
@@ -139,6 +141,8 @@ def _what(node: Node) -> str:
         return f"Python {node.kind} {name}" + (", errors are bad records" if node.on_error == "bad_record" else "")
     if isinstance(node, SideOutputNode):
         return f"side output {node.tag}"
+    if isinstance(node, PartitionNode):
+        return node.describe()
     if isinstance(node, UnionNode):
         return "union"
     if isinstance(node, WatermarkNode):

@@ -53,6 +53,7 @@ from poundlock.stream.nodes import (
     IntervalJoinNode,
     KeyedNode,
     Node,
+    PartitionNode,
     ProcessNode,
     RollingNode,
     TopNNode,
@@ -99,7 +100,7 @@ def keyed_head(
     Raises:
         DefinitionError: a column that is needed is not there, or keys of two inputs never meet.
     """
-    schemas = [_known(node.id, schema) for schema in given]
+    schemas = [known_schema(node.id, schema) for schema in given]
     inputs = graph.inputs[node.id]
     keys = [
         [resolve_column(schema, key.column, node.id) for key in each.keys]
@@ -120,7 +121,8 @@ def keyed_head(
     return _process(node, graph, own, keys, timed, bounded)
 
 
-def _known(operator: str, schema: pa.Schema | None) -> pa.Schema:
+def known_schema(operator: str, schema: pa.Schema | None) -> pa.Schema:
+    """Return the columns of an input. Raises DefinitionError: nobody knows them."""
     if schema is None:
         raise DefinitionError(
             f"{operator}: the columns of its input are not known", next="declare them: map(…, schema=…)"
@@ -362,9 +364,7 @@ def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, 
     return None
 
 
-def exchange_inputs(
-    node: Node, head: KeyedHead, *, parallelism: int, max_parallelism: int
-) -> list[tuple[ExchangeInput, list[str]]]:
+def exchange_inputs(node: Node, head: KeyedHead, *, max_parallelism: int) -> list[tuple[ExchangeInput, list[str]]]:
     """Return what the exchange before a step brings to each of its inputs, and the columns of that."""
     exchanged = []
     for side, taken in enumerate(head.inputs):
@@ -375,9 +375,20 @@ def exchange_inputs(
             side=side,
             keys=tuple(taken.keys),
             how="broadcast" if side in head.broadcast else how,
-            parallelism=parallelism,
             max_parallelism=max_parallelism,
         )
         columns = dict.fromkeys([*taken.whole, *taken.keys, *taken.columns, *([taken.time] if taken.time else [])])
         exchanged.append((to, list(columns)))
     return exchanged
+
+
+def placing_input(node: PartitionNode, keys: Sequence[str]) -> ExchangeInput:
+    """Return what an exchange brings to a step that places rows among its tasks; `keys` are the columns of its key."""
+    hows: dict[str, Literal["spread", "rescale", "custom"]] = {"rebalance": "spread", "rescale": "rescale"}
+    return ExchangeInput(
+        operator=node.id,
+        keys=tuple(keys),
+        how=hows.get(node.kind, "custom"),
+        max_parallelism=None,
+        partitioner=node.partitioner,
+    )

@@ -13,6 +13,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 
 from poundlock import __version__
+from poundlock.checkpoint.skew import Shares
 from poundlock.control.registry import ENDED, now_ms
 from poundlock.driver.requests import Kind, Trigger
 from poundlock.errors import PoundlockError
@@ -55,7 +56,7 @@ def refusal(status: int, *lines: str) -> HTTPException:
 @router.get("/overview")
 def overview(job: JobHere) -> models.Overview:
     """The process as a whole."""
-    slots = job.setup.parallelism or 1
+    slots = _parallelism(job)
     state = job.entry.state
     return models.Overview(
         taskmanagers=1,
@@ -161,13 +162,23 @@ def metrics(
     return [models.Metric(id=name, value=str(values[name])) for name in get.split(",") if name in values]
 
 
+@router.get("/jobs/{jid}/skew")
+def skew(job: JobCalled) -> models.RowSkew:
+    """How unevenly the rows of the newest checkpoint that had any lie over key groups and splits, the largest of each."""
+    now = job.progress.skew
+    return models.RowSkew(
+        key_groups=[_shares(name, shares) for name, shares in sorted(now.groups.items())],
+        splits=[_shares(name, shares) for name, shares in sorted(now.splits.items())],
+    )
+
+
 @router.get("/jobs/{jid}/config")
 def job_config(job: JobCalled) -> models.JobConfiguration:
     """How the job was set up, without secrets."""
     config = {
         "execution-mode": "STREAMING",
         "restart-strategy": job.setup.settings.get("restart_strategy_type", "exponential-delay"),
-        "job-parallelism": job.setup.parallelism,
+        "job-parallelism": job.progress.parallelism or job.setup.parallelism,
         "user-config": dict(job.setup.settings),
     }
     return models.JobConfiguration(jid=job.job_id, name=job.entry.name, execution_config=config)
@@ -253,6 +264,11 @@ def _cause(error: PoundlockError | None) -> models.FailureCause | None:
     return models.FailureCause.model_validate({"class": type(error).__name__, "stack-trace": str(error)})
 
 
+def _parallelism(job: Observed) -> int:
+    """Return how many tasks a checkpoint has, as far as it is known."""
+    return job.progress.parallelism or job.setup.parallelism or 1
+
+
 def _times(job: Observed) -> dict[str, int]:
     """Return when it started and ended (-1 = not yet) and how long it has run, ms."""
     begin, end = job.entry.started_ms, job.entry.since.get(job.entry.state, -1) if job.ended else -1
@@ -280,7 +296,7 @@ def _vertex(job: Observed, vertex: Vertex) -> models.VertexDetails:
     return models.VertexDetails(
         id=vertex.name,
         name=f"{vertex.kind.capitalize()}: {vertex.name} ({vertex.description})",
-        parallelism=job.setup.parallelism or 1,
+        parallelism=_parallelism(job),
         status=job.state,
         **_times(job),
         metrics=known,
@@ -298,6 +314,19 @@ def _line(figures: CheckpointFigures) -> models.CheckpointLine:
         rows_written=figures.rows_written,
         rows_late=figures.late,
         rows_dead_lettered=figures.dead_lettered,
+    )
+
+
+def _shares(id: str, shares: Shares) -> models.RowShares:
+    return models.RowShares(
+        id=id,
+        parts=shares.parts,
+        rows=shares.rows,
+        skew=round(shares.skew, 3),
+        largest=[
+            models.RowsOfPart(name=part.name, rows=part.rows, share=round(shares.share(part), 6))
+            for part in shares.largest
+        ],
     )
 
 

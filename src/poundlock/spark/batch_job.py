@@ -16,6 +16,7 @@ from typing import Any, cast
 from poundlock.errors import DefinitionError
 from poundlock.plan.stages import SegmentStage, StageChain
 from poundlock.spark.launch.session import Session
+from poundlock.spark.placement import TaskPlacement
 from poundlock.spark.planned_tasks import PROPERTY, as_property, run_planned_tasks
 from poundlock.spark.private import STAGE_NAME, named_stage
 from poundlock.spark.segments import LoweredSegment
@@ -23,12 +24,14 @@ from poundlock.tasks.entry import (
     addressed,
     by_task,
     drained,
-    run_keyed_tasks,
+    run_exchange_tasks,
     run_rows_tasks,
     run_source_tasks,
     segment_blocks,
     segment_rows,
 )
+from poundlock.tasks.keyed_stage import KeyedStage
+from poundlock.tasks.partitioned_stage import PartitionedStage
 from poundlock.tasks.report import AddedReports, Directive, Reporter, TaskReport, TaskWork
 
 _POLL_S = 0.02
@@ -61,6 +64,12 @@ def pickled(stage: Any) -> bytes:
         ) from None
 
 
+def _words_of(stage: KeyedStage | PartitionedStage) -> str:
+    if isinstance(stage, PartitionedStage):
+        return f"placed by: {', '.join(stage.inputs)}"
+    return f"by key: {', '.join(head.id for head in stage.operators)}"
+
+
 class BatchJobs:
     """Runs the checkpoints of one attempt of a job, one Spark job each. `run` is called by one thread at a time.
 
@@ -71,6 +80,7 @@ class BatchJobs:
         self._session, self._context, self._job, self._chain = session, session.context, job, chain
         # One for all checkpoints: pyspark keeps every accumulator of a process for ever.
         self._reports = self._context.accumulator([], cast(Any, AddedReports()))
+        self._placement = None if session.local else TaskPlacement(self._context)
         self._group = f"poundlock-{job}-{secrets.token_hex(4)}"
         self._source = pickled(chain.source)
         self._later = {
@@ -101,6 +111,16 @@ class BatchJobs:
         finally:
             run.release()
         return _one_per_task(self._reports.value, directive.run)
+
+    def spread(self) -> None:
+        """Have Spark choose anew which executor has which tasks of keyed stages, as after new ones came."""
+        if self._placement is not None:
+            self._placement.forget()
+
+    @property
+    def places_tasks(self) -> bool:
+        """Whether there are executors to choose from."""
+        return self._placement is not None
 
     def _run_planned(self, given: str, tasks: int) -> None:
         """Run a checkpoint's tasks over the RDD that is there for so many of them."""
@@ -169,9 +189,9 @@ class _Run:
                 rows = self._segment_rows(number, stage)
                 run: Any = run_rows_tasks
             else:
-                words = f"by key: {', '.join(head.id for head in stage.operators)}"
-                rows = self._keyed_rows(number)
-                run = run_keyed_tasks
+                words = _words_of(stage)
+                rows = self._exchanged_rows(number)
+                run = run_exchange_tasks
             task = partial(run, stage=jobs._later[number], directive=self._directive, report=self._report)
             self._add(number, rows.mapPartitionsWithIndex(task), words)
         last = [number for number in self._made if not chain.feeds.get(number)]
@@ -220,13 +240,15 @@ class _Run:
     def _before(self, number: int) -> list[int]:
         return [n for n, fed in self._jobs._chain.feeds.items() if number in fed]
 
-    def _keyed_rows(self, number: int) -> Any:
+    def _exchanged_rows(self, number: int) -> Any:
         before = self._before(number)
         made = [self._made[n] for n in before]
         sent = made[0] if len(made) == 1 else self._jobs._context.union(made)
         sent = sent.mapPartitions(partial(addressed, stage=number))
+        parallelism, placement = self._directive.parallelism, self._jobs._placement
         with named_stage(self._jobs._context, self._words_of(before)):
-            return sent.partitionBy(self._jobs._chain.parallelism, by_task)
+            rows = sent.partitionBy(parallelism, by_task)
+            return rows if placement is None else placement.placed(rows, parallelism, sent.getNumPartitions())
 
     def _segment_rows(self, number: int, stage: SegmentStage) -> Any:
         context, before = self._jobs._context, [self._made[n] for n in self._before(number)]

@@ -145,6 +145,17 @@ class HasFolders(Protocol):
 
 
 @runtime_checkable
+class CopiesWithin(Protocol):
+    """A storage whose server copies files by itself, so that their bytes do not pass through here."""
+
+    def copy_from(self, source: Storage, path: str, new_path: str) -> bool:
+        """Copy a file of another folder; return False where the server cannot, because it does not have that folder.
+
+        Raises FileNotFoundError, or FileExistsError where the new name is taken.
+        """
+
+
+@runtime_checkable
 class Remote(Protocol):
     """A storage that another machine keeps, which may be away."""
 

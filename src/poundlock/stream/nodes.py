@@ -101,6 +101,26 @@ class UnionNode(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class PartitionNode(Node):
+    """Rows are placed among the tasks of another stage.
+
+    Args:
+        keys: Spark SQL expressions, of which the partitioner is given the values; none where there is no partitioner.
+        partitioner: returns the number of a task, given the key and how many tasks there are; for "partition_custom".
+    """
+
+    kind: Literal["rebalance", "rescale", "partition_custom"]
+    keys: Sequence[str] = ()
+    partitioner: Callable[[Any, int], int] | None = None
+
+    def describe(self) -> str:
+        """Return what was said, for `explain`."""
+        if self.partitioner is None:
+            return self.kind
+        return f"{self.kind} {function_name(self.partitioner)} by {', '.join(self.keys)}"
+
+
+@dataclass(frozen=True, eq=False)
 class SinkNode(Node):
     """Rows go out. `sink` is a Participant."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from poundlock.tasks.report import Directive, TaskReport, TaskWork
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from poundlock.tasks.exchange.blocks import Delivery
     from poundlock.tasks.exchange.exits import SegmentRows
     from poundlock.tasks.keyed_stage import KeyedStage
+    from poundlock.tasks.partitioned_stage import PartitionedStage
     from poundlock.tasks.rows_stage import RowsStage, SourceStage
     from poundlock.tasks.stage import Parcel
 
@@ -46,12 +48,12 @@ def run_source_tasks(
             yield from parcels
 
 
-def run_keyed_tasks(
+def run_exchange_tasks(
     task: int, elements: Iterator[Addressed], *, stage: bytes, directive: Directive, report: Report
 ) -> Iterator[Parcel]:
-    """Run a keyed stage over all that earlier stages sent to one task; the rest is as in `run_source_tasks`."""
+    """Run a stage behind an exchange over all that earlier stages sent to one task; the rest is as in `run_source_tasks`."""
     with utf8_errors():
-        loaded: KeyedStage = pickle.loads(stage)
+        loaded: KeyedStage | PartitionedStage = pickle.loads(stage)
         prepare_worker()
         done, parcels = loaded.run(task, (delivery for _, delivery in elements), directive, attempt=new_attempt())
         report(done)
@@ -101,6 +103,31 @@ def addressed(elements: Iterator[Parcel], *, stage: int) -> Iterator[Addressed]:
     for number, task, delivery in elements:
         if number == stage:
             yield task, delivery
+
+
+_PICKLED_AT_ONCE = 100  # elements that pyspark's `zip` pickles together
+
+
+def one_for_each(elements: Iterator[int], *, senders: int) -> Iterator[int]:
+    """Yield as many elements as `apart` makes of what so many tasks send to one."""
+    prepare_worker()
+    for element in elements:
+        yield from repeat(element, senders * _PICKLED_AT_ONCE)
+
+
+def apart(elements: Iterator[Addressed]) -> Iterator[Addressed | None]:
+    """Yield elements so far from each other that they are pickled one by one: together they may be larger than 2 GB."""
+    prepare_worker()
+    for element in elements:
+        yield element
+        yield from repeat(None, _PICKLED_AT_ONCE - 1)
+
+
+def unzipped(elements: Iterator[tuple[int, Addressed | None]]) -> Iterator[Addressed]:
+    """Yield what was sent to a task, without its anchor."""
+    for _, element in elements:
+        if element is not None:
+            yield element
 
 
 def drained(elements: Iterator[object]) -> Iterator[object]:

@@ -63,6 +63,11 @@ def _return_unused() -> None:
         pool.release_unused()
 
 
+def executor_name() -> str:
+    """Return what tells the executor that this task runs in from others: its machine, and the daemon that makes its workers."""
+    return f"{socket.gethostname()}:{os.getppid()}"
+
+
 def _keep_caches(_: zipimport.zipimporter) -> None:
     """Zip files of Spark's do not change while a worker lives."""
 

@@ -1,7 +1,9 @@
 """Windows with lateness and a side output of late rows, and a function with state and timers, for a job that is killed."""
 
+import sys
 from collections.abc import Iterator
 from os import environ
+from pathlib import Path
 from typing import Any
 
 from poundlock import (
@@ -37,7 +39,13 @@ class Quiet(KeyedProcessFunction):
             yield Side("quiet", {"k": ctx.get_current_key(), "since": self.last.value(), "n": self.rows.value()})
 
 
-job = Job("crash-keyed", checkpoint_interval="0 s", checkpoint_dir=environ["CRASH_CHECKPOINTS"], on_error="fail")
+scaled: dict[str, Any] = {"checkpoint_interval": "0 s"}
+if environ.get("CRASH_SCALES") == "1":  # each checkpoint behind the first of a life has another parallelism
+    sys.path.append(str(Path(__file__).parents[2]))
+    from support.scripted_scaler import ScriptedScaler
+
+    scaled = {"checkpoint_interval": "50 ms", "autoscaler": ScriptedScaler(), "parallelism": 2}
+job = Job("crash-keyed", checkpoint_dir=environ["CRASH_CHECKPOINTS"], on_error="fail", **scaled)
 rows = job.from_source(
     FileSource(
         environ["CRASH_IN"],

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -443,6 +444,24 @@ def test_a_crash_leaves_pending_pieces_hidden_for_the_next_start_and_an_end_show
     assert not coordinator.newest.sinks["out"].committables
     assert coordinator.roll(Occasion.END) is None
     assert len(bench.records()) == 5
+    bench.stop()
+
+
+def test_a_start_goes_on_with_the_parallelism_that_was_decided_whatever_stands_in_between(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, roll_ms=60_000)
+    coordinator = bench.start()
+    assert coordinator.parallelism is None
+    for checkpoint, tasks in enumerate((2, 6)):
+        span = {"s": SourceRange({"o": checkpoint} if checkpoint else None, {"o": checkpoint + 1}, {"topic": "id"})}
+        coordinator.checkpoint(checkpoint, span, lambda given, p=tasks: replace(bench.tasks(given), parallelism=p))
+        assert coordinator.parallelism == tasks
+    coordinator.roll(Occasion.END)
+    assert coordinator.parallelism == 6, "a roll and an end have no tasks"
+    for _ in range(2):
+        coordinator = bench.start()
+        assert coordinator.parallelism == 6
+    records = {(record.occasion, record.parallelism) for record in Ledger(bench.checkpoint)}
+    assert records == {("start", None), ("checkpoint", 2), ("checkpoint", 6), ("end", None), ("start", 6)}
     bench.stop()
 
 

@@ -22,6 +22,7 @@ from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import JSON, Aborted, Committed, Counts, Occasion, Prepared, Staged
 from poundlock.driver.checkpoints import JobCheckpoints, JobPlan, JobRan
 from poundlock.driver.loop import JobLoop
+from poundlock.driver.parallelism import JobParallelism
 from poundlock.driver.planner import Planner
 from poundlock.driver.progress import StopRequest, Tracker
 from poundlock.driver.requests import CheckpointScheduler, Requests
@@ -153,7 +154,7 @@ class World:
         scheduler = CheckpointScheduler(timedelta(0), timedelta(0), self.requests)
         attempts, jobs, tracker = Attempts(), NoJobs(), Tracker(None)
         self.checkpoints = Checkpoints(
-            chain=None, jobs=jobs, planner=planner, time=NoTime(), state=None, coordinator=self.coordinator,
+            chain=None, jobs=jobs, planner=planner, parallelism=JobParallelism(1), max_parallelism=128, time=NoTime(), state=None, coordinator=self.coordinator,
             scheduler=scheduler, tracker=tracker, attempts=attempts, on_checkpoint=lambda: self.log.append("completed"),
         )  # type: ignore[arg-type]  # fmt: skip
         self.checkpoints.world = self

@@ -30,11 +30,13 @@ def stages() -> dict[str, Callable[[], Iterator[Any]]]:
     rest: dict[str, Any] = {"stage": pickle.dumps(Nothing()), "directive": None, "report": lambda report: None}
     return {
         "run_source_tasks": lambda: entry.run_source_tasks(iter([]), **rest),
-        "run_keyed_tasks": lambda: entry.run_keyed_tasks(0, iter([]), **rest),
+        "run_exchange_tasks": lambda: entry.run_exchange_tasks(0, iter([]), **rest),
         "run_rows_tasks": lambda: entry.run_rows_tasks(0, iter([]), **rest),
         "run_arrow_task": lambda: entry.run_arrow_task(iter([]), task=iter),
         "segment_blocks": lambda: entry.segment_blocks(iter([]), stage=1, input="in"),
         "addressed": lambda: entry.addressed(iter([]), stage=1),
+        "one_for_each": lambda: entry.one_for_each(iter([]), senders=1),
+        "apart": lambda: entry.apart(iter([])),
     }
 
 
@@ -59,3 +61,14 @@ def test_no_task_of_spark_sql_begins_otherwise() -> None:
         *("spark/frames.py", "spark/foreach_batch.py"),
         *("spark/segments.py", "spark/stream_source.py"),
     }
+
+
+@pytest.mark.parametrize("senders", [0, 1, 3])
+def test_what_is_sent_to_a_task_and_its_anchor_are_as_long(senders: int) -> None:
+    """Spark's `zip` fails otherwise; what comes out of it is what was sent, and no two elements are pickled together."""
+    sent: list[Any] = [(7, f"from {number}") for number in range(senders)]
+    anchors = list(entry.one_for_each(iter([7]), senders=senders))
+    spread = list(entry.apart(iter(sent)))
+    assert len(anchors) == len(spread)
+    assert list(entry.unzipped(zip(anchors, spread, strict=True))) == sent
+    assert all(sum(each is not None for each in spread[i : i + 100]) == 1 for i in range(0, len(spread), 100))

@@ -50,6 +50,8 @@ class History:
     """Per source, the newest decided range; the next checkpoint begins where it ends."""
     watermarks: DecidedTime | None = field(default=None, init=False)
     """The watermarks behind the newest decided checkpoint; None where there are none."""
+    parallelism: int | None = field(default=None, init=False)
+    """The parallelism of the newest decided checkpoint; None where its decision does not say."""
     redo: Mapping[str, Redo] = field(default_factory=dict, init=False)
     """Per sink, what of the newest checkpoint was aborted from outside."""
     _newest: Decision | None = field(default=None, init=False)  # None also while a decision's fate is not known
@@ -116,6 +118,7 @@ class History:
             sources=latest.sources if latest else {},
             sinks={name: SinkDecision([], each) for name, each in states.items()},
             redo=redo,
+            parallelism=latest.parallelism if latest else None,
             watermarks=latest.watermarks if latest else None,
             state=state,
         )
@@ -126,7 +129,7 @@ class History:
             return False
         self.ledger.mark_committed(start.number)
         self._newest, self._open, self.sources, self.redo = start, False, start.sources, start.redo
-        self.watermarks = start.watermarks
+        self.watermarks, self.parallelism = start.watermarks, start.parallelism
         return True
 
     # --- a decision ----------------------------------------------------------------------------------------------------
@@ -190,7 +193,7 @@ class History:
             self.state.decided()
         if decision.occasion == Occasion.CHECKPOINT.value:
             self.sources, self.redo = decision.sources, to_redo(decision)
-            self.watermarks = decision.watermarks
+            self.watermarks, self.parallelism = decision.watermarks, decision.parallelism
         self._last_ms = {"decide": max(0, self.clock.now_ms() - begun)}
 
     def commit(self, decision: Decision) -> Carried:

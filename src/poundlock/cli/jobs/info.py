@@ -91,6 +91,8 @@ def _lines(entry: JobEntry, progress: Mapping[str, Any] | None, savepoint: str |
         "log": entry.log,
         "REST": None if entry.rest is None or entry.ended else http_address(*entry.rest),
         "token": None if entry.ended else entry.token_file,
+        "parallelism": (progress or {}).get("parallelism"),
+        "locality": _locality(progress),
         "watermark": _watermark(progress),
         "progress": progress_line(progress),
         "written": None if entry.written_ms is None else utc_text(entry.written_ms),
@@ -98,6 +100,11 @@ def _lines(entry: JobEntry, progress: Mapping[str, Any] | None, savepoint: str |
         "next": None if entry.failure is None else entry.failure[1] or None,
     }
     yield from (f"  {name:<11} {value}" for name, value in values.items() if value is not None)
+
+
+def _locality(progress: Mapping[str, Any] | None) -> str | None:
+    share = (progress or {}).get("state_locality")
+    return None if share is None else f"{share:.0%} of key groups where their state is"
 
 
 def _watermark(progress: Mapping[str, Any] | None) -> str | None:

@@ -163,13 +163,17 @@ class _Replay:
             sources[name] = source
         return sources
 
+    @property
+    def _tasks(self) -> int | None:
+        return self.decision.parallelism or self.decision.tasks or self.job.parallelism
+
     def _planner(self, sources: Mapping[str, SplitSource]) -> Planner:
         """Return what divides the work as it was divided then."""
         return Planner(
             sources,
             lambda name: open_storage(f"{self.root}/sources/{name}"),
             # As many tasks as then, whatever this machine has: how rows are cut into files depends on it.
-            self.decision.tasks or self.job.parallelism or 1,
+            self._tasks or 1,
             whole=TimeGraph.of(list(self.job.graph())).per_record_sources,
             alone=any(sink.kind is Kind.SKIPPING for sink in self.plan.sinks.values()),
             read_only=True,
@@ -181,14 +185,14 @@ class _Replay:
             job_id=self.identity.job_id,
             sources=sources,
             sinks={name: self._measured(name, sink) for name, sink in self.plan.sinks.items()},
-            parallelism=self.decision.tasks or self.job.parallelism or session.context.defaultParallelism,
             state_dir=str(self.folder),
             analysis=SessionAnalysis(session),
         )
         whole = planner.plan_again(self.decision.checkpoint, self.decision.sources)
         plan = self._without_left_out(whole)
         planner.check_ranges(plan)
-        directive = self._directive(chain, planner.inputs(whole.ranges), whole.places)
+        tasks = min(self._tasks or session.context.defaultParallelism, self.job.max_parallelism)
+        directive = self._directive(chain, planner.inputs(whole.ranges), whole.places, tasks)
         reports = BatchJobs(session, self.job.name, chain).run(directive, plan.work)
         planner.check_identity(plan)
         return task_results(chain, plan, reports, watermarks=None, event_time=None)
@@ -214,7 +218,7 @@ class _Replay:
         return MeasuredSink(sink, self._measuring.get(name), self.show)
 
     def _directive(
-        self, chain: StageChain, inputs: Mapping[str, SourceInput], places: Sequence[SplitPlace]
+        self, chain: StageChain, inputs: Mapping[str, SourceInput], places: Sequence[SplitPlace], parallelism: int
     ) -> Directive:
         """Return what the tasks were told then, as far as the ledger knows it."""
         decision = self.decision
@@ -228,7 +232,8 @@ class _Replay:
             run=secrets.token_hex(8),
             sinks={name: self._directive_of(name) for name in self.plan.sinks},
             time=TimeDirective(chain.times.initial(), started_ms, dict(inputs)) if time is None else time.directive,
-            places=places if chain.has_segments else (),
+            parallelism=parallelism,
+            places=places if chain.needs_places else (),
         )
 
     def _directive_of(self, name: str) -> Any:

@@ -50,6 +50,14 @@ DEFAULTS = {
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.task.maxFailures": "4",
 }
+_OF_A_CLUSTER = {
+    # A keyed task waits so long for a core where its state is; with Spark's 3 s, others would be idle for longer than a download takes.
+    "spark.locality.wait": "100ms",
+    # With dynamic allocation an idle executor is given back. Spark would keep one for ever that has a cached partition, or a shuffle's
+    # data: of the first there is a number for each keyed task, and nothing of the second outlives its checkpoint.
+    "spark.dynamicAllocation.cachedExecutorIdleTimeout": "1min",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "1min",
+}
 _ON_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 # Where YARN unpacks what HADOOP_CONF_DIR holds here: tasks that are given hdfs://nameservice find it there.
 HADOOP_CONF = "{{PWD}}/__spark_conf__/__hadoop_conf__"
@@ -116,7 +124,7 @@ class SessionSpec:
         return conf
 
     def _of_a_cluster(self) -> dict[str, str]:
-        conf = dict(self.master.asked_for(self.cores, self.user))
+        conf = {**_OF_A_CLUSTER, **self.master.asked_for(self.cores, self.user)}
         if self.jars:
             conf["spark.jars"] = ",".join(self.jars)
         if self.master.kind == "yarn":

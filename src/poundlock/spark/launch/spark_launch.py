@@ -92,7 +92,7 @@ def begin_spark(
     say: Callable[[str], None],
 ) -> SparkStart:
     """Begin what `start_spark` does, and return while Java starts; the arguments are its."""
-    master = Master.of(settings.master).with_cores(job.parallelism)
+    master = Master.of(settings.master).with_cores(job.most_tasks)
     master.check()
     java = java_of(settings)
     places = JarPlaces.of(settings)
@@ -107,7 +107,7 @@ def begin_spark(
     spec = SessionSpec(
         name=job.name,
         master=master,
-        cores=job.parallelism,
+        cores=job.most_tasks,
         files=() if master.local or away else shipped_files(settings),
         archives=archive_conf(settings),
         task_python=None if master.local else python_of_tasks(settings, user),

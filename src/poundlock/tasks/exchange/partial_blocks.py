@@ -52,12 +52,14 @@ class PartialWriter:
 
     Args:
         clock: the checkpoint's, ms.
+        parallelism: how many tasks share the key groups.
     """
 
     to: ExchangeInput
     partial: RowAggregation
     hashing: KeyHashing
     clock: int
+    parallelism: int = 1
     stretch: Stretch = Stretch()
     _open: dict[tuple[str, int], _Open] = field(default_factory=dict, init=False)
     _parts: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
@@ -103,11 +105,11 @@ class PartialWriter:
         self._parts[where] = last + 1
 
     def _by_target(self, partials: Partials) -> Iterator[tuple[int, Partials]]:
-        if self.to.parallelism == 1:
+        if self.parallelism == 1:
             yield 0, partials
             return
-        groups = self.hashing.groups_of(partials.hashes, self.to.max_parallelism).astype(np.int64)
-        targets = groups * self.to.parallelism // self.to.max_parallelism
+        groups = self.hashing.groups_of(partials.hashes, self.to.groups(self.parallelism)).astype(np.int64)
+        targets = groups * self.parallelism // self.to.groups(self.parallelism)
         order = np.argsort(targets.astype(np.uint16), kind="stable")
         ordered = targets[order]
         for target in np.unique(ordered).tolist():

@@ -53,8 +53,8 @@ def source_task(
     assign = assigner_for("time", STRATEGY, pa.schema({"k": pa.int64(), "ms": pa.int64()}))
     assert isinstance(assign, EventTimeAssigner)
     recorder = SplitTimesRecorder("time", STRATEGY, directive)
-    into = ExchangeInput(operator="counts", keys=("k",), parallelism=parallelism, max_parallelism=GROUPS)
-    writer = BlockWriter(into, Hashing(), flush_bytes=200)
+    into = ExchangeInput(operator="counts", keys=("k",), max_parallelism=GROUPS)
+    writer = BlockWriter(into, Hashing(), parallelism, flush_bytes=200)
     blocks, bad = [], []
     for split in splits:
         timed = assign.assign(Batch(rows_of(split)), directive.clock, bad.append)

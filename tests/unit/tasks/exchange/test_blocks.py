@@ -25,6 +25,7 @@ from poundlock.tasks.exchange.blocks import (
     ExchangeInput,
     deliveries,
     grouped,
+    grouped_batches,
     inputs_of,
 )
 
@@ -46,8 +47,8 @@ SCHEMA = pa.schema({"k": pa.int64(), "at": pa.string(), "n": pa.int64()})
 Split = tuple[SplitPlace, list[list[int | None]]]
 
 
-def to(parallelism: int = 3, keys: tuple[str, ...] = ("k",), **how: Any) -> ExchangeInput:
-    return ExchangeInput(operator="op", keys=keys, parallelism=parallelism, max_parallelism=GROUPS, **how)
+def to(keys: tuple[str, ...] = ("k",), **how: Any) -> ExchangeInput:
+    return ExchangeInput(operator="op", keys=keys, max_parallelism=GROUPS, **how)
 
 
 def batch(place: SplitPlace, first: int, keys: Sequence[int | None]) -> pa.RecordBatch:
@@ -57,10 +58,12 @@ def batch(place: SplitPlace, first: int, keys: Sequence[int | None]) -> pa.Recor
     return pa.RecordBatch.from_arrays([pa.array(keys, pa.int64()), pa.array(where), pa.array(numbers)], schema=SCHEMA)
 
 
-def written(tasks: Iterable[Iterable[Split]], into: ExchangeInput, flush: int = 1 << 20) -> list[Block]:
+def written(
+    tasks: Iterable[Iterable[Split]], into: ExchangeInput, parallelism: int, flush: int = 1 << 20
+) -> list[Block]:
     blocks = []
     for splits in tasks:
-        writer = BlockWriter(into, Hashing(), flush_bytes=flush)
+        writer = BlockWriter(into, Hashing(), parallelism, flush_bytes=flush)
         for place, chunks in splits:
             first = 0
             for keys in chunks:
@@ -98,10 +101,9 @@ SPLITS = st.lists(
 def test_every_row_comes_once_and_in_the_order_of_the_sources(
     splits: list[Split], data: Any, parallelism: int, flush: int
 ) -> None:
-    into = to(parallelism)
     shared = data.draw(st.lists(st.integers(0, 2), min_size=len(splits), max_size=len(splits)))
     tasks = [[each for each, task in zip(splits, shared, strict=True) if task == number] for number in range(3)]
-    blocks = data.draw(st.permutations(written(tasks, into, flush)))
+    blocks = data.draw(st.permutations(written(tasks, to(), parallelism, flush)))
     expected: dict[int, list[str]] = {}
     for place, chunks in sorted(splits, key=lambda each: each[0]):
         first = 0
@@ -121,7 +123,7 @@ def test_every_row_comes_once_and_in_the_order_of_the_sources(
 
 
 def test_the_hash_of_each_row_comes_with_it() -> None:
-    blocks = written([[(SplitPlace("a", "p", 0), [[5, 7, None, 5]])], [(SplitPlace("a", "p", 1), [[7, 5]])]], to(1))
+    blocks = written([[(SplitPlace("a", "p", 0), [[5, 7, None, 5]])], [(SplitPlace("a", "p", 1), [[7, 5]])]], to(), 1)
     for each in (block.batch() for block in blocks):
         assert each.schema.names == [*SCHEMA.names, HASH]
         assert each.column(HASH).to_pylist() == Hashing().key_hashes([each.column("k")]).tolist()
@@ -131,7 +133,7 @@ def test_the_hash_of_each_row_comes_with_it() -> None:
 
 
 def test_rows_of_one_block_in_order_are_not_copied() -> None:
-    (block,) = written([[(SplitPlace("a", "p", 0), [[3, 4, 3, 9]])]], to(1))
+    (block,) = written([[(SplitPlace("a", "p", 0), [[3, 4, 3, 9]])]], to(), 1)
     rows = grouped([block])
     assert rows is not None
     inside = np.frombuffer(block.rows, np.uint8)
@@ -144,7 +146,7 @@ def test_rows_of_one_block_in_order_are_not_copied() -> None:
 def test_broadcast_rows_come_to_every_task_in_order() -> None:
     places = [SplitPlace("a", "p", 1), SplitPlace("a", "p", 0)]
     tasks = [[(place, [[1, 2], [3]])] for place in places]
-    blocks = written(tasks, to(3, how="broadcast"))
+    blocks = written(tasks, to(how="broadcast"), 3)
     for target in range(3):
         assert {group for block in blocks for group in block.runs()[:, 0].tolist()} == {EVERYWHERE}
         rows = received(blocks, target)
@@ -158,7 +160,7 @@ def test_rows_without_a_key_are_spread_by_their_place_whatever_batches_they_come
     sizes: list[int], sequence: int
 ) -> None:
     place = SplitPlace("a", "p", sequence)
-    into = to(4, how="spread")
+    into = to(how="spread")
     chunks = [[None] * size for size in sizes]
     apart, whole = (
         [
@@ -166,14 +168,14 @@ def test_rows_without_a_key_are_spread_by_their_place_whatever_batches_they_come
             for target in range(4)
             if (rows := received(blocks, target)) is not None
         ]
-        for blocks in (written([[(place, chunks)]], into), written([[(place, [[None] * sum(sizes)])]], into))
+        for blocks in (written([[(place, chunks)]], into, 4), written([[(place, [[None] * sum(sizes)])]], into, 4))
     )
     assert apart == whole
     assert sum(len(rows) for _, rows in whole) == sum(sizes)
 
 
 def test_rows_that_all_have_the_same_key_come_to_one_task() -> None:
-    blocks = written([[(SplitPlace("a", "p", 0), [[1, 2, 3]])]], to(4, keys=()))
+    blocks = written([[(SplitPlace("a", "p", 0), [[1, 2, 3]])]], to(keys=()), 4)
     assert [block.target for block in blocks] == [0]
 
 
@@ -199,13 +201,13 @@ def test_columns_of_every_kind(compress_from: int | None) -> None:
 
     batches = [rows("a", None, "b"), rows("c", "a"), rows(), rows("b", "d", None, "a").slice(1, 2)]
     expected = [row for each in batches for row in each.to_pylist()]
-    for into in (to(2, keys=("word",)), to(1, how="broadcast"), to(3, how="spread")):
+    for into, parallelism in ((to(keys=("word",)), 2), (to(how="broadcast"), 1), (to(how="spread"), 3)):
         blocks = []
         for number, one in enumerate(batches):
-            writer = BlockWriter(into, Hashing(), compress_from=compress_from)
+            writer = BlockWriter(into, Hashing(), parallelism, compress_from=compress_from)
             writer.add(one, SplitPlace("s", "p", number))
             blocks += writer.finish()
-        arrived = [received(blocks, target) for target in range(into.parallelism)]
+        arrived = [received(blocks, target) for target in range(parallelism)]
         rows_in = [row for each in arrived if each is not None for row in each.to_pylist()]
         assert sorted(map(repr, rows_in)) == sorted(map(repr, expected))
         assert all(each is None or each.schema == batches[0].schema for each in arrived)
@@ -215,7 +217,7 @@ def test_rows_without_a_column_are_still_so_many() -> None:
     empty = pa.record_batch({"n": [1, 2, 3]}).select([])
     assert empty.num_rows == 3
     for how in ("keyed", "broadcast", "spread"):
-        writer = BlockWriter(to(1, keys=(), how=how), Hashing())
+        writer = BlockWriter(to(keys=(), how=how), Hashing())
         assert writer.add(empty, SplitPlace("s", "p", 0)) == []
         writer.add(empty, SplitPlace("s", "p", 1))
         rows = received(writer.finish(), 0)
@@ -231,7 +233,7 @@ def test_nothing_makes_no_block() -> None:
 
 
 def test_a_task_sends_what_it_knows_of_event_time_to_all() -> None:
-    blocks = written([[(SplitPlace("a", "p", 0), [[1]])]], to(3))
+    blocks = written([[(SplitPlace("a", "p", 0), [[1]])]], to(), 3)
     report = SplitTimes("time", "a", "p", 0, 5, 1)
     sent = dict(deliveries(blocks, [report], 3))
     assert {target: len(each.blocks) for target, each in sent.items()} == {0: 1, 1: 0, 2: 0}
@@ -256,7 +258,7 @@ def test_what_is_sent_at_once_is_bounded_by_its_bytes(monkeypatch: pytest.Monkey
 
 def test_blocks_are_told_apart_by_the_input_they_are_for() -> None:
     place = [[(SplitPlace("a", "p", 0), [[1, 2]])]]
-    left, right = written(place, to(1)), written(place, to(1, side=1))
+    left, right = written(place, to(), 1), written(place, to(side=1), 1)
     inputs = inputs_of([*right, *left])
     assert inputs == {("op", 0): left, ("op", 1): right}
 
@@ -265,9 +267,23 @@ def test_large_blocks_can_be_compressed() -> None:
     rows = batch(SplitPlace("a", "p", 0), 0, [7] * 5000)
     sizes = []
     for limit in (None, 1 << 30, 1000):
-        writer = BlockWriter(to(1), Hashing(), compress_from=limit)
+        writer = BlockWriter(to(), Hashing(), compress_from=limit)
         writer.add(rows, SplitPlace("a", "p", 0))
         (block,) = writer.finish()
         sizes.append(len(block.rows))
         assert block.batch().select(SCHEMA.names).equals(rows)
     assert sizes[0] == sizes[1] > 2 * sizes[2]
+
+
+@settings(max_examples=60, deadline=None)
+@given(SPLITS, st.integers(1, 600), st.randoms(use_true_random=False))
+def test_much_comes_in_pieces_and_in_the_same_order(splits: list[Split], at_once: int, random: Any) -> None:
+    blocks = written([splits], to(1), 300)
+    random.shuffle(blocks)
+    whole = grouped(blocks)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("poundlock.tasks.exchange.blocks._AT_ONCE", at_once)
+        pieces = list(grouped_batches(blocks))
+    assert [row for piece in pieces for row in piece.to_pylist()] == ([] if whole is None else whole.to_pylist())
+    assert all(piece.num_rows for piece in pieces)
+    assert len(pieces) > 1 or sum(len(block.rows) for block in blocks) <= at_once or len(blocks) == 1

@@ -30,7 +30,7 @@ def test_a_row_with_a_time_that_python_has_not_is_a_dead_letter_of_the_operator_
     exchange.seen = frozenset({"k", "seen"})
     sink: Any = bound(FileSink(str(tmp_path), row="value"), job_id="0" * 32, sink=DEAD_LETTER)
     steps = [Step("in", Pass(), []), Step("count#0", exchange, [Edge("in")])]
-    body = StageBody(0, "0" * 32, steps, {DEAD_LETTER: sink}, "dead_letter", [(1, 1)])
+    body = StageBody(0, "0" * 32, steps, {DEAD_LETTER: sink}, "dead_letter", [1])
     directive = Directive(3, 1, 0, "run", {DEAD_LETTER: {}}, TimeDirective(TimeState(), 0, {}))
     rows = pa.RecordBatch.from_pydict({"k": [1, 2, 3], "seen": [0, BEYOND, 0], "kept": [0, 0, BEYOND]}, schema=SCHEMA)
     with StageRun(body, directive, 0, "attempt") as run:

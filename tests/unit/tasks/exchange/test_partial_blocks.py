@@ -34,8 +34,8 @@ Row = tuple[str, int, int]
 
 def written(rows: list[Row], cuts: list[int], tasks: int, stretch: Stretch) -> list[Block]:
     """Return the blocks of rows that come from two splits, in batches that end at some places."""
-    to = ExchangeInput(operator="w", keys=("k",), parallelism=tasks, max_parallelism=8)
-    writer = PartialWriter(to, ADDING, hashing, 0, stretch)
+    to = ExchangeInput(operator="w", keys=("k",), max_parallelism=8)
+    writer = PartialWriter(to, ADDING, hashing, 0, tasks, stretch)
     blocks: list[Block] = []
     edges = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})
     for split in (0, 1):  # one split after the other
@@ -87,8 +87,8 @@ def test_blocks_do_not_depend_on_the_batches(rows: list[Row], cuts: list[int], t
 
 
 def test_what_waits_is_bounded_though_many_splits_are_open() -> None:
-    to = ExchangeInput(operator="w", keys=("k",), parallelism=1, max_parallelism=8)
-    writer = PartialWriter(to, ADDING, hashing, 0, Stretch(unit=1000, rows=10_000, bytes=2_000))
+    to = ExchangeInput(operator="w", keys=("k",), max_parallelism=8)
+    writer = PartialWriter(to, ADDING, hashing, 0, stretch=Stretch(unit=1000, rows=10_000, bytes=2_000))
     times = pa.array(range(50), pa.int64()).cast(pa.timestamp("us", "UTC"))
     batch = pa.RecordBatch.from_arrays([pa.array(["key"] * 50), times, pa.array(range(50))], ["k", "t", "n"])
     blocks = []
