@@ -19,7 +19,7 @@ from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import indices_of
 from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.aggregation import FunctionAggregation
-from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork, ResultColumns
+from poundlock.operators.columns.operator import ColumnChunk, ColumnWork, PartialsOperator, ResultColumns
 from poundlock.operators.columns.partials import Partials, RowAggregation, SessionAggregation, SliceAggregation
 from poundlock.operators.columns.sessions import ColumnSessions
 from poundlock.operators.columns.windows import ColumnWindows
@@ -409,5 +409,5 @@ def test_aggregates_that_changed_are_refused() -> None:
         list(other.advance_watermark(state.open(), 50))
 
 
-def column_operator(windows: WindowSpec | None = None) -> ColumnOperator:
+def column_operator(windows: WindowSpec | None = None) -> PartialsOperator:
     return ByColumns(windows or spec(), KEYS["text"], MergePolicy(), random.Random(1)).windows.operator()
