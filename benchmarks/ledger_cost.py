@@ -1,5 +1,5 @@
-"""What the ledger costs over a long life: time per checkpoint, files, bytes and the time of a start after 1,000, 10,000 and
-100,000 checkpoints with a retention set. The last has to cost what the ones before it did.
+"""What the ledger costs over a long life: time per checkpoint, files, bytes and the time of a start, a listing and an audit after
+1,000, 10,000 and 100,000 checkpoints, with a retention and without. The last has to cost what the ones before it did.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,30 +23,40 @@ __all__ = ["CASES", "growth", "kept_records", "prove"]
 
 _MARKS, _QUICK_MARKS = (1_000, 10_000, 100_000), (300, 3_000, 9_000)
 _RETENTION_S = 5_000
-_GROW = ("ms", "cpu_ms", "calls", "files", "bytes", "start_ms")
+_KEPT = ("ms", "cpu_ms", "calls", "start_ms", "list_newest_ms", "find_ms", "audit_ms", "record_bytes")
+_GROW = (*_KEPT, "files", "bytes")
 
 
 def ledger_cost(bench: Bench) -> Result:
-    """A hundred thousand checkpoints of two sinks in memory, one second of the job's clock apart."""
-    name, work = "ledger_cost/poundlock", bench.folder("ledger-cost")
+    """A hundred thousand checkpoints of two sinks in memory, one second of the job's clock apart, of which the newest are kept."""
+    return _life(bench, "ledger_cost/poundlock", _RETENTION_S, _GROW)
+
+
+def kept_for_ever(bench: Bench) -> Result:
+    """The same without a retention: the archive grows, and nothing else."""
+    return _life(bench, "ledger_cost/kept_for_ever", 0, _KEPT)
+
+
+def _life(bench: Bench, name: str, retention_s: int, what: Sequence[str]) -> Result:
+    work = bench.folder(name.replace("/", "-"))
     marks = _QUICK_MARKS if bench.quick else _MARKS
-    words = program("jobs/ledger_life.py", work / "checkpoints", work / "bands", _RETENTION_S, *marks)
+    words = program("jobs/ledger_life.py", work / "checkpoints", work / "bands", retention_s, *marks)
     usage = run(words, env=bench.environment(work), log=bench.log(name))
-    prove(work / "checkpoints", last=marks[-1] - 1, retention_ms=_RETENTION_S * 1000)
+    kept_ms = retention_s * 1000 if retention_s else marks[-1] * STEP_MS
+    prove(work / "checkpoints", last=marks[-1] - 1, retention_ms=kept_ms)
     bands = json.loads((work / "bands").read_text())
     shutil.rmtree(work)
-    figures = {f"{what} at {band['checkpoint']:,}": band[what] for band in bands for what in _GROW}
-    return Result.of(
-        name, marks[-1], usage, median_ms=bands[-1]["ms"], figures={**figures, "growth": growth(bands[-2], bands[-1])}
-    )
+    figures = {f"{each} at {band['checkpoint']:,}": band[each] for band in bands for each in what}
+    grown = growth(bands[-2], bands[-1], what)
+    return Result.of(name, marks[-1], usage, median_ms=bands[-1]["ms"], figures={**figures, "growth": grown})
 
 
-def growth(before: Mapping[str, float], after: Mapping[str, float]) -> float:
-    """Return how many times as much the costliest of all measures is in a later band.
+def growth(before: Mapping[str, float], after: Mapping[str, float], what: Sequence[str] = _GROW) -> float:
+    """Return how many times as much the costliest of some measures is in a later band.
 
     Waiting for the disk is left out: it says how busy the disk was in that minute.
     """
-    return max(after[what] / before[what] for what in _GROW if what != "ms")
+    return max(after[each] / before[each] for each in what if each != "ms")
 
 
 def kept_records(folder: Path) -> Iterator[dict[str, Any]]:
@@ -97,4 +107,7 @@ def prove(folder: Path, *, last: int, retention_ms: int) -> None:
         raise WrongOutput(f"not every checkpoint from {first} to {last} is in the ledger once")
 
 
-CASES: tuple[Case, ...] = (Case("ledger_cost/poundlock", ledger_cost),)
+CASES: tuple[Case, ...] = (
+    Case("ledger_cost/poundlock", ledger_cost),
+    Case("ledger_cost/kept_for_ever", kept_for_ever),
+)

@@ -141,7 +141,8 @@ class Bar:
                     f"{found:.0%}",
                     found >= self.least_figure,
                 )
-            return f"{self.name} {self.figure} ≤ {self.most:g} ×", f"{found:.2f} ×", found <= self.most
+            unit = "ms" if self.figure.endswith(" ms") else "×"
+            return f"{self.name} {self.figure} ≤ {self.most:g} {unit}", f"{found:.2f} {unit}", found <= self.most
         if self.most_ms is not None:
             if mine.median_ms is None:
                 return None
@@ -218,6 +219,20 @@ BARS = (
     Bar(name="recovery/hdfs", most_ms=10000),
     Bar(name="recovery/s3", most_ms=10000),
     Bar(name="ledger_cost/poundlock", figure="growth", most=1.5),
+    Bar(
+        name="ledger_cost/kept_for_ever", figure="growth", most=2
+    ),  # a start lists the archive, a name for a thousand records
+    Bar(name="many_partitions/few_move", most_ms=500),
+    Bar(name="many_partitions/few_move", figure="record growth", most=1.2),
+    Bar(name="many_partitions/all_move", most_ms=500),
+    Bar(name="many_files/poundlock", figure="plan ms growth", most=1.5),
+    Bar(name="many_files/poundlock", figure="position bytes growth", most=1.2),
+    Bar(name="many_files/poundlock", most_mb=300),
+    Bar(name="many_topics/poundlock", most_ms=500),
+    Bar(name="many_commits/moves", most_ms=5000),
+    Bar(name="many_commits/uploads", most_ms=5000),
+    Bar(name="many_commits/moves", figure="growth", most=1.5),
+    Bar(name="many_commits/uploads", figure="growth", most=1.5),
     Bar(name="savepoint/1MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/100MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/1GB", figure="pause / checkpoint", most=1),
@@ -225,6 +240,17 @@ BARS = (
     Bar(name="small_checkpoint/poundlock", share=0.5, against="small_checkpoint/first_edition"),
     Bar(name="state_cost/10M", figure="CPU growth", most=1.5),
     Bar(name="state_cost/10M", figure="bytes growth", most=1.5),
+    *(
+        Bar(name="much_state/100M", figure=f"{what} growth", most=most)
+        for what, most in (("CPU ms", 1.5), ("kB written", 1.5), ("memory MB", 1.5), ("first s", 1.5))
+    ),
+    Bar(name="much_state/100M", figure="rescaled / first", most=1.5),
+    Bar(name="much_state/100M", figure="100M key ms", most=50),
+    Bar(name="skew/hot_key", figure="memory / uniform", most=1.5),
+    Bar(name="skew/large", most_mb=2000),
+    Bar(name="skew/buckets", most_mb=1500),
+    Bar(name="skew/window", most_mb=1200),
+    Bar(name="skew/window", figure="memory growth", most=2),
     Bar(name="cluster/locality", figure="key groups where they were, mean", least_figure=0.9),
     Bar(name="autoscale/local", figure="most tasks / at first", least_figure=2),
     Bar(name="autoscale/local", figure="tasks in the end / at first", most=1.5),

@@ -15,7 +15,7 @@ import confluent_kafka
 from benchmarks.data import Input, WrongOutput, fingerprint
 from poundlock.testing.topics import Topics
 
-__all__ = ["PARTITIONS", "committed_values", "fill", "output_topic", "produce", "prove"]
+__all__ = ["PARTITIONS", "committed_values", "fill", "output_topic", "produce", "produce_to", "prove"]
 
 _BATCH = 20_000
 QUIET_S = 30.0
@@ -52,6 +52,27 @@ def fill(broker: Topics, name: str, blocks: Iterable[Sequence[bytes]]) -> None:
     in_partition = [{"partition": partition} for partition in range(PARTITIONS)]
     numbered = ((number + i // _STRETCH, line) for number, lines in enumerate(blocks) for i, line in enumerate(lines))
     produce(broker, name, ((line, in_partition[stretch % PARTITIONS]) for stretch, line in numbered))
+
+
+def produce_to(broker: Topics, names: Sequence[str], partitions: int, rows: int) -> list[bytes]:
+    """Make topics of so many partitions with so many records in each; return the values, every one of which is another.
+
+    Raises:
+        WrongOutput: the broker did not take all of them.
+    """
+    values: list[bytes] = []
+    for name in names:
+        broker.create_topic(name, partitions=partitions)
+    producer = broker.producer(linger_ms=50)
+    for name in names:
+        for partition in range(partitions):
+            for row in range(rows):
+                values.append(b"%s/%d/%d" % (name.encode(), partition, row))
+                producer.produce(name, values[-1], partition=partition)
+        producer.poll(0)
+    if producer.flush(300):
+        raise WrongOutput("the broker did not take all records")
+    return values
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """A long life of a checkpoint coordinator without Spark. Arguments: CHECKPOINTS BANDS RETENTION_S MARK…, BANDS a file.
 
-BANDS gets, per mark, what the checkpoints before it cost one by one and what a start cost there: a JSON list.
+BANDS gets, per mark, what the checkpoints before it cost one by one, and what a start, a listing of the newest, a look for an old
+one and an audit of the newest cost there: a JSON list. A retention of 0 s keeps all.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from poundlock.audit.audit import audit
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
-from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger, record_path
+from poundlock.checkpoint.ledger.records import checkpoint_records
 from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import (
     JSON,
@@ -46,6 +50,8 @@ ROWS = 1000
 TASKS = 2
 SINKS = ("copy", "alerts")
 STARTS = 9
+LISTED = 20  # newest decisions of a listing
+AUDITED = 50  # newest checkpoints of an audit
 
 
 class MemorySink:
@@ -129,10 +135,10 @@ class Life:
 
     Args:
         folder: its checkpoint folder.
-        retention_ms: of the ledger.
+        retention_ms: of the ledger; None = for ever.
     """
 
-    def __init__(self, folder: Path, retention_ms: int) -> None:
+    def __init__(self, folder: Path, retention_ms: int | None) -> None:
         self.storage = CountingStorage(str(folder))
         self.clock = ManualClock(BEGIN_MS)
         self.sinks = {name: MemorySink() for name in SINKS}
@@ -171,6 +177,28 @@ class Life:
         self.checkpoints += 1
         return (time.perf_counter() - begin) * 1000
 
+    def list_newest(self) -> None:
+        """Read the newest decisions, as a listing does."""
+        ledger = Ledger(self.storage)
+        newest = ledger.newest()
+        assert newest is not None
+        if len([*islice(ledger.back(newest), LISTED)]) != LISTED:
+            raise SystemExit("the newest decisions are not there")
+
+    def find(self) -> None:
+        """Find the middle one of the checkpoints that are kept."""
+        ledger = Ledger(self.storage)
+        wanted = (ledger.checkpoint_of(ledger.first()) + self.checkpoints) // 2
+        if checkpoint_records(ledger, wanted)[0].checkpoint != wanted:
+            raise SystemExit(f"checkpoint {wanted} was not found")
+
+    def audit(self) -> None:
+        """Audit the newest checkpoints; what sinks hold is left out."""
+        first = self.checkpoints - AUDITED
+        report = audit(Ledger(self.storage), dict.fromkeys(SINKS), first=first)
+        if not report.agrees or (report.first, report.last) != (first, self.checkpoints - 1):
+            raise SystemExit(f"the audit found {report.to_json()}")
+
     def _tasks(self, directive: SinkDirectives) -> TaskResults:
         n = directive.checkpoint
         prepared = [
@@ -206,13 +234,35 @@ def band(life: Life, count: int, folder: Path) -> dict[str, float]:
         "bytes": sum(sizes),
         # The quickest: a start is a few ms, and anything else that runs makes one longer.
         "start_ms": round(min(life.start() for _ in range(STARTS)), 2),
+        "record_bytes": newest_bytes(life.storage),
+        **{f"{call.__name__}_ms": quickest_ms(call) for call in (life.list_newest, life.find, life.audit)},
     }
+
+
+def newest_bytes(storage: LocalStorage) -> int:
+    """Return the size of the newest checkpoint's record."""
+    ledger = Ledger(storage)
+    newest = ledger.newest()
+    assert newest is not None
+    number = next(each.number for each in ledger.back(newest) if each.occasion == "checkpoint")
+    entry = storage.stat(record_path(number))
+    return 0 if entry is None else entry.bytes
+
+
+def quickest_ms(call: Callable[[], None]) -> float:
+    """Return the least time that a call took, ms."""
+    took = []
+    for _ in range(STARTS):
+        begin = time.perf_counter()
+        call()
+        took.append((time.perf_counter() - begin) * 1000)
+    return round(min(took), 2)
 
 
 def main(folder: Path, bands: Path, retention_s: int, marks: Sequence[int]) -> None:
     """See above. A band is a thousand checkpoints at least: whole rounds of archiving."""
     logging.basicConfig(level=logging.WARNING)
-    life = Life(folder, retention_s * 1000)
+    life = Life(folder, retention_s * 1000 or None)
     life.start()
     width, found = max(marks[0], 1000), []
     for mark in marks:

@@ -56,11 +56,8 @@ class FilledFirst(DatagenSource):
         return _Planned(self)
 
 
-class _Planned(DatagenEnumerator):
-    def latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        row, keys = int(start["row"]), self.source.rows.keys  # type: ignore[attr-defined]
-        end = min(row + _FILL, keys) if row < keys else row + TOUCHED
-        return {**start, "row": min(end, self.source.count or 0)}
+class Halves(DatagenEnumerator):
+    """Cuts what a checkpoint reads in two."""
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
         first, last = int(start["row"]), int(end["row"])
@@ -68,6 +65,13 @@ class _Planned(DatagenEnumerator):
         return [
             Split(f"{a:020d}", {"start": a, "stop": b}, b - a) for a, b in ((first, middle), (middle, last)) if a < b
         ]
+
+
+class _Planned(Halves):
+    def latest(self, start: dict[str, Any]) -> dict[str, Any]:
+        row, keys = int(start["row"]), self.source.rows.keys  # type: ignore[attr-defined]
+        end = min(row + _FILL, keys) if row < keys else row + TOUCHED
+        return {**start, "row": min(end, self.source.count or 0)}
 
 
 class Seen(KeyedProcessFunction):

@@ -16,6 +16,11 @@ from poundlock.audit.audit import AuditReport, SinkAudit
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import Committed
 from poundlock.cli.main import main
+from poundlock.connectors.kafka.audit import topic_logs
+from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
+from poundlock.connectors.kafka.offsets import Partition
+from poundlock.connectors.kafka.security import KafkaSecurity
+from poundlock.connectors.kafka.wire.record_batches import Records
 from poundlock.testing.kafka import EmbeddedKafka
 from support.kafka_rig import Died, Dying, Rig, Rows, values
 
@@ -130,6 +135,38 @@ def test_topics_by_function_are_known_from_the_decisions(
     report = json.loads(capsys.readouterr().out)
     assert {found["checkpoint"] for found in report["disagreements"]} == {1}
     assert all(f"topic {names['b']} does not exist" in found["what"] for found in report["disagreements"])
+
+
+def test_an_audit_from_a_checkpoint_reads_from_where_it_began(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others write in between, and attempts that nobody decided; what is missing from the range is not excused by what stands before."""
+    driver, topics, began = rig.driver(), TopicLogs(rig.broker.bootstrap_servers, KafkaSecurity()), []
+    for n in range(24):
+        if n % 5 == 0:
+            rig.write(n, [values(9, 9)])
+            rig.broker.produce(rig.sink.topic, ["by another"] * 30)
+        began.append(topics.end([(rig.sink.topic, partition) for partition in range(3)]))
+        rig.checkpoint(driver, n, [values(n, 0, 60), values(n, 1, 60)])
+    rig.stop()
+    reads: dict[Partition, int] = {}
+    read = TopicLogs.read
+
+    def noted(self: TopicLogs, place: Partition, first: int, after: int) -> Iterator[Records]:
+        reads[place] = min(first, reads.get(place, first))
+        return read(self, place, first, after)
+
+    monkeypatch.setattr(TopicLogs, "read", noted)
+    monkeypatch.setattr(topic_logs, "_FEW", 20)
+    for first in (0, 1, 12, 20, 23):
+        reads.clear()
+        found = agrees(rig.audit(first=first), (24 - first) * 120)
+        assert found.removed == 0
+        for place, at in reads.items():
+            assert at <= began[first][place], "nothing of the range is left out"
+        before = sum(began[first].values())
+        assert first < 12 or sum(reads.values()) > before / 2, "most of what stands before it is not read"
+    rig.change(13, lambda record: record["sinks"]["out"]["committables"][0].update(rows=61))
+    whats = said(rig.audit(first=12))
+    assert (12, "1 of its 61 rows are missing: no read_committed reader sees them") in whats, whats
 
 
 def test_a_committed_transaction_that_nobody_decided_is_found(rig: Rig) -> None:

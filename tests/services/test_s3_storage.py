@@ -9,6 +9,7 @@ import pickle
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from poundlock import FileSource
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.base import OutcomeUnknown
+from poundlock.storage.copying import copy
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import StoreError
 from poundlock.storage.uploads import LEAST_PART, UploadGone, Uploads
@@ -173,6 +175,37 @@ def test_rename_moves_and_never_over_an_object(storage: S3Storage) -> None:
         storage.rename("a/.gone", "new/part")
     assert storage.read("b/part") == b"1"
     assert paths(storage) == ["a/.seg", "b/part"]
+
+
+def test_a_copy_to_another_folder_is_made_by_the_store(
+    storage: S3Storage, new_bucket: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = random.Random(5).randbytes(LEAST_PART + 7)
+    with storage.write("state/a.arrow") as made:
+        made.write(data)
+        storage.sync(made)
+    passed: list[int] = []
+    read = S3Storage._range
+
+    def counted(self: S3Storage, path: str, first: int, after: int) -> bytes:
+        passed.append(after - first)
+        return read(self, path, first, after)
+
+    monkeypatch.setattr(S3Storage, "_range", counted)
+    for folder in (storage.root.replace("jobs/a", "savepoints/b"), f"{new_bucket()}/c"):
+        target = open_storage(folder)
+        copy(storage, "state/a.arrow", target, "state/a.arrow")
+        assert passed == []
+        assert target.read("state/a.arrow") == data
+        with pytest.raises(FileExistsError):
+            copy(storage, "state/a.arrow", target, "state/a.arrow")
+    with pytest.raises(FileNotFoundError):
+        copy(storage, "state/gone", target, "state/gone")
+    local = open_storage(str(tmp_path))
+    copy(storage, "state/a.arrow", local, "a")
+    copy(local, "a", target, "state/from-a-disk")
+    assert target.read("state/from-a-disk") == data
+    assert sum(passed) == len(data)
 
 
 def test_concat_joins_parts_of_any_size(storage: S3Storage) -> None:

@@ -14,11 +14,13 @@ from poundlock.savepoint.metadata import Metadata, Operator, new_name
 from poundlock.savepoint.take import Cut, finish
 from poundlock.state.decided_state import DecidedState
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, RunFile, TimerBound
+from poundlock.state.runs.run import digest_of
 from poundlock.storage import LocalStorage
 
 JOB_ID = "0123456789abcdef" * 2
 EVENTS = {"events": {"0": 120, "1": 80}}
 CHECKPOINT = 3
+_CONTENT = b"s" * 50
 
 
 def part(sink: str, name: str, rows: int) -> JSON:
@@ -97,7 +99,7 @@ def save(
     )
     cut = Cut(storage, metadata)
     for path in files:
-        cut.put(path, b"s" * 50)
+        cut.put(path, _CONTENT)
     for sink, parts in states.items():
         for waiting in parts["parts"]:
             cut.put(f"sinks/{sink}/{waiting['segments'][0]['path']}", b"r" * waiting["bytes"])
@@ -114,7 +116,10 @@ def _manifests(stages: Mapping[str, Sequence[str]]) -> tuple[dict[str, Manifest]
     number = 1
     for stage, operators in stages.items():
         path = f"state/{JOB_ID}/{stage}.arrow"
-        run = RunFile(name=path, digest="", bytes=50, rows=1, checkpoint=CHECKPOINT, first=0, stop=128, id=1)
+        run = RunFile(
+            name=path, digest=digest_of(_CONTENT), bytes=len(_CONTENT), rows=1, checkpoint=CHECKPOINT, first=0, stop=128,
+            id=1,
+        )  # fmt: skip
         metas = {id: OperatorMeta(number=number + i, watermark=5) for i, id in enumerate(operators)}
         timers = tuple(TimerBound(meta.number, 0, 128, 7, None) for meta in metas.values())
         manifest = Manifest(

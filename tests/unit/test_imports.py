@@ -21,11 +21,11 @@ PUBLIC_ROOMS = ("connectors", "testing")
 HEAVY = ("pyspark", "pyarrow", "pandas", "numpy", "py4j")
 
 CONNECTOR_NAMES = {
-    "Aborted", "AuditScope", "Auditable", "Batch", "Bindable", "BindableSource", "ChecksColumns",
+    "Aborted", "AbortsMany", "AuditScope", "Auditable", "Batch", "Bindable", "BindableSource", "ChecksColumns",
     "ChecksSchema", "Chunk", "Closable", "ClosableEnumerator", "CommitOutcome", "CommitsMany", "Committed",
     "ComputesColumns", "Connector", "Decided", "DeclaresReplay", "Describable", "Disagreement", "Early",
     "Enumerator", "ExplainsErrors", "FileOrigin", "Finding", "HasPlace", "HoldsReaders",
-    "IdentifyingEnumerator", "Inspectable", "JSON", "KafkaOrigin", "Kind", "LagReportingEnumerator", "Ledger",
+    "IdentifyingEnumerator", "InTasks", "Inspectable", "JSON", "KafkaOrigin", "Kind", "LagReportingEnumerator", "Ledger",
     "Legible", "LimitedWriter", "LimitsTasks", "Lines", "MakesParticipant", "ManifestEntry", "Measurable",
     "MeteredReader", "NeedsJvm", "Newer", "NewerOutput", "Occasion", "OpensEarly", "Orphan", "Participant", "PartitionedEnumerator",
     "PausableEnumerator", "PendingFile", "Portable", "PositionChecking", "Preflight", "Prepared", "PreparesAhead", "PreviewRefused",

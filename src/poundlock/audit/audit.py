@@ -6,7 +6,7 @@ visible is read back whole and compared with the counts and digests of the decis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -80,7 +80,8 @@ def audit(
         # A record that has a successor is carried out; of the newest it is noted.
         committed=lambda n: n < number or ledger.is_committed(n),
     )
-    for decision in ledger:
+    decisions = ledger if newest is None or first is None or work.wants_all else _since(ledger, first, newest)
+    for decision in decisions:
         number = max(number, decision.number)
         if last is not None and decision.checkpoint > last:
             if not work.wants_all:
@@ -92,6 +93,16 @@ def audit(
             work.take(decision)
     work.read(lambda: ledger.since(number + 1))
     return work.report()
+
+
+def _since(ledger: Ledger, first: int, newest: Decision) -> Iterator[Decision]:
+    """Yield the decisions from a checkpoint on, and before them those that say where it began, without reading all before."""
+    number, oldest = ledger.first_of(first, newest), ledger.first()
+    while number > oldest:
+        number -= 1
+        if ledger.read(number).sources:
+            break
+    return ledger.since(number)
 
 
 class _Audit:

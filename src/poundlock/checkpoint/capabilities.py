@@ -216,6 +216,27 @@ class CommitsMany(Protocol):
 
 
 @runtime_checkable
+class AbortsMany(Protocol):
+    """A participant that aborts many at once, faster than one by one."""
+
+    @abstractmethod
+    def abort_many(self, prepared: Iterable[Prepared]) -> Iterator[Exception | None]:
+        """Abort all of them, as `abort` does each, and yield what that would raise, or None, in the same order.
+
+        A failure of one must not keep another from being removed.
+        """
+
+
+@runtime_checkable
+class InTasks(Protocol):
+    """A participant that tasks may commit, abort and verify for, where there is so much of it that the driver would be in the way."""
+
+    @abstractmethod
+    def pieces(self, calls: int) -> int:
+        """Return into how many pieces so many calls are best cut, a task each; 1 = the driver is as quick by itself."""
+
+
+@runtime_checkable
 class PreparesAhead(Protocol):
     """A participant whose tasks can prepare the next checkpoint while this one is committed.
 

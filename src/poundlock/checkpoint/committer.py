@@ -7,14 +7,15 @@ connection for all of its sinks; one that declares `CommitsMany` has said that t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from poundlock.checkpoint.capabilities import CommitsMany, Early
+from poundlock.checkpoint.capabilities import AbortsMany, CommitsMany, Early
 from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.in_tasks import Tasks, by_tasks
 from poundlock.checkpoint.outcome import Log
 from poundlock.checkpoint.participant import JSON, Aborted, CommitOutcome, Committed, Participant, Prepared
 from poundlock.errors import CommitUnknown, PoundlockError, TerminalError, TransientError
@@ -52,10 +53,11 @@ def commit_all(
     retry: Retry,
     sleep: Callable[[float], None],
     log: Log,
+    tasks: Tasks | None = None,
 ) -> Carried:
     """Commit all that a decision names and return what became of it.
 
-    Everything is tried before the worst failure is raised.
+    Everything is tried before the worst failure is raised. `tasks`: what runs very many of them on the cluster; None = there is none.
 
     Raises:
         TerminalError: something a decision names is gone, or a sink with work left is no longer part of the job.
@@ -65,7 +67,7 @@ def commit_all(
     failures: list[PoundlockError] = []
     for name, sink in decision.sinks.items():
         if sink.committables and name in participants:
-            results[name] = _SinkCommits(name, participants[name], decision, _pauses(retry, sleep), log)
+            results[name] = _SinkCommits(name, participants[name], decision, _pauses(retry, sleep), log, tasks)
         elif sink.committables:
             failures.append(
                 TerminalError(f"decision {decision.number} names sink {name!r}, which the job does not have")
@@ -92,6 +94,7 @@ class _SinkCommits:
     decision: Decision
     pauses: Iterator[bool]
     log: Log
+    tasks: Tasks | None
     details: list[Mapping[str, Any]] = field(default_factory=list)
     committed: list[JSON] = field(default_factory=list)
     aborted: list[JSON] = field(default_factory=list)
@@ -118,13 +121,21 @@ class _SinkCommits:
     ) -> list[tuple[JSON, CommitUnknown]]:
         """Commit many at once; return those of which the outcome is not known."""
         unknown: list[tuple[JSON, CommitUnknown]] = []
-        asked = _announced(committables) if first else iter(committables)
-        for committable, outcome in zip(committables, participant.commit_many(asked), strict=True):
+        outcomes = self._outcomes(participant, committables, first=first)
+        for committable, outcome in zip(committables, outcomes, strict=True):
             if isinstance(outcome, CommitUnknown):
                 unknown.append((committable, outcome))
             else:
                 self._take(committable, outcome)
         return unknown
+
+    def _outcomes(
+        self, participant: CommitsMany, committables: Sequence[JSON], *, first: bool
+    ) -> Iterable[CommitOutcome]:
+        if not first:
+            return participant.commit_many(iter(committables))
+        done = by_tasks(commit_piece, participant, committables, self.tasks, self.log)
+        return participant.commit_many(_announced(committables)) if done is None else done
 
     def _asked_until_known(self, committable: JSON) -> CommitOutcome:
         while True:
@@ -166,6 +177,11 @@ class _SinkCommits:
     def _warn(self, error: CommitUnknown) -> None:
         checkpoint = self.decision.checkpoint
         self.log.warning("commit outcome unknown, asking again", sink=self.name, checkpoint=checkpoint, why=error.what)
+
+
+def commit_piece(participant: CommitsMany, committables: list[JSON]) -> list[CommitOutcome]:
+    """Commit some in a task; return their outcomes."""
+    return list(participant.commit_many(_announced(committables)))
 
 
 def _announced(committables: Sequence[JSON]) -> Iterator[JSON]:
@@ -221,22 +237,31 @@ def _in_turn(work: Sequence[Work]) -> None:
         each()
 
 
-def verify_all(participants: Mapping[str, Participant], prepared: Sequence[Prepared], checkpoint: int) -> None:
-    """Have every participant verify what its tasks prepared, all of them at once.
+def verify_all(
+    participants: Mapping[str, Participant],
+    prepared: Sequence[Prepared],
+    checkpoint: int,
+    *,
+    log: Log,
+    tasks: Tasks | None = None,
+) -> None:
+    """Have every participant verify what its tasks prepared, all of them at once. `tasks`: as in `commit_all`.
 
     Raises:
         TransientError, TerminalError: something cannot be committed; that of the first participant in order is raised when all
             have ended, so that what is aborted next is touched by nobody.
     """
-    by_sink: dict[str, list[Prepared]] = {}
-    for item in prepared:
-        by_sink.setdefault(item.sink, []).append(item)
+    by_sink = _by_sink(prepared)
     failures: dict[str, Exception] = {}
 
     def verify(name: str, participant: Participant) -> None:
         try:
             if name in by_sink:
-                participant.verify(by_sink[name])
+                wrong = by_tasks(verify_piece, participant, by_sink[name], tasks, log)
+                if wrong is None:
+                    participant.verify(by_sink[name])
+                for error in wrong or ():
+                    raise error
             elif isinstance(participant, Early):
                 participant.verify_nothing(checkpoint)
         except Exception as error:
@@ -247,3 +272,49 @@ def verify_all(participants: Mapping[str, Participant], prepared: Sequence[Prepa
     for name in asked:
         if name in failures:
             raise failures[name]
+
+
+def verify_piece(participant: Participant, prepared: list[Prepared]) -> list[Exception]:
+    """Verify some in a task; return what is wrong, if anything is."""
+    try:
+        participant.verify(prepared)
+    except Exception as error:
+        return [error]
+    return []
+
+
+def abort_all(
+    participants: Mapping[str, Participant], prepared: Sequence[Prepared], *, log: Log, tasks: Tasks | None = None
+) -> Iterator[tuple[Prepared, Exception]]:
+    """Have every participant abort what its tasks prepared; yield what could not be aborted, and why. Raises nothing. `tasks`: as in `commit_all`."""
+    for name, items in _by_sink(prepared).items():
+        try:
+            participant = participants[name]
+            outcomes: Iterable[Exception | None]
+            if isinstance(participant, AbortsMany):
+                outcomes = by_tasks(abort_piece, participant, items, tasks, log) or participant.abort_many(items)
+            else:
+                outcomes = (_aborted(participant, item) for item in items)
+            yield from ((item, error) for item, error in zip(items, outcomes, strict=True) if error is not None)
+        except Exception as error:
+            yield items[0], error
+
+
+def abort_piece(participant: AbortsMany, prepared: list[Prepared]) -> list[Exception | None]:
+    """Abort some in a task; return what failed of each."""
+    return list(participant.abort_many(prepared))
+
+
+def _aborted(participant: Participant, item: Prepared) -> Exception | None:
+    try:
+        participant.abort(item)
+    except Exception as error:
+        return error
+    return None
+
+
+def _by_sink(prepared: Sequence[Prepared]) -> dict[str, list[Prepared]]:
+    by_sink: dict[str, list[Prepared]] = {}
+    for item in prepared:
+        by_sink.setdefault(item.sink, []).append(item)
+    return by_sink

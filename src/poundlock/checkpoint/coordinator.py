@@ -13,7 +13,7 @@ from typing import Any
 
 from poundlock.audit.write_totals import written
 from poundlock.checkpoint.capabilities import Repeatable, prepares_ahead
-from poundlock.checkpoint.committer import Carried, verify_all
+from poundlock.checkpoint.committer import Carried, abort_all, verify_all
 from poundlock.checkpoint.cycle import Planned, Ran, Verified, recover, run_checkpoint
 from poundlock.checkpoint.decision import Decision, Redo, SourceRange
 from poundlock.checkpoint.ledger.decision_log import History
@@ -37,6 +37,7 @@ class Coordinator(History):
         """Taken by everything that decides; take it to look at several facts at once."""
         self.prepares_ahead = all(prepares_ahead(participant) for participant in self.participants.values())
         """Whether the tasks of the next checkpoint may run while the newest one is committed."""
+        self._rolls: tuple[Decision, int | None] | None = None
 
     def recover(self) -> Recovery:
         """Bring the sinks to the state of the newest decision. Call it once, before the query starts.
@@ -133,7 +134,7 @@ class Coordinator(History):
         else:
             kept = results.prepared
             check_counts(results, self.participants)
-            verify_all(self.participants, results.prepared, plan.checkpoint)
+            verify_all(self.participants, results.prepared, plan.checkpoint, log=self.log, tasks=self.tasks)
             hit(Failpoint.PREPARE_VERIFIED)
             staged = self._stage(kept, Occasion.CHECKPOINT)
         state = None if self.state is None else self.state.stage(results.state, again=again)
@@ -273,8 +274,10 @@ class Coordinator(History):
         """Return when, by the clock, `roll(ROLL)` will have something to do; None = not by time alone."""
         with self.lock:
             newest = self.newest
-            times = (item.next_roll_ms(state_of(newest, name)) for name, item in self.participants.items())
-            return min((time for time in times if time is not None), default=None)
+            if self._rolls is None or self._rolls[0] is not newest:  # asked for many times between two decisions
+                times = (item.next_roll_ms(state_of(newest, name)) for name, item in self.participants.items())
+                self._rolls = newest, min((time for time in times if time is not None), default=None)
+            return self._rolls[1]
 
     def _resume(
         self, n: int, sources: Mapping[str, SourceRange], run: Callable[[SinkDirectives], TaskResults]
@@ -318,11 +321,9 @@ class Coordinator(History):
 
     def abort(self, prepared: Sequence[Prepared]) -> None:
         """Remove what no decision is going to name."""
-        for item in prepared:
-            try:
-                self.participants[item.sink].abort(item)
-            except Exception as error:  # the failure that led here is the one to report; sweep finds what is left
-                self.log.warning("abort failed", sink=item.sink, subtask=item.subtask, why=str(error))
+        for item, error in abort_all(self.participants, prepared, log=self.log, tasks=self.tasks):
+            # The failure that led here is the one to report; sweep finds what is left.
+            self.log.warning("abort failed", sink=item.sink, subtask=item.subtask, why=str(error))
 
     def _sweep(self) -> dict[str, Sequence[Orphan]]:
         newest = self.newest

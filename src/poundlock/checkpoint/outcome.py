@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from poundlock.checkpoint.decision import Decision, EventTime, SourceRange
 from poundlock.checkpoint.participant import Counts, Orphan, Prepared
+from poundlock.checkpoint.skew import Skew
 from poundlock.operators.time_values import DecidedTime
 
 
@@ -40,6 +41,7 @@ class TaskResults:
     # the watermark behind the checkpoint and what goes with it; None where the job has none
     watermarks: DecidedTime | None = None
     state: Sequence[Any] = ()
+    skew: Skew = field(default_factory=Skew)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

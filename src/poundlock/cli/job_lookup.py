@@ -171,7 +171,7 @@ def progress_line(progress: Mapping[str, Any] | None) -> str | None:
     from poundlock.driver.progress import Progress
 
     try:
-        return None if progress is None else status_line(Progress(**progress))
+        return None if progress is None else status_line(Progress.of(progress))
     except TypeError:  # of another version
         return None
 

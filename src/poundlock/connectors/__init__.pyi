@@ -11,6 +11,7 @@ from poundlock.audit.read_back import (
     Reading as Reading,
 )
 from poundlock.checkpoint.capabilities import (
+    AbortsMany as AbortsMany,
     Bindable as Bindable,
     ChecksColumns as ChecksColumns,
     ChecksSchema as ChecksSchema,
@@ -21,6 +22,7 @@ from poundlock.checkpoint.capabilities import (
     Early as Early,
     HasPlace as HasPlace,
     HoldsReaders as HoldsReaders,
+    InTasks as InTasks,
     Inspectable as Inspectable,
     LimitedWriter as LimitedWriter,
     LimitsTasks as LimitsTasks,

@@ -19,6 +19,7 @@ from poundlock.checkpoint.cycle import Ran, Verified, run_checkpoint
 from poundlock.checkpoint.decision import Decision, EventTime
 from poundlock.checkpoint.outcome import Outcome, TaskResults
 from poundlock.checkpoint.participant import Occasion
+from poundlock.checkpoint.skew import Skew, together
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.parallelism import JobParallelism
 from poundlock.driver.planner import CheckpointPlan, Planner
@@ -172,7 +173,7 @@ class JobCheckpoints:
         checkpoint = outcome.decision.checkpoint
         counts = {name: sink.counts for name, sink in outcome.decision.sinks.items()}
         read = sum(commit.ran.results.rows_read.values())
-        self.tracker.checkpoint(checkpoint, read, counts, outcome.files_made, took_ms)
+        self.tracker.checkpoint(checkpoint, read, counts, outcome.files_made, took_ms, commit.ran.results.skew)
         self._show_time()
         self.planner.committed(self.coordinator.sources)
         self.on_checkpoint()
@@ -244,7 +245,7 @@ class JobCheckpoints:
             sinks=given.sinks,
             time=plan.times,
             parallelism=self._keyed_tasks(plan),
-            places=plan.reads.places if self.chain.has_segments else (),
+            places=plan.reads.places if self.chain.needs_places else (),
             state=self._state_directives(plan),
         )
         begun = time.monotonic()
@@ -334,6 +335,7 @@ def task_results(
         watermarks=watermarks,
         event_time=event_time,
         state=[report.state for report in reports if report.state is not None],
+        skew=Skew(together(report.groups for report in reports), together(report.splits for report in reports)),
     )
 
 

@@ -44,6 +44,7 @@ from poundlock.spark.launch.master import Master
 from poundlock.spark.launch.session import Session
 from poundlock.spark.launch.spark_launch import SparkStart, begin_spark
 from poundlock.spark.segments import SessionAnalysis
+from poundlock.spark.small_jobs import SparkTasks
 from poundlock.state.job_state import JobState
 from poundlock.state.participant import StateParticipant
 from poundlock.storage import Storage, open_storage
@@ -131,6 +132,7 @@ class Assembly:
         """Return the loop of one life, whose coordinator has recovered; nothing runs yet."""
         session = self._session(storage)
         sources = self._with_streams(session, sources)
+        coordinator.tasks = SparkTasks(session, self.job.name)
 
         def save(directory: str, retained: str | None = None, first: Callable[[], None] = lambda: None) -> Cut:
             def ready() -> None:

@@ -9,7 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import msgspec
+
 from poundlock.checkpoint.participant import DEAD_LETTER, Counts
+from poundlock.checkpoint.skew import NO_SKEW, Skew
 from poundlock.operators.time_values import MIN
 
 State = Literal["INITIALIZING", "RUNNING", "RESTARTING", "FINISHED", "CANCELED", "FAILED"]
@@ -36,6 +39,7 @@ class Progress:
         held_by: who holds the watermark back, such as "clicks-1 of visits": a partition, and the source that reads it;
             the step that gives rows their time where no source is known behind it; None where nobody does.
         application: the cluster's id of the application that the tasks belong to; None where they run on this machine.
+        skew: how unevenly the rows of the newest checkpoint that had any lay over key groups and splits.
         parallelism: how many tasks the next checkpoint has at most; None before it is known.
         state_locality: of the key groups that the newest checkpoint worked, the part that was on the same executor at the one before;
             None where there is no cluster or no state.
@@ -58,9 +62,16 @@ class Progress:
     watermark: int | None = None
     held_by: str | None = None
     application: str | None = None
+    skew: Skew = NO_SKEW
     parallelism: int | None = None
     state_locality: float | None = None
     message: str = ""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Progress:
+        """Return what fields say that were written as JSON, by this version or a newer one."""
+        known = {name: value for name, value in values.items() if name in cls.__slots__}
+        return cls(**{**known, "skew": msgspec.convert(known.get("skew") or {}, Skew)})
 
 
 @dataclass(slots=True)
@@ -149,7 +160,9 @@ class Tracker:
         if files:
             self._set(files_finished=self.progress.files_finished + files, message="")
 
-    def checkpoint(self, number: int, read: int, counts: Mapping[str, Counts], files: int, took_ms: int) -> None:
+    def checkpoint(
+        self, number: int, read: int, counts: Mapping[str, Counts], files: int, took_ms: int, skew: Skew = NO_SKEW
+    ) -> None:
         """Note a completed checkpoint."""
         now = time.monotonic()
         self._recent.append((now, read))
@@ -173,5 +186,6 @@ class Tracker:
             rows_per_s=rate,
             last_ms=took_ms,
             files_finished=was.files_finished + files,
+            skew=skew or was.skew,
             message="",
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from poundlock.errors import DefinitionError
@@ -67,23 +68,28 @@ class OfTheClock(Generator):
         output.emit_watermark(now_ms - 1)
 
 
-_MADE: Mapping[str, Callable[[WatermarkStrategy], Generator]] = {
-    "bounded": lambda s: BoundedOutOfOrderness(span_ms(s.delay)),
-    "monotonous": lambda s: BoundedOutOfOrderness(0),
-    "none": lambda s: Generator(),
-    "ingestion": lambda s: OfTheClock(),
-    "processing": lambda s: OfTheClock(),
+_MADE: Mapping[str, Callable[[WatermarkStrategy], Callable[[], Generator]]] = {
+    "bounded": lambda s: partial(BoundedOutOfOrderness, span_ms(s.delay)),
+    "monotonous": lambda s: partial(BoundedOutOfOrderness, 0),
+    "none": lambda s: Generator,
+    "ingestion": lambda s: OfTheClock,
+    "processing": lambda s: OfTheClock,
 }
 
 
-def generator_of(strategy: WatermarkStrategy) -> Generator:
-    """Return a new generator for one partition. Raises DefinitionError: it looks at each record, which only the task that reads them can have it do."""
+def generators_of(strategy: WatermarkStrategy) -> Callable[[], Generator]:
+    """Return what makes a generator for one partition. Raises DefinitionError: it looks at each record, which only the task that reads them can have it do."""
     if strategy.per_record:
         raise DefinitionError(
             "a watermark generator with per_record=True is run by the tasks that read a source, and not here",
             next="leave per_record=True out, and write on_event(self, timestamp, count, output)",
         )
     return _MADE[strategy.kind](strategy)
+
+
+def generator_of(strategy: WatermarkStrategy) -> Generator:
+    """Return a new generator for one partition; raises as `generators_of`."""
+    return generators_of(strategy)()
 
 
 _PLAIN = (type(None), bool, int, float, str)
@@ -159,6 +165,11 @@ def _is_plain(value: Any) -> bool:
     if type(value) is dict:
         return all(type(name) is str and _is_plain(each) for name, each in value.items())
     return type(value) in _PLAIN
+
+
+def kept_generators(strategy: WatermarkStrategy) -> Callable[[], Generator]:
+    """Return what makes a generator for one partition, built in or a user's."""
+    return generators_of(strategy) if strategy.generator is None else partial(kept_generator, strategy)
 
 
 def kept_generator(strategy: WatermarkStrategy) -> Generator:

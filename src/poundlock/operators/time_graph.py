@@ -15,6 +15,7 @@ from poundlock.operators.time_values import MAX, MIN, UNKNOWN, SourceTime, TimeS
 from poundlock.stream.nodes import (
     ApplyNode,
     Node,
+    PartitionNode,
     PythonNode,
     SideOutputNode,
     SinkNode,
@@ -28,7 +29,7 @@ from poundlock.stream.watermarks import Alignment, WatermarkStrategy
 from poundlock.values import span_ms
 
 _ROW_WISE = (SourceNode, PythonNode, SqlNode, SideOutputNode, UnionNode, WatermarkNode)
-_STATELESS = (*_ROW_WISE, ApplyNode, SinkNode)
+_STATELESS = (*_ROW_WISE, ApplyNode, PartitionNode, SinkNode)
 
 
 @dataclass(frozen=True)

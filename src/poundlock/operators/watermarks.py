@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from poundlock.operators.generators import Generator, IdlenessTimer, PartitionOutput, kept_generator
+from poundlock.operators.generators import Generator, IdlenessTimer, PartitionOutput, kept_generators
 from poundlock.operators.time_values import (
     MAX,
     MIN,
@@ -65,18 +65,19 @@ class SourceWatermark:
         self.held_by = state.held_by
         """The partition with the least watermark of the active ones."""
         self._partitions: dict[str, _Partition] = {}
+        self._new_generator = kept_generators(strategy)
+        # A clock is never silent, and rows that are given its time are not looked at.
+        idleness = None if strategy.clocked else strategy.idleness
+        self._timeout_ms = None if idleness is None else span_ms(idleness)
         self._timer = self._new_timer(state.silent_since)  # of a source whose splits come and go with every checkpoint
         for name, each in state.partitions.items():
             self._partitions[name] = self._restored(each)
 
     def _new_timer(self, silent_since: int | None) -> IdlenessTimer | None:
-        # A clock is never silent, and rows that are given its time are not looked at.
-        if self.strategy.idleness is None or self.strategy.clocked:
-            return None
-        return IdlenessTimer(span_ms(self.strategy.idleness), silent_since)
+        return None if self._timeout_ms is None else IdlenessTimer(self._timeout_ms, silent_since)
 
     def _restored(self, state: PartitionTime) -> _Partition:
-        partition = _Partition(kept_generator(self.strategy), self._new_timer(state.silent_since))
+        partition = _Partition(self._new_generator(), self._new_timer(state.silent_since))
         partition.output.watermark, partition.output.idle = known(state.watermark), state.idle
         partition.generator.restore(state.generator)
         return partition

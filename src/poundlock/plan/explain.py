@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.arguments import function_name
 from poundlock.checkpoint.capabilities import Describable, HasPlace, prepares_ahead
 from poundlock.connectors.base import SparkSource, SplitSource
-from poundlock.operators.factory import by_record, check_columns_do, join_by_record
+from poundlock.operators.factory import by_record, check_columns_do, join_by_record, process_by_record
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.guarantees import guarantees
@@ -22,6 +22,8 @@ from poundlock.stream.nodes import (
     IntervalJoinNode,
     KeyedNode,
     Node,
+    PartitionNode,
+    ProcessNode,
     PythonNode,
     SideOutputNode,
     SinkNode,
@@ -110,6 +112,7 @@ _STAGES = {
     "source": "its tasks read, decode and write in one pass; no record enters the JVM",
     "stream": "its tasks read, decode and write in one pass; what Spark reads has been through the JVM",
     "keyed": "its tasks have key groups each; blocks of rows come through Spark's shuffle",
+    "partitioned": "rows are placed among its tasks; blocks of them come through Spark's shuffle",
     "spark": "rows enter the JVM once for Spark SQL, and come out to the tasks",
 }
 
@@ -138,6 +141,8 @@ def _what(node: Node) -> str:
         return f"Python {node.kind} {name}" + (", errors are bad records" if node.on_error == "bad_record" else "")
     if isinstance(node, SideOutputNode):
         return f"side output {node.tag}"
+    if isinstance(node, PartitionNode):
+        return node.describe()
     if isinstance(node, UnionNode):
         return "union"
     if isinstance(node, WatermarkNode):
@@ -152,6 +157,8 @@ def _what(node: Node) -> str:
         what = node.describe()
         if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
             what += f", {_way(join_by_record(node))}"
+        elif not isinstance(node, ProcessNode):
+            what += f", {_way(process_by_record(node))}"
         return f"by {keys}, {what}" if keys else what
     if isinstance(node, SinkNode):
         return f"sink {_describe(node.sink)}"

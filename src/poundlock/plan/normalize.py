@@ -18,6 +18,7 @@ from poundlock.stream.nodes import (
     IntervalJoinNode,
     KeyedNode,
     Node,
+    PartitionNode,
     SideOutputNode,
     SinkNode,
     SqlNode,
@@ -95,7 +96,7 @@ class Normalized:
     """A graph of columns.
 
     Args:
-        inputs: per keyed operator its inputs, in their order.
+        inputs: per keyed operator, and per step that places rows, its inputs, in their order.
         pairs: per interval join whose select(…) is of plain columns. One with other expressions gives the structs `left` and
             `right`, and a step behind it makes the columns.
     """
@@ -153,6 +154,8 @@ class _Rewriting:
             return self._window(node, inputs)
         if isinstance(node, KeyedNode):
             return self._keyed(node, inputs)
+        if isinstance(node, PartitionNode):
+            return self._partition(node, inputs)
         return node if all(a is b for a, b in zip(node.inputs, inputs, strict=True)) else replace(node, inputs=inputs)
 
     def _sink(self, node: SinkNode, inputs: list[Node]) -> Node:
@@ -192,6 +195,12 @@ class _Rewriting:
             before.append(columns.node)
         self.inputs[node.id] = key_columns
         return replace(node, inputs=before, keys=[[key.column for key in each.keys] for each in key_columns])
+
+    def _partition(self, node: PartitionNode, inputs: list[Node]) -> Node:
+        columns = _Columns(node.id, inputs[0], node.line)
+        keys = [columns.put("key", text) for text in node.keys]
+        self.inputs[node.id] = [KeyColumns(keys, columns.hidden)]
+        return replace(node, inputs=[columns.node], keys=[key.column for key in keys])
 
     def _behind(self, node: Node, made: Node) -> Node:
         """Return where the rows of a node come from: of an interval join, the step that makes its columns."""

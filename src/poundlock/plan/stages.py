@@ -21,14 +21,16 @@ from poundlock.operators.chain import Edge, Operator, Pass, Step
 from poundlock.operators.factory import edge, operator_of, schema_after
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_graph import TimeGraph
-from poundlock.plan.keyed_heads import exchange_inputs, keyed_head
+from poundlock.plan.keyed_heads import exchange_inputs, keyed_head, known_schema, placing_input
 from poundlock.plan.normalize import Normalized, normalize
 from poundlock.plan.plan import Plan
 from poundlock.plan.segments import Segment, cut_segments, spark_streams
+from poundlock.plan.sql_text import resolve_column
 from poundlock.stream.nodes import (
     ApplyNode,
     KeyedNode,
     Node,
+    PartitionNode,
     PythonNode,
     SideOutputNode,
     SinkNode,
@@ -43,6 +45,7 @@ from poundlock.tasks.event_time import EventTimeAssigner, NeedsSpark, assigner_f
 from poundlock.tasks.exchange.exits import ExchangeStep, ToSegment
 from poundlock.tasks.keyed_rows import WithoutTime
 from poundlock.tasks.keyed_stage import KeyedHead, KeyedStage
+from poundlock.tasks.partitioned_stage import PartitionedStage
 from poundlock.tasks.rows_stage import RowsStage, SourceHead, SourceStage
 from poundlock.tasks.stage import SinkStep, StageBody, WatermarkStep
 
@@ -72,7 +75,7 @@ class SegmentStage:
     rows: RowsStage
 
 
-Stage = KeyedStage | SegmentStage
+Stage = KeyedStage | PartitionedStage | SegmentStage
 
 
 def is_keyed(node: Node) -> bool:
@@ -80,18 +83,22 @@ def is_keyed(node: Node) -> bool:
     return isinstance(node, (WindowNode, KeyedNode))
 
 
+StageKind = Literal["source", "keyed", "partitioned", "spark"]
+
+
 @dataclass(frozen=True)
 class StageOutline:
     """A stage as far as the graph alone tells it.
 
     Args:
-        kind: "source" = our readers begin it; "keyed" = rows come by key group; "spark" = rows come out of Spark's SQL engine.
+        kind: "source" = our readers begin it; "keyed" = rows come by key group; "partitioned" = rows are placed in its tasks;
+            "spark" = rows come out of Spark's SQL engine.
         depth: how many stages are before it.
         spark: the steps that Spark runs before it.
         steps: the steps that its tasks run; a step that gets rows from several stages is in each of them.
     """
 
-    kind: Literal["source", "keyed", "spark"]
+    kind: StageKind
     depth: int
     spark: Sequence[Node]
     steps: Sequence[Node]
@@ -113,14 +120,21 @@ def outline(plan: Plan) -> list[StageOutline]:
             steps.setdefault(mine, [])
             keys |= {id(node): frozenset({mine}) for node in unit.nodes}
             continue
-        keys[id(unit)] = frozenset({(deeper, "keyed")}) if is_keyed(unit) else before
+        exchange = _exchange_of(unit)
+        keys[id(unit)] = before if exchange is None else frozenset({(deeper, exchange)})
         for key in keys[id(unit)]:
             steps.setdefault(key, []).append(unit)
     return [StageOutline(_kind(key), key[0], spark.get(key, ()), steps[key]) for key in sorted(steps)]
 
 
-def _kind(key: tuple[int, str]) -> Literal["source", "keyed", "spark"]:
-    return "source" if key[1] == "source" else "keyed" if key[1] == "keyed" else "spark"
+def _kind(key: tuple[int, str]) -> StageKind:
+    kinds: dict[str, StageKind] = {"source": "source", "keyed": "keyed", "partitioned": "partitioned"}
+    return kinds.get(key[1], "spark")
+
+
+def _exchange_of(node: Node) -> Literal["keyed", "partitioned"] | None:
+    """Return the kind of the stage that begins with a step; None where no stage does."""
+    return "keyed" if is_keyed(node) else "partitioned" if isinstance(node, PartitionNode) else None
 
 
 def state_spaces(plan: Plan) -> dict[str, list[str]]:
@@ -178,6 +192,11 @@ class StageChain:
         """Whether Spark's SQL engine runs a part of it."""
         return any(isinstance(stage, SegmentStage) for stage in self.later.values())
 
+    @cached_property
+    def needs_places(self) -> bool:
+        """Whether tasks have to know of all splits of a checkpoint."""
+        return any(isinstance(stage, SegmentStage | PartitionedStage) for stage in self.later.values())
+
     @property
     def keeps_dead_letters(self) -> bool:
         """Whether records that cannot be decoded, placed or written are kept."""
@@ -219,12 +238,13 @@ class _LeftToSpark(Exception):
 
 @dataclass
 class _Draft:
-    """A stage while it is cut: `segment` is what Spark runs before it, as it was cut and as Spark analyzed it."""
+    """A stage while it is cut: `placed` are the steps that place rows in it with their columns, `segment` is what Spark runs before it, as it was cut and as Spark analyzed it."""
 
     depth: int
-    keyed: bool = False
+    exchange: Literal["keyed", "partitioned"] | None = None
     steps: list[Step] = field(default_factory=list)
     heads: list[KeyedHead] = field(default_factory=list)
+    placed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     feeds: set[int] = field(default_factory=set)
     segment: tuple[Segment, Any] | None = None
 
@@ -260,6 +280,8 @@ class _Builder:
                 self._add_source(unit, nodes)
             elif is_keyed(unit):
                 self._add_keyed(unit)
+            elif isinstance(unit, PartitionNode):
+                self._add_partition(unit)
             else:
                 self._add_step(unit)
         order = sorted(range(1, len(self._drafts)), key=lambda number: (self._drafts[number].depth, number))
@@ -270,6 +292,8 @@ class _Builder:
 
     def _stage(self, number: int) -> Stage:
         draft, body = self._drafts[number], self._body(number)
+        if draft.exchange == "partitioned":
+            return PartitionedStage(body, draft.placed)
         if draft.segment is None:
             return KeyedStage(body, draft.heads, f"stage-{draft.depth}", self._times, self.state_dir)
         segment, analyzed = draft.segment
@@ -278,7 +302,7 @@ class _Builder:
 
     def _body(self, number: int) -> StageBody:
         draft = self._drafts[number]
-        later = [stage for stage in sorted(draft.feeds) if self._drafts[stage].keyed]
+        later = [stage for stage in sorted(draft.feeds) if self._drafts[stage].exchange]
         return StageBody(number, self.job_id, draft.steps, dict(self.sinks), self.plan.job.on_error, later)
 
     # --- the steps -----------------------------------------------------------------------------------------------------
@@ -304,7 +328,7 @@ class _Builder:
             self._drafts[stage].steps.append(Step(node.id, self._operator(node, before), edges))
 
     def _add_keyed(self, node: Any) -> None:
-        number = self._new_stage(node.inputs, keyed=True)
+        number = self._new_stage(node.inputs, "keyed")
         self._stages[node.id] = frozenset({number})
         given = [self._schemas[parent.id] for parent in node.inputs]
         timed = [self._timed[parent.id] for parent in node.inputs]
@@ -326,8 +350,28 @@ class _Builder:
         for stage in self._time_stages(node):
             self._drafts[stage].feeds.add(number)
 
+    def _add_partition(self, node: PartitionNode) -> None:
+        """Add a step that places rows: its exchange in the stages before, and the stage that they go on in."""
+        number = self._new_stage(node.inputs, "partitioned")
+        (parent,) = node.inputs
+        schema = known_schema(node.id, self._schemas[parent.id])
+        (taken,) = self.graph.inputs[node.id]
+        own = pa.schema([field for field in schema if field.name not in taken.hidden])
+        self._stages[node.id] = frozenset({number})
+        self._schemas[node.id], self._timed[node.id] = own, self._timed[parent.id]
+        self._drafts[number].steps.append(Step(node.id, Pass(), []))
+        self._drafts[number].placed[node.id] = tuple(self._with_time(node).names)
+        keys = [resolve_column(schema, key.column, node.id) for key in taken.keys]
+        to = placing_input(node, keys)
+        columns = dict.fromkeys([*self._with_time(node).names, *to.keys])
+        for stage in self._stages[parent.id]:
+            exchange = ExchangeStep(to, number, self._with_time(parent), tuple(columns), frozenset(to.keys))
+            self._drafts[stage].steps.append(Step(f"{node.id}#0", exchange, [Edge(parent.id)]))
+        for stage in self._stages[parent.id] | self._time_stages(node):
+            self._drafts[stage].feeds.add(number)
+
     def _add_segment(self, segment: Segment) -> None:
-        number = self._new_stage(segment.inputs, keyed=False)
+        number = self._new_stage(segment.inputs, None)
         schemas = {}
         for node in segment.inputs:
             schemas[node.id] = schema = self._into_spark(node)
@@ -359,24 +403,24 @@ class _Builder:
         assert schema is not None
         return schema.append(pa.field(EVENT_TIME, HIDDEN_TYPES[EVENT_TIME])) if self._timed[node.id] else schema
 
-    def _new_stage(self, inputs: Sequence[Node], *, keyed: bool) -> int:
-        """Return the number of the stage behind some steps: of keyed operators those of one depth share one."""
+    def _new_stage(self, inputs: Sequence[Node], exchange: Literal["keyed", "partitioned"] | None) -> int:
+        """Return the number of the stage behind some steps: behind exchanges of one kind those of one depth share one."""
         depth = 1 + max(self._drafts[stage].depth for node in inputs for stage in self._stages[node.id])
         for number, draft in enumerate(self._drafts):
-            if keyed and draft.keyed and draft.depth == depth:
+            if exchange is not None and draft.exchange == exchange and draft.depth == depth:
                 return number
-        self._drafts.append(_Draft(depth, keyed))
+        self._drafts.append(_Draft(depth, exchange))
         return len(self._drafts) - 1
 
     def _time_stages(self, node: Node) -> set[int]:
-        """Return the stages that know of event time what a keyed step needs: up to the keyed steps before it."""
+        """Return the stages that know of event time what a step behind an exchange needs: up to the exchanges before it."""
         stages: set[int] = set()
         todo = list(node.inputs)
         while todo:
             parent = todo.pop()
-            if isinstance(parent, WatermarkNode) or is_keyed(parent):
+            if isinstance(parent, WatermarkNode) or _exchange_of(parent) is not None:
                 stages |= self._stages[parent.id]
-            if not is_keyed(parent):
+            if _exchange_of(parent) is None:
                 todo += parent.inputs
         return stages
 

@@ -13,6 +13,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 
 from poundlock import __version__
+from poundlock.checkpoint.skew import Shares
 from poundlock.control.registry import ENDED, now_ms
 from poundlock.driver.requests import Kind, Trigger
 from poundlock.errors import PoundlockError
@@ -161,6 +162,16 @@ def metrics(
     return [models.Metric(id=name, value=str(values[name])) for name in get.split(",") if name in values]
 
 
+@router.get("/jobs/{jid}/skew")
+def skew(job: JobCalled) -> models.RowSkew:
+    """How unevenly the rows of the newest checkpoint that had any lie over key groups and splits, the largest of each."""
+    now = job.progress.skew
+    return models.RowSkew(
+        key_groups=[_shares(name, shares) for name, shares in sorted(now.groups.items())],
+        splits=[_shares(name, shares) for name, shares in sorted(now.splits.items())],
+    )
+
+
 @router.get("/jobs/{jid}/config")
 def job_config(job: JobCalled) -> models.JobConfiguration:
     """How the job was set up, without secrets."""
@@ -303,6 +314,19 @@ def _line(figures: CheckpointFigures) -> models.CheckpointLine:
         rows_written=figures.rows_written,
         rows_late=figures.late,
         rows_dead_lettered=figures.dead_lettered,
+    )
+
+
+def _shares(id: str, shares: Shares) -> models.RowShares:
+    return models.RowShares(
+        id=id,
+        parts=shares.parts,
+        rows=shares.rows,
+        skew=round(shares.skew, 3),
+        largest=[
+            models.RowsOfPart(name=part.name, rows=part.rows, share=round(shares.share(part), 6))
+            for part in shares.largest
+        ],
     )
 
 

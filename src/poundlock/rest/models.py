@@ -111,6 +111,31 @@ class JobDetails(_Answer):
     progress: dict[str, Any]
 
 
+class RowsOfPart(BaseModel):
+    """A key group or a split: its rows, and what part of all that is."""
+
+    name: str
+    rows: int
+    share: float
+
+
+class RowShares(BaseModel):
+    """How rows lie over the key groups of an operator or the splits of a source: `skew` is how many times the average the largest is."""
+
+    id: str
+    parts: int
+    rows: int
+    skew: float
+    largest: list[RowsOfPart]
+
+
+class RowSkew(_Answer):
+    """How unevenly the rows of the newest checkpoint that had any lie."""
+
+    key_groups: list[RowShares]
+    splits: list[RowShares]
+
+
 class CheckpointCounts(BaseModel):
     """How many checkpoints, since this process started."""
 

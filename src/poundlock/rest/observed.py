@@ -71,8 +71,7 @@ class Observed:
     @property
     def progress(self) -> Progress:
         """The newest; its state is that of the job."""
-        known = {name: value for name, value in self.entry.progress.items() if name in Progress.__slots__}
-        return Progress(**{**known, "state": self.entry.state})
+        return Progress.of({**self.entry.progress, "state": self.entry.state})
 
     @property
     def state(self) -> str:

@@ -63,6 +63,7 @@ class _OfJob(Collector):
         yield self._sole("rows_read_total", "Rows read from all sources.", progress.rows_read)
         yield self._counter("rows_in", "Rows read, of sources that count them.", totals.rows_in, "source")
         yield self._counter("bytes_in", "Bytes read, of sources that tell.", totals.bytes_in, "source")
+        yield from self._skew()
         yield self._counter("rows_out", "Rows written.", {n: c.written for n, c in totals.counts.items()}, "sink")
         yield self._counter("bytes_out", "Bytes written, of sinks that tell.", totals.bytes_out, "sink")
         for name, what in (
@@ -77,6 +78,18 @@ class _OfJob(Collector):
         watermark = totals.watermark_ms if progress.watermark is None else progress.watermark
         if watermark is not None:
             yield self._sole("watermark_timestamp_seconds", "The watermark, seconds since 1970.", watermark / 1000)
+
+    def _skew(self) -> Iterator[Metric]:
+        skew = self._job.progress.skew
+        for name, what, label, known in (
+            ("key_group_largest_share", "Part of an operator's rows that one key group has.", "operator", skew.groups),
+            ("split_largest_share", "Part of a source's rows that one split has.", "source", skew.splits),
+        ):
+            made = GaugeMetricFamily(f"poundlock_{name}", what, labels=["job_id", "job", label])
+            for id, shares in known.items():
+                if shares.largest:
+                    made.add_metric([*self._labels, id], shares.share(shares.largest[0]))
+            yield made
 
     def _of_checkpoints(self) -> Iterator[Metric]:
         history = self._job.figures.history()

@@ -10,8 +10,9 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -20,6 +21,9 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError
+from poundlock.state.decided_state import manifests_of
+from poundlock.state.manifest import RunFile
+from poundlock.state.runs.run import VERIFIED_WHOLE, RunningDigest, new_digest
 from poundlock.storage import LocalStorage, Storage
 from poundlock.storage.json_record import of_format, read_record, typed
 from poundlock.values import Clock
@@ -30,6 +34,7 @@ FORMAT = 2
 _FIRST = 1
 _BLOCK = 1 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+Algorithm = Callable[[], RunningDigest]
 
 
 def new_name(job_id: str) -> str:
@@ -39,10 +44,16 @@ def new_name(job_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SavedFile:
-    """One file of a savepoint: its size in bytes, and its SHA-256 in hex."""
+    """One file of a savepoint.
+
+    Args:
+        bytes: its size.
+        sha256: in hex; None for a run of keyed state, whose digest the decision has already, so that a savepoint does not
+            read the state.
+    """
 
     bytes: int
-    sha256: str
+    sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +66,7 @@ class Operator:
     made_of: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Metadata:
     """What a savepoint says of itself."""
 
@@ -88,9 +99,17 @@ class Metadata:
         for path, file in made.files.items():
             if not path or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
                 raise ValueError(f"{path!r} is no path of a file in it")
-            if not _SHA256.fullmatch(file.sha256):
+            if file.sha256 is None and path not in made.runs:
+                raise ValueError(f"{path} has no digest")
+            if file.sha256 is not None and not _SHA256.fullmatch(file.sha256):
                 raise ValueError(f"{file.sha256!r} is no SHA-256")
         return made
+
+    @cached_property
+    def runs(self) -> Mapping[str, RunFile]:
+        """The runs of keyed state, by path."""
+        manifests = manifests_of(self.decision.state).values()
+        return {file.name: file for manifest in manifests for file in manifest.files}
 
 
 def metadata_of(
@@ -136,8 +155,8 @@ def read_metadata(savepoint: Storage) -> Metadata:
 
 
 def check_files(savepoint: Storage, metadata: Metadata) -> None:
-    """Raise DefinitionError unless every file of a savepoint is there as it was written."""
-    for path, wrong in damage(savepoint, metadata):
+    """Raise DefinitionError unless every file of a savepoint is there as it was written; of large runs of keyed state, as long."""
+    for path, wrong in damage(savepoint, metadata, whole=False):
         raise damaged(savepoint, path, wrong)
 
 
@@ -148,8 +167,12 @@ def damaged(savepoint: Storage, path: str, wrong: str) -> DefinitionError:
     )
 
 
-def damage(savepoint: Storage, metadata: Metadata) -> Iterator[tuple[str, str]]:
-    """Yield every file that is not as it was written, with what is wrong with it."""
+def damage(savepoint: Storage, metadata: Metadata, *, whole: bool = True) -> Iterator[tuple[str, str]]:
+    """Yield every file that is not as it was written, with what is wrong with it.
+
+    Args:
+        whole: whether runs of keyed state are read that a job does not read either when it begins, because they are large.
+    """
     for path, file in metadata.files.items():
         status = savepoint.stat(path)
         if strays(savepoint, path):
@@ -158,7 +181,9 @@ def damage(savepoint: Storage, metadata: Metadata) -> Iterator[tuple[str, str]]:
             yield path, "is missing"
         elif status.bytes != file.bytes:
             yield path, f"has {status.bytes} bytes instead of {file.bytes}"
-        elif digest_of(savepoint, path) != file.sha256:
+        elif not whole and path in metadata.runs and file.bytes > VERIFIED_WHOLE:
+            continue
+        elif digest_of(savepoint, path, _algorithm(file)) != (file.sha256 or metadata.runs[path].digest):
             yield path, "has other content than was written"
 
 
@@ -169,9 +194,13 @@ def strays(savepoint: Storage, path: str) -> bool:
     return os.path.realpath(f"{savepoint.root}/{path}") != os.path.join(os.path.realpath(savepoint.root), path)
 
 
-def digest_of(storage: Storage, path: str) -> str:
-    """Return the SHA-256 of a file, in hex."""
-    digest = hashlib.sha256()
+def _algorithm(file: SavedFile) -> Algorithm:
+    return hashlib.sha256 if file.sha256 is not None else new_digest
+
+
+def digest_of(storage: Storage, path: str, algorithm: Algorithm = hashlib.sha256) -> str:
+    """Return the digest of a file, in hex."""
+    digest = algorithm()
     with storage.open(path) as handle:
         while block := handle.read(_BLOCK):
             digest.update(block)

@@ -16,7 +16,7 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.ledger.records import state_of
 from poundlock.checkpoint.portable import Portable
 from poundlock.errors import DefinitionError
-from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, digest_of
+from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, damaged, digest_of
 from poundlock.state.decided_state import manifests_of
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy, link, remove_root, remove_tree
@@ -116,7 +116,7 @@ def _fill(cut: Cut, checkpoint: Storage, portable: Mapping[str, Portable], *, li
 
 
 def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: None) -> Metadata:
-    """Make the files of a cut durable, digest them, and write the metadata, which makes it a savepoint. Needs no lock.
+    """Make the files of a cut durable, digest those whose digest is not known, and write the metadata, which makes it a savepoint. Needs no lock.
 
     Args:
         known: tells what a file is, by its path, where that is known and need not be found out again.
@@ -131,7 +131,10 @@ def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: 
             settled.add(folder)
         status = cut.savepoint.stat(path)
         assert status is not None
-        files[path] = before or SavedFile(status.bytes, digest_of(cut.savepoint, path))
+        run = cut.metadata.runs.get(path)
+        if run is not None and status.bytes != run.bytes:
+            raise damaged(cut.savepoint, path, f"has {status.bytes} bytes instead of {run.bytes}")
+        files[path] = before or SavedFile(status.bytes, None if run is not None else digest_of(cut.savepoint, path))
     whole = replace(cut.metadata, files=files)
     text = json.dumps(whole.to_json(), indent=1)
     if not cut.savepoint.create_exclusive(METADATA, text.encode() + b"\n"):

@@ -24,12 +24,14 @@ from poundlock.tasks.entry import (
     addressed,
     by_task,
     drained,
-    run_keyed_tasks,
+    run_exchange_tasks,
     run_rows_tasks,
     run_source_tasks,
     segment_blocks,
     segment_rows,
 )
+from poundlock.tasks.keyed_stage import KeyedStage
+from poundlock.tasks.partitioned_stage import PartitionedStage
 from poundlock.tasks.report import AddedReports, Directive, Reporter, TaskReport, TaskWork
 
 _POLL_S = 0.02
@@ -60,6 +62,12 @@ def pickled(stage: Any) -> bytes:
             f"a function of the job uses something that cannot be sent to the tasks: {error}",
             next="make locks, open files, connections and generators inside the function, not beside it",
         ) from None
+
+
+def _words_of(stage: KeyedStage | PartitionedStage) -> str:
+    if isinstance(stage, PartitionedStage):
+        return f"placed by: {', '.join(stage.inputs)}"
+    return f"by key: {', '.join(head.id for head in stage.operators)}"
 
 
 class BatchJobs:
@@ -181,9 +189,9 @@ class _Run:
                 rows = self._segment_rows(number, stage)
                 run: Any = run_rows_tasks
             else:
-                words = f"by key: {', '.join(head.id for head in stage.operators)}"
-                rows = self._keyed_rows(number)
-                run = run_keyed_tasks
+                words = _words_of(stage)
+                rows = self._exchanged_rows(number)
+                run = run_exchange_tasks
             task = partial(run, stage=jobs._later[number], directive=self._directive, report=self._report)
             self._add(number, rows.mapPartitionsWithIndex(task), words)
         last = [number for number in self._made if not chain.feeds.get(number)]
@@ -232,7 +240,7 @@ class _Run:
     def _before(self, number: int) -> list[int]:
         return [n for n, fed in self._jobs._chain.feeds.items() if number in fed]
 
-    def _keyed_rows(self, number: int) -> Any:
+    def _exchanged_rows(self, number: int) -> Any:
         before = self._before(number)
         made = [self._made[n] for n in before]
         sent = made[0] if len(made) == 1 else self._jobs._context.union(made)

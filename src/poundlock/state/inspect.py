@@ -5,9 +5,11 @@ One key costs a look-up in each run of its key group, whatever there is besides.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -21,12 +23,13 @@ from poundlock.operators.keyed.group import MIN
 from poundlock.state.hashing import groups_of, hashes_of
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, TableMeta, clip
 from poundlock.state.runs.adding import added_up, stay_apart
-from poundlock.state.runs.columns import Hashes
+from poundlock.state.runs.columns import Hashes, Rows
+from poundlock.state.runs.compaction import CHUNK
 from poundlock.state.runs.files import RunFiles
 from poundlock.state.runs.lookup import TableView, View
-from poundlock.state.runs.merge import merge_rows
-from poundlock.state.runs.run import SectionKey
-from poundlock.state.runs.timers import EVENT_TIMERS, MAX_TIME, PROCESSING_TIMERS, TimerView, timer_entries
+from poundlock.state.runs.merge import in_chunks, merge_rows
+from poundlock.state.runs.run import SectionKey, will_read
+from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView, timer_entries
 
 _DOMAINS: tuple[tuple[Literal["event", "processing"], str], ...] = (
     ("event", EVENT_TIMERS),
@@ -71,15 +74,28 @@ class StateReader:
             DefinitionError: there is no state of such an operator.
             DamagedRunError: a file is missing or damaged.
         """
-        meta = self._meta(operator)
-        for key, table, of in self._tables(meta, self.manifest.fragments):
-            if of.merges:
-                rows = added_up(table.parts, of.merges, drop_deleted=True)
-            else:
-                rows = merge_rows(table.parts, drop_deleted=True)
+        for key, of, rows in self._rows(operator):
             subkeys = rows.subkeys_or_none().to_pylist()
             for data, subkey, value in zip(rows.keys.to_pylist(), subkeys, rows.values.to_pylist(), strict=True):
                 yield from _listed(key, of, canonical_key(decode(data)), subkey, value)
+
+    def count(self, operator: str) -> int:
+        """Return how many entries an operator has; none but sessions is decoded. Raises as `entries`."""
+        return sum(
+            sum(len(decode(value)) for value in rows.values.to_pylist()) if of.kind == "sessions" else len(rows)
+            for _, of, rows in self._rows(operator)
+        )
+
+    def _rows(self, operator: str) -> Iterator[tuple[SectionKey, TableMeta, Rows]]:
+        """Yield the rows of an operator that are true, some at a time, so that memory does not follow the state."""
+        for key, table, of in self._tables(self._meta(operator), self.manifest.fragments):
+            for parts in in_chunks(table.parts, limit=CHUNK):
+                for part in parts:
+                    will_read(part)
+                if of.merges:
+                    yield key, of, added_up(parts, of.merges, drop_deleted=True)
+                else:
+                    yield key, of, merge_rows(parts, drop_deleted=True)
 
     def entries_of(self, operator: str, key: Any) -> Iterator[StateEntry]:
         """Yield the entries of one key; raises as `entries`.
@@ -123,11 +139,12 @@ class StateReader:
         """
         meta = self._meta(operator)
         wanted = None if key is _NO_WINDOW else encode_key(normal_key(key))
-        fragments = self.manifest.fragments if wanted is None else self._fragments_of(hashes_of([normal_key(key)]))
-        view = self._view(fragments)
+        hashes = None if wanted is None else hashes_of([normal_key(key)])
+        view = self._view(self.manifest.fragments if hashes is None else self._fragments_of(hashes))
         for domain, table in _DOMAINS:
-            rows = TimerView(view, (meta.number, table, None)).due(None, MAX_TIME)
-            for time, data, subkey in timer_entries(rows):
+            timers = TimerView(view, (meta.number, table, None))
+            chosen = timers.all() if hashes is None else [timers.of_hash(hashes[0])]
+            for time, data, subkey in chain.from_iterable(map(timer_entries, chosen)):
                 if wanted is None or data == wanted:
                     window = canonical_key(decode(subkey)) if subkey else None
                     yield TimerEntry(domain=domain, time=time, key=canonical_key(decode(data)), window=window)
@@ -165,18 +182,21 @@ class StateReader:
 
 def count_entries(manifest: Manifest, files: RunFiles, operator: str) -> int:
     """Return how many entries the tables of an operator have; takes and raises what `described` does."""
-    return sum(1 for _ in StateReader(manifest, files).entries(operator))
+    return StateReader(manifest, files).count(operator)
 
 
-def described(manifest: Manifest, files: RunFiles, operator: str, *key: Any) -> dict[str, Any]:
+def described(
+    manifest: Manifest, files: RunFiles, operator: str, *key: Any, limit: int | None = None
+) -> dict[str, Any]:
     """Return the state of an operator, or that of one key, as plain data.
 
     Args:
         key: one key, as the records have it; without one, all keys.
+        limit: so many entries of a table, and timers of a kind, are listed at most, so that memory does not follow the state.
 
     Returns:
-        `watermark`, `processing_time` (ms); `state`: by name `kind`, `ttl_ms` and `entries` of `key`, `window`, `windowed` and
-        `value`; `event_timers` and `processing_timers`: `time`, `key`, `window`.
+        `watermark`, `processing_time` (ms); `state`: by name `kind`, `ttl_ms`, `count` and `entries` of `key`, `window`,
+        `windowed` and `value`; `event_timers` and `processing_timers`: `time`, `key`, `window`; `timers`: by kind how many.
 
     Raises:
         DefinitionError: there is no state of such an operator.
@@ -186,13 +206,18 @@ def described(manifest: Manifest, files: RunFiles, operator: str, *key: Any) -> 
     state: dict[str, dict[str, Any]] = {}
     for entry in reader.entries_of(operator, key[0]) if key else reader.entries(operator):
         meta = manifest.operators[operator].tables.get(entry.table, TableMeta())
-        table = state.setdefault(entry.table, {"kind": meta.kind, "ttl_ms": meta.ttl_ms, "entries": []})
-        table["entries"].append(
-            {"key": entry.key, "window": entry.window, "windowed": entry.windowed, "value": entry.value}
-        )
+        table = state.setdefault(entry.table, {"kind": meta.kind, "ttl_ms": meta.ttl_ms, "count": 0, "entries": []})
+        table["count"] += 1
+        if limit is None or table["count"] <= limit:
+            table["entries"].append(
+                {"key": entry.key, "window": entry.window, "windowed": entry.windowed, "value": entry.value}
+            )
     timers: dict[str, list[dict[str, Any]]] = {"event": [], "processing": []}
+    counts = Counter[str]()
     for timer in reader.timers(operator, *key):
-        timers[timer.domain].append({"time": timer.time, "key": timer.key, "window": timer.window})
+        counts[timer.domain] += 1
+        if limit is None or counts[timer.domain] <= limit:
+            timers[timer.domain].append({"time": timer.time, "key": timer.key, "window": timer.window})
     of = manifest.operators[operator]
     return {
         "watermark": MIN if of.watermark is None else of.watermark,
@@ -200,6 +225,7 @@ def described(manifest: Manifest, files: RunFiles, operator: str, *key: Any) -> 
         "state": state,
         "event_timers": timers["event"],
         "processing_timers": timers["processing"],
+        "timers": {domain: counts[domain] for domain in timers},
     }
 
 

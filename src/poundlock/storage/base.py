@@ -58,10 +58,12 @@ class Storage(Protocol):
         moves_by_copy: whether a rename costs a copy, so that what is joined is better written to its last name at once. A file
             then appears under any name only when it is complete.
         refused_in_names: the characters that no name may have there, besides those that nobody takes.
+        client_s: CPU seconds that a call costs whoever makes it, the store's own work apart; 0 where that is next to nothing.
     """
 
     moves_by_copy: ClassVar[bool]
     refused_in_names: ClassVar[str]
+    client_s: ClassVar[float]
 
     @property
     def root(self) -> str:
@@ -142,6 +144,17 @@ class HasFolders(Protocol):
 
     def remove_folders(self, path: str = "") -> None:
         """Remove the folders below a folder that hold no file, and the folder itself if nothing is left of it."""
+
+
+@runtime_checkable
+class CopiesWithin(Protocol):
+    """A storage whose server copies files by itself, so that their bytes do not pass through here."""
+
+    def copy_from(self, source: Storage, path: str, new_path: str) -> bool:
+        """Copy a file of another folder; return False where the server cannot, because it does not have that folder.
+
+        Raises FileNotFoundError, or FileExistsError where the new name is taken.
+        """
 
 
 @runtime_checkable

@@ -1,6 +1,7 @@
 """Files copied from one storage to another, and whole folders removed.
 
-A copy is a second name of the same file where both are local and nobody writes to it again, else its bytes; a name that is taken is an
+A copy is a second name of the same file where both are local and nobody writes to it again, else its bytes, which a store copies by
+itself where both are in it; a name that is taken is an
 error. A storage knows files only: where folders are things of their own, empty ones go as well, and what somebody put in meanwhile stays.
 """
 
@@ -10,7 +11,7 @@ import os
 from collections.abc import Sequence
 from shutil import copyfileobj
 
-from poundlock.storage.base import HasFolders, Storage
+from poundlock.storage.base import CopiesWithin, HasFolders, Storage
 from poundlock.storage.local import LocalStorage
 
 _BLOCK = 1 << 20
@@ -48,6 +49,8 @@ def copy(
     if linked and link(source, path, target, new_path):
         if settle:
             target.settle(new_path)
+        return
+    if isinstance(target, CopiesWithin) and target.copy_from(source, path, new_path):
         return
     with source.open(path) as given, target.write(new_path) as made:
         copyfileobj(given, made, _BLOCK)

@@ -91,6 +91,7 @@ class HdfsStorage:
 
     moves_by_copy: ClassVar[bool] = False
     refused_in_names: ClassVar[str] = ":"
+    client_s: ClassVar[float] = 0.0  # the client is native, and leaves Python to others
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
         temporary = self._filled(path, data)

@@ -29,14 +29,20 @@ def read_record(
         PoundlockError: it is damaged or of another version, as `parse` says by a ValueError; of `kind`, and with what to do `next`.
     """
     try:
-        return parse(storage.read(path))
+        return naming(f"{storage.root}/{path}", lambda: parse(storage.read(path)), next=next, kind=kind)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def naming(where: str, read: Callable[[], T], *, next: str, kind: type[PoundlockError] = TerminalError) -> T:
+    """Return what `read` returns; a ValueError of it is of `kind`, and names the place and what to do `next`."""
+    try:
+        return read()
     except (IsADirectoryError, ValueError, RecursionError) as error:
         is_json = not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError))
         why = "it is a folder" if isinstance(error, IsADirectoryError) else str(error) if is_json else "it is no JSON"
         why = why if len(why) <= _LONGEST else f"{why[:_LONGEST]}…"
-        raise kind(f"{storage.root}/{path} cannot be read: {why}", next=next) from None
+        raise kind(f"{where} cannot be read: {why}", next=next) from None
 
 
 def of_format(value: Any, format: int = 1) -> dict[str, Any]:

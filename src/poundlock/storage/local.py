@@ -45,6 +45,7 @@ class LocalStorage:
     root: str  # the folder, absolute. It is made when the first file is written.
     moves_by_copy: ClassVar[bool] = False
     refused_in_names: ClassVar[str] = ""
+    client_s: ClassVar[float] = 0.0
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
         target = self._at(path)

@@ -29,6 +29,7 @@ class ObjectFolder(ABC):
 
     moves_by_copy: ClassVar[bool] = True
     refused_in_names: ClassVar[str] = ""
+    client_s: ClassVar[float] = 0.0
     prefix: str
 
     @property

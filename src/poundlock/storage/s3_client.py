@@ -23,7 +23,8 @@ PASSED_ON = (
     "POUNDLOCK_S3_PATH_STYLE",
 )  # fmt: skip
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-_ATTEMPTS, _CONNECT_S, _READ_S, _CONNECTIONS = 5, 10, 60, 16
+_ATTEMPTS, _CONNECT_S, _READ_S = 5, 10, 60
+_CONNECTIONS = 128  # as many as the driver's threads ask at once; each is made when one needs it
 
 
 class StoreError(OSError):

@@ -101,6 +101,26 @@ class UnionNode(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class PartitionNode(Node):
+    """Rows are placed among the tasks of another stage.
+
+    Args:
+        keys: Spark SQL expressions, of which the partitioner is given the values; none where there is no partitioner.
+        partitioner: returns the number of a task, given the key and how many tasks there are; for "partition_custom".
+    """
+
+    kind: Literal["rebalance", "rescale", "partition_custom"]
+    keys: Sequence[str] = ()
+    partitioner: Callable[[Any, int], int] | None = None
+
+    def describe(self) -> str:
+        """Return what was said, for `explain`."""
+        if self.partitioner is None:
+            return self.kind
+        return f"{self.kind} {function_name(self.partitioner)} by {', '.join(self.keys)}"
+
+
+@dataclass(frozen=True, eq=False)
 class SinkNode(Node):
     """Rows go out. `sink` is a Participant."""
 
@@ -201,6 +221,67 @@ class RollingNode(KeyedNode):
     def describe(self) -> str:
         what = function_name(self.function) if self.column is None else self.column
         return f"rolling {self.kind} of {what}"
+
+
+@dataclass(frozen=True, eq=False)
+class DeduplicateNode(KeyedNode):
+    """The first or the last record of each key; the last one comes with the kind of change.
+
+    Args:
+        order: what makes a record the first: its event time, or when it arrived.
+        ttl_ms: how long a key is known after its last change, by the clock; None for ever.
+        update_before: whether the record that is replaced is given before the one that replaces it.
+    """
+
+    keep: Literal["first", "last"]
+    order: Literal["event_time", "arrival"]
+    ttl_ms: int | None = None
+    update_before: bool = False
+
+    def describe(self) -> str:
+        order = "by event time" if self.order == "event_time" else "that arrived"
+        return f"the {self.keep} record {order}{_living(self.ttl_ms)}"
+
+
+@dataclass(frozen=True, eq=False)
+class TopNNode(KeyedNode):
+    """The first records of each key in an order, with the kind of change.
+
+    Args:
+        n: how many.
+        order_by: columns, the most important first.
+        rank: the column with the place of a record, from 1; None where it is not wanted.
+        ttl_ms: how long the records of a key are kept after their last change, by the clock; None for ever.
+        update_before: whether the record that had a place is given before the one that takes it.
+    """
+
+    n: int
+    order_by: Sequence[SortColumn]
+    rank: str | None = None
+    ttl_ms: int | None = None
+    update_before: bool = False
+
+    def describe(self) -> str:
+        return f"the first {self.n} by {', '.join(each.describe() for each in self.order_by)}{_living(self.ttl_ms)}"
+
+
+def _living(ttl_ms: int | None) -> str:
+    return "" if ttl_ms is None else f", known for {format_duration(timedelta(milliseconds=ttl_ms))}"
+
+
+@dataclass(frozen=True)
+class SortColumn:
+    """A column of an order. As in Flink and Spark, nulls are less than all values unless `nulls_first` says where they stand."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+    def describe(self) -> str:
+        """Return it as SQL."""
+        usual = self.nulls_first is not self.descending
+        nulls = "" if usual else f" nulls {'first' if self.nulls_first else 'last'}"
+        return f"{self.column}{' desc' if self.descending else ''}{nulls}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,7 @@ from poundlock.stream.nodes import (
     KeyedNode,
     Node,
     OnError,
+    PartitionNode,
     PythonNode,
     SideOutputNode,
     SinkNode,
@@ -234,6 +235,47 @@ class DataStream(Connectable[ProcessFunction]):
     def key_by(self, *keys: str) -> KeyedStream:
         """Group rows by Spark SQL expressions, such as "user"; what follows happens for each key by itself."""
         return KeyedStream(self, checked_keys(keys, "key_by"))
+
+    def rebalance(self, *, name: str | None = None) -> DataStream:
+        """Spread rows evenly over all tasks, one after the other: before a slow step, where splits or keys are of unlike sizes.
+
+        Rows behind it are in the order of their splits within each task, and no longer know where they were read: assign
+        timestamps and watermarks before it.
+        """
+        return self._partition("rebalance", name)
+
+    def rescale(self, *, name: str | None = None) -> DataStream:
+        """Spread the rows of each split over a few tasks: with S splits and T tasks each split has T / S tasks of its own, or a task S / T splits.
+
+        What holds of rows behind `rebalance` holds here.
+        """
+        return self._partition("rescale", name)
+
+    def partition_custom(
+        self, partitioner: Callable[[Any, int], int], *keys: str, name: str | None = None
+    ) -> DataStream:
+        """Place each row in the task that a function names. What holds of rows behind `rebalance` holds here.
+
+        Args:
+            partitioner: given the key and how many tasks there are, returns the number of one, from 0. It must be
+                deterministic, and is asked once for each key of a batch; a key of several expressions is a tuple.
+            keys: Spark SQL expressions, such as "user".
+            name: of the operator.
+
+        Raises:
+            DefinitionError: it is no function, or a key is no SQL text.
+        """
+        checked = _callable(partitioner, "partition_custom")
+        return self._partition("partition_custom", name, checked_keys(keys, "partition_custom"), checked)
+
+    def _partition(
+        self,
+        kind: Literal["rebalance", "rescale", "partition_custom"],
+        name: str | None,
+        keys: Sequence[str] = (),
+        partitioner: Callable[[Any, int], int] | None = None,
+    ) -> DataStream:
+        return self.then(PartitionNode(self.operator_id(kind, name), [self.node], kind, keys, partitioner))
 
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
         """Put all rows, whatever their key, into windows."""

@@ -9,7 +9,7 @@ import pickle
 import uuid
 from collections.abc import Callable, Iterator
 from itertools import islice, repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from poundlock.tasks.report import Directive, TaskReport, TaskWork
 from poundlock.tasks.worker import prepare_worker, utf8_errors
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from poundlock.tasks.exchange.blocks import Delivery
     from poundlock.tasks.exchange.exits import SegmentRows
     from poundlock.tasks.keyed_stage import KeyedStage
+    from poundlock.tasks.partitioned_stage import PartitionedStage
     from poundlock.tasks.rows_stage import RowsStage, SourceStage
     from poundlock.tasks.stage import Parcel
 
@@ -47,12 +48,20 @@ def run_source_tasks(
             yield from parcels
 
 
-def run_keyed_tasks(
+def run_pieces(pieces: Iterator[list[Any]], *, call: bytes) -> Iterator[list[Any]]:
+    """Yield what a function returns for each piece of work. `call`: the function, pickled."""
+    with utf8_errors():
+        loaded = pickle.loads(call)
+        prepare_worker()
+        yield from map(loaded, pieces)
+
+
+def run_exchange_tasks(
     task: int, elements: Iterator[Addressed], *, stage: bytes, directive: Directive, report: Report
 ) -> Iterator[Parcel]:
-    """Run a keyed stage over all that earlier stages sent to one task; the rest is as in `run_source_tasks`."""
+    """Run a stage behind an exchange over all that earlier stages sent to one task; the rest is as in `run_source_tasks`."""
     with utf8_errors():
-        loaded: KeyedStage = pickle.loads(stage)
+        loaded: KeyedStage | PartitionedStage = pickle.loads(stage)
         prepare_worker()
         done, parcels = loaded.run(task, (delivery for _, delivery in elements), directive, attempt=new_attempt())
         report(done)

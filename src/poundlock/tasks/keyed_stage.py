@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from poundlock.checkpoint.skew import Shares
 from poundlock.formats.chunk import Batch, NoOrigin
 from poundlock.operators.columns.joins import ColumnJoinOperator
-from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork
+from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork, PartialsOperator
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import OutputChunk
 from poundlock.operators.stream_times import StreamTimes
+from poundlock.state.hashing import groups_of
 from poundlock.state.runs.files import run_files
 from poundlock.state.task_state import TaskState
-from poundlock.tasks.exchange.blocks import Delivery, grouped, inputs_of
+from poundlock.tasks.exchange.blocks import Block, Delivery, grouped, grouped_batches, inputs_of
 from poundlock.tasks.exchange.partial_blocks import PARTIAL_SIDE, partials_of
 from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_time, with_times
 from poundlock.tasks.report import Directive, TaskReport
@@ -81,7 +86,7 @@ class KeyedStage:
             work = _KeyedTask(self, run, list(deliveries))
             used = work.apply()
             parcels = list(run.parcels())
-            report = run.finish(state=(self.space, work.state.finish()), watermarks=used)
+            report = run.finish(state=(self.space, work.state.finish()), watermarks=used, groups=work.shares())
         return report, parcels
 
 
@@ -94,6 +99,21 @@ class _KeyedTask:
         self.state = TaskState(run.directive.state[stage.space], run.subtask, files, run.attempt)
         self._blocks = inputs_of(block for each in received for block in each.blocks)
         run.received_times = [report for each in received for report in each.reports]
+        self._groups = run.directive.state[stage.space].manifest.max_parallelism
+        self._rows_by_group: dict[str, npt.NDArray[np.int64]] = {}
+
+    def shares(self) -> dict[str, Shares]:
+        """Return how the rows of each operator lay over key groups."""
+        return {
+            name: Shares.of({str(group): int(rows[group]) for group in np.flatnonzero(rows).tolist()})
+            for name, rows in self._rows_by_group.items()
+        }
+
+    def _count(self, operator: str, groups: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None:
+        """Note rows of key groups; those of all groups are left out."""
+        known = self._rows_by_group.setdefault(operator, np.zeros(self._groups, np.int64))
+        there = groups >= 0
+        known += np.bincount(groups[there], rows[there], self._groups).astype(np.int64)
 
     def apply(self) -> str:
         """Run every operator over its rows; return the watermarks that they ran by, see `Advanced.used`."""
@@ -120,7 +140,7 @@ class _KeyedTask:
             if isinstance(operator, ColumnJoinOperator):
                 self._join_columns(head, operator, group, side)
                 continue
-            for rows in self._rows(head.id, side):
+            for rows in self._rows(head, side):
                 taken = head.inputs[side]
                 if side not in head.broadcast or self._run.subtask == 0:  # what comes to every task counts once
                     self._run.chain.tallies[head.id].rows_in += rows.num_rows
@@ -138,20 +158,30 @@ class _KeyedTask:
             self._emit(head, operator.take_side(group, rows, side))
 
     def _work_on_columns(self, head: KeyedHead, operator: ColumnOperator, group: KeyGroup) -> None:
-        """Give an operator what its rows added up to, and those that came one by one."""
+        """Give an operator what its rows added up to, and those that came as they are."""
         tally = self._run.chain.tallies[head.id]
-        partials = partials_of(self._blocks.pop((head.id, PARTIAL_SIDE), ()))
-        tally.rows_in += sum(int(each.counts.sum()) for each in partials)
-        operator.take(group, partials)
-        rows = grouped(self._blocks.pop((head.id, 0), ()))
+        if isinstance(operator, PartialsOperator):
+            partials = partials_of(self._blocks.pop((head.id, PARTIAL_SIDE), ()))
+            for each in partials:
+                tally.rows_in += int(each.counts.sum())
+                self._count(head.id, groups_of(each.hashes, self._groups), each.counts)
+            operator.take(group, partials)
+        rows = grouped(self._counted(head, 0))
         if rows is not None:
             tally.rows_in += rows.num_rows
             self._emit(head, operator.take_rows(group, rows))
 
-    def _rows(self, operator: str, side: int) -> Iterator[pa.RecordBatch]:
+    def _counted(self, head: KeyedHead, side: int) -> Sequence[Block]:
+        """Return the blocks of one input, whose rows are counted by key group."""
+        blocks = self._blocks.pop((head.id, side), ())
+        for block in blocks if head.inputs[side].keys else ():
+            runs = block.runs()
+            self._count(head.id, runs[:, 0], np.diff(runs[:, 2], append=block.count))
+        return blocks
+
+    def _rows(self, head: KeyedHead, side: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one input: by key group, and in each in the order of source, split and position."""
-        result = grouped(self._blocks.pop((operator, side), ()))
-        if result is not None:
+        for result in grouped_batches(self._counted(head, side)):
             for first in range(0, result.num_rows, _BATCH_ROWS):
                 yield result.slice(first, _BATCH_ROWS)
 

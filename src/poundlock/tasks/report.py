@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poundlock.checkpoint.participant import JSON, Prepared
+from poundlock.checkpoint.skew import Shares
 from poundlock.connectors.base import Split
 from poundlock.operators.chain import StepCounts
 from poundlock.operators.time_values import SplitTimes, TimeDirective
@@ -25,8 +26,8 @@ class Directive:
         epoch: the driver attempt that planned it.
         started_ms: the driver's clock when it began, ms since the epoch.
         run: unique to this run of the checkpoint's tasks; reports of an earlier run are told apart by it.
-        parallelism: how many tasks each keyed stage has in this checkpoint.
-        places: of all splits, by number; empty where nobody asks for a row's split behind a Spark segment.
+        parallelism: how many tasks each stage behind an exchange has in this checkpoint.
+        places: of all splits, by number; empty where nobody asks for a row's split behind a Spark segment, or how many there are.
         state: by the name of a keyed stage, which state each of its tasks has.
         sinks: per sink that is to be written, what its participant wants its writers to know. Rows for other sinks are
             counted and not written: their part of the checkpoint is visible already.
@@ -88,6 +89,8 @@ class TaskReport:
         reads: per source, what it read of it.
         state: name of the stage and the state that it prepared; None where its stage keeps none.
         watermarks: those that its operators ran by, see `Advanced.used`; "" where its stage has none.
+        groups: per operator, how its rows lay over key groups.
+        splits: per source, how many rows its splits had.
         executor: where it ran, see `executor_name`; "" where its stage keeps no state.
     """
 
@@ -100,6 +103,8 @@ class TaskReport:
     state: tuple[str, PreparedState] | None = None
     times: Sequence[SplitTimes] = ()
     watermarks: str = ""
+    groups: Mapping[str, Shares] = field(default_factory=dict)
+    splits: Mapping[str, Shares] = field(default_factory=dict)
     executor: str = ""
 
 

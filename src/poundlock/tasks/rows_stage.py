@@ -5,6 +5,7 @@ A task sends its rows through the job's steps once. Every record is read and dec
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +16,9 @@ import pyarrow as pa
 from poundlock.connectors.base import MeteredReader, Reader, ReaderContext, SplitSource
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch
-from poundlock.operators.time_values import UNKNOWN
-from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.exits import SegmentRows, rows_by_place
 from poundlock.tasks.report import Directive, SourceRead, TaskReport, TaskWork
-from poundlock.tasks.stage import Parcel, StageBody, StageRun
+from poundlock.tasks.stage import Parcel, StageBody, StageRun, unknown_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +61,11 @@ class SourceStage:
                 reader = readers[name] = head.source.reader(context)
             run.sinks.current_source = name
             run.place, run.place_number = each.place, each.number
+            rows = run.split_rows.setdefault(name, Counter())
             for chunk in reader.read(split):
                 hit(Failpoint.TASKS_READING)
                 if len(chunk):
+                    rows[each.place.partition] += len(chunk)
                     run.chain.push(chunk, name)
                 if run.sinks.full:
                     break
@@ -90,7 +91,7 @@ class RowsStage:
         self, task: int, elements: Iterable[SegmentRows], directive: Directive, *, attempt: str
     ) -> tuple[TaskReport, list[Parcel]]:
         """Send the rows of one partition through the steps, write, prepare."""
-        unknown = SplitPlace(UNKNOWN, UNKNOWN, task)
+        unknown = unknown_place(self.body.number, task)
         with StageRun(self.body, directive, task, attempt) as run:
             for element in elements:
                 for place, rows in rows_by_place(element.block, directive.places, unknown):

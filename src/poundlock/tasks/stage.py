@@ -5,6 +5,7 @@ A task that fails leaves only output that no decision names.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -13,6 +14,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from poundlock.checkpoint.participant import Participant, Prepared
+from poundlock.checkpoint.skew import Shares
 from poundlock.errors import TerminalError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Chunk
@@ -26,6 +28,8 @@ from poundlock.tasks.exchange.blocks import Block, deliveries
 from poundlock.tasks.report import Directive, SourceRead, TaskReport
 from poundlock.tasks.sinks import SinkGroup
 from poundlock.tasks.worker import executor_name
+
+_TASKS = 1 << 20  # more than a stage has
 
 Parcel = tuple[int, int, Any]
 """(number of a stage, index of a task of it, what goes there: a Delivery, or SegmentRows)"""
@@ -84,6 +88,11 @@ class WatermarkStep(TaskStep):
         self.run.sinks.dispose(record, None)
 
 
+def unknown_place(stage: int, task: int) -> SplitPlace:
+    """Return what stands for the split of rows of which it is not known: another for each task of each stage, the same in every attempt."""
+    return SplitPlace(UNKNOWN, UNKNOWN, stage * _TASKS + task)
+
+
 class StageExit(Protocol):
     """Takes the rows of one attempt that leave its stage: for a keyed operator, or for a Spark segment."""
 
@@ -103,7 +112,7 @@ class StageBody:
         steps: the chain, in any order; heads are steps without inputs.
         sinks: participants by name that the steps write to, dead letters included where the job has them.
         on_error: "dead_letter", "fail" or "skip".
-        later: the numbers of the keyed stages that get rows or event times from here.
+        later: the numbers of the stages behind an exchange that get rows or event times from here.
     """
 
     number: int
@@ -142,11 +151,13 @@ class StageRun:
     received_times: Sequence[SplitTimes] = field(default=(), init=False)
     """What earlier stages saw of event time, to be sent on."""
     reads: dict[str, SourceRead] = field(default_factory=dict, init=False)
+    split_rows: dict[str, Counter[str]] = field(default_factory=dict, init=False)
+    """Per source, how many rows were read of each split."""
     _undecodable: dict[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.sinks = SinkGroup(self.body, self.directive, self.subtask, self.attempt)
-        self.place = SplitPlace(UNKNOWN, UNKNOWN, self.subtask)
+        self.place = unknown_place(self.body.number, self.subtask)
         steps = []
         for step in self.body.steps:
             operator = step.operator.open(self, step.id) if isinstance(step.operator, TaskStep) else step.operator
@@ -158,12 +169,19 @@ class StageRun:
         self._undecodable[step] = self._undecodable.get(step, 0) + 1
         self.sinks.dispose(record, None)
 
-    def finish(self, *, state: tuple[str, PreparedState] | None = None, watermarks: str = "") -> TaskReport:
+    def finish(
+        self,
+        *,
+        state: tuple[str, PreparedState] | None = None,
+        watermarks: str = "",
+        groups: Mapping[str, Shares] | None = None,
+    ) -> TaskReport:
         """Prepare every sink and return the report. Called once, last.
 
         Args:
             state: name of the stage and the state that the task prepared, where it has any.
             watermarks: those that its operators ran by, see `Advanced.used`.
+            groups: per operator, how its rows lay over key groups.
         """
         self.chain.close()
         prepared: list[Prepared] = self.sinks.prepare()
@@ -177,6 +195,8 @@ class StageRun:
             state,
             self.times,
             watermarks,
+            groups or {},
+            {name: Shares.of(rows) for name, rows in self.split_rows.items()},
             "" if state is None else executor_name(),
         )
 

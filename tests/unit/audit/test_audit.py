@@ -105,6 +105,23 @@ def test_rows_that_wait_hidden_are_no_loss(tmp_path: Path) -> None:
     assert (report.sinks["out"].visible, report.sinks["out"].waiting_after) == (0, 6)
 
 
+def test_a_range_is_found_without_reading_what_was_decided_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = Ran(tmp_path)
+    reads: list[int] = []
+    read = Ledger.read
+    monkeypatch.setattr(Ledger, "read", lambda self, number: reads.append(number) or read(self, number))
+    whole = {n: ran.audit(first=n) for n in (1, 2)}
+    for n, report in whole.items():
+        assert report.agrees, said(report)
+        assert (report.first, report.last, report.rows_read) == (n, 2, {"in": 9 - 3 * n})
+    reads.clear()
+    ran.audit(first=2)
+    assert 0 not in reads
+    assert 1 not in reads
+
+
 def test_a_range_is_looked_at_alone(tmp_path: Path) -> None:
     ran = Ran(tmp_path)
     report = ran.audit(first=1, last=1)

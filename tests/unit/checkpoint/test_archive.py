@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.unit.checkpoint.test_ledger import decision
 
-from poundlock.checkpoint.ledger.ledger import Archive, Ledger, record_path
+from poundlock.checkpoint.ledger.archive import Archive
+from poundlock.checkpoint.ledger.ledger import Ledger, record_path
 from poundlock.errors import TerminalError
 from poundlock.storage import LocalStorage
 
@@ -140,7 +141,7 @@ def test_a_damaged_file_of_the_archive_is_said_by_its_name(tmp_path: Path) -> No
         path.write_bytes(data)
         with pytest.raises(TerminalError, match=r"-0{19}9\.jsonl\.gz cannot be read: it is " + why):
             Ledger(storage, per_file=PER_FILE).read(3)
-    path.write_bytes(gzip.compress(b"[]\n"))
+    path.write_bytes(gzip.compress(b"[]\n" * 10))
     with pytest.raises(TerminalError, match=r"-0{19}9\.jsonl\.gz cannot be read: it is no JSON object"):
         Ledger(storage, per_file=PER_FILE).read(3)
     path.unlink()

@@ -138,7 +138,7 @@ def test_sinks_of_several_connectors_commit_and_verify_at_once() -> None:
     barrier = threading.Barrier(2)
     sinks = {"a": Meeting(barrier), "b": OtherMeeting(barrier)}
     assert set(carried(sinks)[0].committed) == {"a", "b"}
-    verify_all(sinks, [Prepared("a", 0, {"v": 1}), Prepared("b", 0, {"v": 1})], 7)  # type: ignore[arg-type]
+    verify_all(sinks, [Prepared("a", 0, {"v": 1}), Prepared("b", 0, {"v": 1})], 7, log=StandardLog())  # type: ignore[arg-type]
 
 
 def test_sinks_of_one_connector_share_a_thread_unless_they_declare_that_they_need_not() -> None:
@@ -160,5 +160,5 @@ def test_verify_raises_for_the_first_sink_when_all_have_ended() -> None:
     sinks["b"].verifies = TransientError("b is gone")
     sinks["c"].verifies = TransientError("c is gone")
     with pytest.raises(TransientError, match="b is gone"):
-        verify_all(sinks, [Prepared(name, 0, {"v": 1}) for name in sinks], 7)  # type: ignore[arg-type]
+        verify_all(sinks, [Prepared(name, 0, {"v": 1}) for name in sinks], 7, log=StandardLog())  # type: ignore[arg-type]
     assert all(sink.threads for sink in sinks.values())

@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import json
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.decision import Decision, EventTime, Redo, SinkDecision, SourceRange
@@ -215,3 +218,22 @@ def test_a_checkpoint_that_the_retention_took_is_told(storage: LocalStorage) -> 
         checkpoint_records(ledger, 0)
     assert "ledger_retention" in told.value.next
     assert [record.checkpoint for record in checkpoint_records(ledger, first)] == [first]
+
+
+@given(steps=st.lists(st.sampled_from([0, 1, 1, 1, 1, 5]), min_size=1, max_size=60), wanted=st.integers(-2, 80))
+def test_the_first_record_of_a_checkpoint_is_where_a_look_at_all_has_it(steps: list[int], wanted: int) -> None:
+    checkpoints = [*accumulate(steps)]
+
+    class Numbers(Ledger):
+        def __init__(self) -> None: ...
+
+        def first(self) -> int:
+            return 0
+
+        def checkpoint_of(self, number: int) -> int:
+            return checkpoints[number]
+
+    newest = replace(decision(len(steps) - 1), checkpoint=checkpoints[-1])
+    last = len(steps) - 1
+    expected = next((number for number, each in enumerate(checkpoints) if each >= wanted), last)
+    assert Numbers().first_of(wanted, newest) == expected

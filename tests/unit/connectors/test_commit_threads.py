@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from poundlock.checkpoint.participant import Committed
-from poundlock.connectors.commit_threads import ConnectionPool, commit_each
+from poundlock.connectors.commit_threads import ConnectionPool, call_each, commit_each
 from poundlock.errors import CommitUnknown
 
 MANY = [{"n": n} for n in range(20)]
@@ -28,21 +28,51 @@ def test_outcomes_come_in_order_and_a_failure_of_one_is_its_own() -> None:
 
 def test_as_many_as_may_be_are_under_way_and_no_more_are_asked_for() -> None:
     together = threading.Barrier(4, timeout=30)  # passed by four at once only
-    begun: list[int] = []
+    under_way: list[int] = []
+    ended: list[int] = []
 
     def committables() -> Iterator[dict[str, Any]]:
         for each in MANY:
-            begun.append(each["n"])
+            under_way.append(each["n"])
+            assert len(under_way) - len(ended) <= 5  # one may have ended, and not be counted yet
             yield each
 
     def commit(committable: dict[str, Any]) -> Committed:
         together.wait()
+        ended.append(committable["n"])
         return Committed(committable)
 
-    outcomes = commit_each(commit, committables(), 4)
-    next(outcomes)
+    assert list(commit_each(commit, committables(), 4)) == [Committed(each) for each in MANY]
+
+
+def test_a_slow_first_one_keeps_no_thread_from_the_others() -> None:
+    others = threading.Semaphore(0)
+
+    def commit(committable: dict[str, Any]) -> Committed:
+        if committable["n"] == 0:
+            for _ in MANY[1:]:
+                assert others.acquire(timeout=30)
+        else:
+            others.release()
+        return Committed(committable)
+
+    assert list(commit_each(commit, iter(MANY), 2)) == [Committed(each) for each in MANY]
+
+
+def test_who_stops_asking_waits_for_what_is_under_way_and_begins_no_more() -> None:
+    begun: list[int] = []
+    ended: list[int] = []
+
+    def call(item: int) -> int:
+        begun.append(item)
+        ended.append(item)
+        return item
+
+    outcomes = call_each(call, iter(range(1000)), 4)
+    assert next(outcomes) == 0
+    outcomes.close()
+    assert begun == ended
     assert len(begun) <= 5
-    assert len(list(outcomes)) == 19
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -25,7 +25,10 @@ from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Chain, Edge, Emit, Pass, Step
 from poundlock.operators.factory import operator_of
 from poundlock.operators.records import as_dict, record_maker
+from poundlock.plan.keyed_heads import exchange_inputs, keyed_head
+from poundlock.plan.normalize import normalize
 from poundlock.stream.functions.records import RecordType, requested_record
+from poundlock.stream.nodes import ProcessNode, SinkNode
 from poundlock.testing import ProcessHarness
 
 SCHEMA = ddl.parse("n bigint, text string, price double, at timestamp")
@@ -340,3 +343,19 @@ def test_what_a_process_function_yields_becomes_columns() -> None:
     ]
     with pytest.raises(DefinitionError, match="totals emitted a tuple of 2 values, not a dict"):
         convert.declared_rows("totals", ddl.parse(RESULT), [(1, 2)])
+
+
+def test_an_exchange_carries_what_the_type_names_and_nothing_else() -> None:
+    rows = Job("typed").from_source(DatagenSource(), name="rows")
+    stream = rows.key_by("text").process(Total(), schema=RESULT, side_outputs={"copy": RESULT}, name="totals")
+    graph = normalize([SinkNode("out", [stream.node], None)], time_in_tasks=lambda node: True)
+    (node,) = graph.roots[0].inputs
+    assert isinstance(node, ProcessNode)
+    head = keyed_head(node, [SCHEMA], [False], graph, lambda schema, text: text, bounded=False)
+    ((_, columns),) = exchange_inputs(node, head, parallelism=1, max_parallelism=128)
+    assert columns == ["text", "n", "price"]
+    given = convert.to_batch(Records([{"n": 1, "text": "a", "price": 0.5}, {"n": 2}]), SCHEMA).batch
+    batch = head.inputs[0].batch(given.select(columns), 0)
+    assert batch.keys == ["a", None]
+    assert list(batch.values) == [batch.values[0], batch.values[1]] == [Plain(1, "a", 0.5), Plain(2, None, None)]  # type: ignore[arg-type]
+    assert batch.values[1:] == [batch.values[1]]

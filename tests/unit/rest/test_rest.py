@@ -12,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.checkpoint.skew import Shares, Skew
 from poundlock.driver.progress import Progress
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.rest.app import make_app
@@ -54,6 +55,20 @@ def test_overviews(client: TestClient) -> None:
     (line,) = get(client, "/jobs/overview")["jobs"]
     assert line.items() >= {"jid": ID, "name": "orders", "state": "RUNNING", "start-time": 1000, "end-time": -1}.items()
     assert line["tasks"]["running"] == line["tasks"]["total"] == 2
+
+
+def test_skew_of_key_groups_and_splits(client: TestClient, job: Observed) -> None:
+    assert get(client, f"/jobs/{ID}/skew") == {"key-groups": [], "splits": []}
+    groups = {"counts": Shares.of({"17": 600, "3": 300, "90": 300})}
+    job.update(replace(job.progress, skew=Skew(groups, {"in": Shares.of({"events-1": 1200})})))
+    found = get(client, f"/jobs/{ID}/skew")
+    (of_counts,) = found["key-groups"]
+    assert of_counts.items() >= {"id": "counts", "parts": 3, "rows": 1200, "skew": 1.5}.items()
+    assert of_counts["largest"][0] == {"name": "17", "rows": 600, "share": 0.5}
+    assert found["splits"][0]["largest"] == [{"name": "events-1", "rows": 1200, "share": 1.0}]
+    text = client.get("/metrics/prometheus").text
+    assert f'poundlock_key_group_largest_share{{job="orders",job_id="{ID}",operator="counts"}} 0.5' in text
+    assert f'poundlock_split_largest_share{{job="orders",job_id="{ID}",source="in"}} 1.0' in text
 
 
 def test_a_job_with_what_went_through_it(client: TestClient) -> None:

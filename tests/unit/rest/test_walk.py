@@ -22,7 +22,7 @@ from support.rest_job import ID, TOKEN, observed
 PATHS = {
     "/overview", "/config", "/jobs", "/jobs/overview", "/jobs/{jid}", "/jobs/{jid}/checkpoints",
     "/jobs/{jid}/checkpoints/details/{number}", "/jobs/{jid}/checkpoints/{trigger_id}", "/jobs/{jid}/exceptions",
-    "/jobs/{jid}/metrics", "/jobs/{jid}/config", "/jobs/{jid}/stop", "/jobs/{jid}/savepoints",
+    "/jobs/{jid}/metrics", "/jobs/{jid}/skew", "/jobs/{jid}/config", "/jobs/{jid}/stop", "/jobs/{jid}/savepoints",
     "/jobs/{jid}/savepoints/{trigger_id}", "/metrics/prometheus",
 }  # fmt: skip
 

@@ -29,11 +29,21 @@ from poundlock.driver.savepoints.handover import leave, left
 from poundlock.driver.savepoints.restore import Beginning, begin
 from poundlock.formats.chunk import Batch
 from poundlock.plan.plan import make_plan
-from poundlock.savepoint.metadata import METADATA, Metadata, Operator, new_name, read_metadata
+from poundlock.savepoint.metadata import (
+    METADATA,
+    Metadata,
+    Operator,
+    check_files,
+    damage,
+    digest_of,
+    new_name,
+    read_metadata,
+)
 from poundlock.savepoint.restore import check, restore
 from poundlock.savepoint.take import finish, take
 from poundlock.storage import LocalStorage
 from poundlock.values import SystemClock
+from support.saved import save
 
 CLOCK = SystemClock()
 OPERATORS = {"in": Operator("source"), "out": Operator("sink")}
@@ -308,6 +318,39 @@ def rubbish(said: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "description", {**said, "sinks": {"a": "files"}}
     yield "bytes", {**said, "files": {"a": {"bytes": "8", "sha256": "0" * 64}}}
     yield "digest", {**said, "files": {"a": {"bytes": 8, "sha256": "/"}}}
+
+
+def test_a_savepoint_and_a_restore_read_no_large_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def noted(storage: Any, path: str, *algorithm: Any) -> str:
+        read.append(path)
+        return digest_of(storage, path, *algorithm)
+
+    monkeypatch.setattr("poundlock.savepoint.metadata.digest_of", noted)
+    monkeypatch.setattr("poundlock.savepoint.take.digest_of", noted)
+    savepoint = save(tmp_path, positions={"in": {"row": 1}}, state=["totals"])
+    metadata = read_metadata(savepoint)
+    (run,) = metadata.runs
+    assert metadata.files[run].sha256 is None
+    assert read
+    assert not any(path.startswith("state/") for path in read)
+    check_files(savepoint, metadata)
+    assert read[-1] == run, "a small one is read"
+    monkeypatch.setattr("poundlock.savepoint.metadata.VERIFIED_WHOLE", 49)
+    path = Path(savepoint.root) / run
+    path.write_bytes(path.read_bytes()[::-1].swapcase())
+    read.clear()
+    check_files(savepoint, metadata)
+    assert run not in read
+    assert [wrong for wrong, _ in damage(savepoint, metadata)] == [run]
+    path.write_bytes(b"short")
+    with pytest.raises(DefinitionError, match="has 5 bytes instead of 50"):
+        check_files(savepoint, metadata)
+    said = json.loads((Path(savepoint.root) / METADATA).read_text())
+    said["files"]["sinks/other"] = {"bytes": 5, "sha256": None}
+    with pytest.raises(ValueError, match="sinks/other has no digest"):
+        Metadata.from_json(said)
 
 
 def test_rubbish_is_refused_in_two_lines(life: Life, tmp_path: Path) -> None:

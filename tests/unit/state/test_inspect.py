@@ -16,7 +16,7 @@ import pytest
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import encode_key
 from poundlock.state.edit import KeyInWindow, StateEditor
-from poundlock.state.inspect import StateReader
+from poundlock.state.inspect import StateReader, described
 from poundlock.state.scratch import OPERATOR, ScratchState
 
 
@@ -91,6 +91,23 @@ def test_all_keys(store: ScratchState) -> None:
     assert len(list(reader.timers(OPERATOR))) == 4 * 4
     with pytest.raises(DefinitionError, match="no state of an operator 'other'"):
         list(reader.entries("other"))
+
+
+def test_much_is_gone_through_a_little_at_a_time(store: ScratchState, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = StateReader(store.manifest, store.files)
+    entries, timers = list(reader.entries(OPERATOR)), list(reader.timers(OPERATOR))
+    monkeypatch.setattr("poundlock.state.inspect.CHUNK", 1)
+    monkeypatch.setattr("poundlock.state.runs.timers._CHUNK", 1)
+    assert sorted(map(repr, reader.entries(OPERATOR))) == sorted(map(repr, entries))
+    assert reader.count(OPERATOR) == len(entries)
+    assert list(reader.timers(OPERATOR)) == timers
+    for key in ("a", "b", ("c", 1), None, "nobody"):
+        assert list(reader.timers(OPERATOR, key)) == [timer for timer in timers if timer.key == key]
+    whole, some = (described(store.manifest, store.files, OPERATOR, limit=limit) for limit in (None, 1))
+    assert {name: len(table["entries"]) for name, table in some["state"].items()} == dict.fromkeys(whole["state"], 1)
+    counted = {name: len(table["entries"]) for name, table in whole["state"].items()}
+    assert {name: table["count"] for name, table in some["state"].items()} == counted
+    assert some["timers"] == {"event": len(whole["event_timers"]), "processing": len(whole["processing_timers"])}
 
 
 def test_reading_needs_neither_spark_nor_pandas() -> None:

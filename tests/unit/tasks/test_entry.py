@@ -31,7 +31,7 @@ def stages() -> dict[str, Callable[[], Iterator[Any]]]:
     rest: dict[str, Any] = {"stage": pickle.dumps(Nothing()), "directive": None, "report": lambda report: None}
     return {
         "run_source_tasks": lambda: entry.run_source_tasks(iter([]), **rest),
-        "run_keyed_tasks": lambda: entry.run_keyed_tasks(0, iter([]), **rest),
+        "run_exchange_tasks": lambda: entry.run_exchange_tasks(0, iter([]), **rest),
         "run_rows_tasks": lambda: entry.run_rows_tasks(0, iter([]), **rest),
         "run_arrow_task": lambda: entry.run_arrow_task(iter([]), task=iter),
         "segment_blocks": lambda: entry.segment_blocks(iter([]), stage=1, input="in"),

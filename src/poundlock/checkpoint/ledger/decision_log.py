@@ -17,6 +17,7 @@ from poundlock.checkpoint.committer import Carried, Retry, commit_all
 from poundlock.checkpoint.decision import Decision, Redo, SinkDecision, SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity
+from poundlock.checkpoint.in_tasks import Tasks
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import START, find_checkpoint, state_parts, to_redo
 from poundlock.checkpoint.outcome import Log, Outcome, StandardLog
@@ -46,6 +47,7 @@ class History:
     retry: Retry = field(default_factory=Retry)  # how commits with unknown outcomes are repeated
     sleep: Callable[[float], None] = time.sleep  # waits so many seconds
     state: JobState | None = None  # the job's keyed state; None where it has none
+    tasks: Tasks | None = None  # what runs very many commits on the cluster; None while there is none
     sources: Mapping[str, SourceRange] = field(default_factory=dict, init=False)
     """Per source, the newest decided range; the next checkpoint begins where it ends."""
     watermarks: DecidedTime | None = field(default=None, init=False)
@@ -227,7 +229,9 @@ class History:
             )
 
     def _commit_all(self, decision: Decision) -> Carried:
-        carried = commit_all(decision, self.participants, retry=self.retry, sleep=self.sleep, log=self.log)
+        carried = commit_all(
+            decision, self.participants, retry=self.retry, sleep=self.sleep, log=self.log, tasks=self.tasks
+        )
         for name in carried.aborted:
             if not isinstance(self.participants[name], Repeatable):
                 raise TerminalError(

@@ -7,14 +7,17 @@ file made of them can be made twice, by anyone, at any time; a record is deleted
 
 from __future__ import annotations
 
-import gzip
-import json
+import math
 import re
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import TypeVar
 
 from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.ledger.archive import RESTORE, Archive
+from poundlock.checkpoint.ledger.record_form import BLOCK, RecordReader, RecordWriter, raw_record
+from poundlock.checkpoint.participant import JSON
 from poundlock.errors import CommitUnknown, FencedError, TerminalError
 from poundlock.storage.base import OutcomeUnknown, Storage
 from poundlock.storage.json_record import read_record
@@ -22,8 +25,8 @@ from poundlock.storage.json_record import read_record
 FOLDER = "ledger"
 PER_FILE = 1000  # records of an archive file
 _NAME = re.compile(r"[0-9]{20}\.json")
-_ARCHIVE = "ledger-archive"
-_ARCHIVED = re.compile(r"([0-9]{20})-([0-9]{20})\.jsonl\.gz")
+_THREADS = 16  # of which each reads or deletes a record that is archived
+T = TypeVar("T")
 
 
 class Ledger:
@@ -40,6 +43,9 @@ class Ledger:
         self._retention_ms = retention_ms
         self._per_file = per_file
         self._archived = self._archive.last()  # as far as this process knows
+        # A chain of changes never reaches over the beginning of an archive file: what the retention leaves can be read.
+        self._writer = RecordWriter(math.gcd(BLOCK, per_file))
+        self._reader = RecordReader(self._raw)
 
     def newest(self) -> Decision | None:
         """Return the newest decision, or None if there is none. Names are listed; one record is read.
@@ -52,20 +58,34 @@ class Ledger:
 
     def read(self, number: int) -> Decision:
         """Return one decision. Raises TerminalError: it is missing or damaged."""
-        path, decision = record_path(number), None
+        return self._read(number, lambda data: self._reader.decision(number, self._checked(number, raw_record(data))))
+
+    def checkpoint_of(self, number: int) -> int:
+        """Return the checkpoint of one decision, without what it takes to know the rest of it. Raises TerminalError: it is missing or damaged."""
+        return int(self._raw(number)["checkpoint"])
+
+    def _raw(self, number: int) -> JSON:
+        return self._read(number, lambda data: self._checked(number, raw_record(data)))
+
+    def _checked(self, number: int, raw: JSON) -> JSON:
+        if (holds := raw.get("number")) != number and isinstance(holds, int):
+            raise TerminalError(f"{self._where(record_path(number))} holds record {holds}", next=RESTORE)
+        if not isinstance(raw.get("checkpoint"), int):
+            raise ValueError("it has no checkpoint")
+        return raw
+
+    def _read(self, number: int, parse: Callable[[bytes], T]) -> T:
+        """Return what a record says, wherever it is."""
+        path, value = record_path(number), None
         # What the archive has is the truth: a driver that slept for very long may have made a file of that number since.
         if number > self._archived:
-            decision = read_record(
-                self._storage, path, lambda data: Decision.from_json(json.loads(data)), next=_RESTORE
-            )
-            if decision is None:
+            value = read_record(self._storage, path, parse, next=RESTORE)
+            if value is None:
                 self._archived = self._archive.last()
-        decision = self._archive.read(number) if decision is None else decision
-        if decision is None:
-            raise TerminalError(f"{self._where(path)} is missing from the ledger", next=_RESTORE)
-        if decision.number != number:
-            raise TerminalError(f"{self._where(path)} holds record {decision.number}", next=_RESTORE)
-        return decision
+        value = self._archive.read(number, parse) if value is None else value
+        if value is None:
+            raise TerminalError(f"{self._where(path)} is missing from the ledger", next=RESTORE)
+        return value
 
     def append(self, decision: Decision) -> None:
         """Record a decision durably. When this returns it is decided; on any error but CommitUnknown it is not.
@@ -76,6 +96,8 @@ class Ledger:
             OSError: the storage failed, and the decision was not recorded.
         """
         self._write(decision)
+        self._writer.stands(decision)
+        self._reader.forget()
         if decision.number % self._per_file == 0:
             with suppress(OSError):  # it is tried again later; the decision stands
                 self._compact(decision)
@@ -86,20 +108,21 @@ class Ledger:
         archived = self._archive.last()
         old = [number for number in numbers if number <= newest.number - self._per_file]
         todo = [number for number in old if number > archived]
-        while len(todo) >= self._per_file:
-            part, todo = todo[: self._per_file], todo[self._per_file :]
-            self._archive.add({number: self._storage.read(record_path(number)) for number in part})
-            archived = part[-1]
-        self._archived = archived
-        for number in old:
-            if number <= archived:
-                self._storage.delete(record_path(number))
+        # A checkpoint waits for it, and a store may take 20 ms for each of a thousand records.
+        with ThreadPoolExecutor(_THREADS, "poundlock-archive") as pool:
+            while len(todo) >= self._per_file:
+                part, todo = todo[: self._per_file], todo[self._per_file :]
+                self._archive.add(dict(zip(part, pool.map(self._storage.read, map(record_path, part)), strict=True)))
+                archived = part[-1]
+            self._archived = archived
+            for _ in pool.map(self._storage.delete, [record_path(number) for number in old if number <= archived]):
+                pass
         if self._retention_ms is not None:
             self._archive.forget(newest.time_ms - self._retention_ms)
 
     def _write(self, decision: Decision) -> None:
         path = record_path(decision.number)
-        data = json.dumps(decision.to_json(), separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+        data = self._writer.record(decision)
         try:
             if self._storage.create_exclusive(path, data):
                 return
@@ -142,6 +165,27 @@ class Ledger:
         archived = [first for first, _ in self._archive.files()]
         return min(archived or self._numbers(), default=0)
 
+    def first_of(self, checkpoint: int, newest: Decision) -> int:
+        """Return the number of the first record of a checkpoint or of a later one, at most that of the newest.
+
+        Checkpoint numbers never fall, and for the most part rise with those of records. The search begins where it would be if
+        all did, and goes on in growing steps and then by halves: a long ledger takes about as many reads as a short one.
+        """
+        low, high = self.first(), newest.number
+        at, step = max(low, min(high - 1, high - (newest.checkpoint - checkpoint))), 1
+        forward = low < high and self.checkpoint_of(at) < checkpoint
+        low, high = (at + 1, high) if forward else (low, min(at, high))
+        while low < high:
+            at = min(low + step, high - 1) if forward else max(high - step, low)
+            before, step = self.checkpoint_of(at) < checkpoint, 4 * step
+            low, high = (at + 1, high) if before else (low, at)
+            if before != forward:
+                break
+        while low < high:
+            at = (low + high) // 2
+            low, high = (at + 1, high) if self.checkpoint_of(at) < checkpoint else (low, at)
+        return low
+
     def back(self, newest: Decision) -> Iterator[Decision]:
         """Yield a decision and those before it, newest first, reading them one by one."""
         yield newest
@@ -150,16 +194,14 @@ class Ledger:
             yield self.read(number)
 
     def _count(self) -> int:
-        # Leftovers of interrupted writes have other names.
-        archived = self._archive.files()
         # What the archive has forgotten is missing at the front only.
-        start = archived[0][0] if archived else 0
-        numbers = {number for first, last in archived for number in range(first, last + 1)}
-        numbers.update(number for number in self._numbers() if number >= start)
-        count = max(numbers, default=-1) + 1
-        gap = next((number for number in range(start, count) if number not in numbers), None)
-        if gap is not None:
-            raise TerminalError(f"{self._where(record_path(gap))} is missing from the ledger", next=_RESTORE)
+        archived = self._archive.files()
+        count = archived[0][0] if archived else 0
+        # Leftovers of interrupted writes have other names.
+        for first, last in [*archived, *((number, number) for number in sorted(self._numbers()))]:
+            if first > count:
+                raise TerminalError(f"{self._where(record_path(count))} is missing from the ledger", next=RESTORE)
+            count = max(count, last + 1)
         return count
 
     def _numbers(self) -> list[int]:
@@ -197,9 +239,6 @@ class Ledger:
         return f"{self._storage.root}/{path}"
 
 
-_RESTORE = "restore the file from a backup; without it nobody can know what was committed"
-
-
 def record_path(number: int) -> str:
     """Return where a record is kept, below the job's checkpoint folder."""
     return f"{FOLDER}/{number:020d}.json"
@@ -207,67 +246,3 @@ def record_path(number: int) -> str:
 
 def _mark_path(number: int) -> str:
     return f"carried-out/{number:020d}"
-
-
-class Archive:
-    """The archived records of one job."""
-
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self._held: Mapping[int, Decision] = {}  # the records of the file that was read last
-
-    def files(self) -> list[tuple[int, int]]:
-        """Return the first and last record number of each file, in order. Overlaps are possible and harmless."""
-        matches = (_ARCHIVED.fullmatch(name) for name in self._storage.names(_ARCHIVE))
-        return sorted((int(match[1]), int(match[2])) for match in matches if match)
-
-    def last(self) -> int:
-        """Return the newest archived record's number, -1 if there is none."""
-        return max((last for _, last in self.files()), default=-1)
-
-    def read(self, number: int) -> Decision | None:
-        """Return a record, None if it is not in the archive. Raises TerminalError: it is damaged."""
-        if number not in self._held:  # readers go from record to record: the folder is looked at once for each file
-            for first, last in self.files():
-                if first <= number <= last:
-                    path = _archive_path(first, last)
-                    self._held = read_record(self._storage, path, _unpacked, next=_RESTORE) or {}
-                    break
-        return self._held.get(number)
-
-    def add(self, records: Mapping[int, bytes]) -> None:
-        """Put records into one file. When this returns it is durable.
-
-        Args:
-            records: number to the record's bytes, a JSON object on one line; numbers without gaps.
-        """
-        first, last = min(records), max(records)
-        lines = b"".join(records[number].rstrip(b"\n") + b"\n" for number in range(first, last + 1))
-        path = _archive_path(first, last)
-        if not self._storage.create_exclusive(path, gzip.compress(lines, 6, mtime=0)):
-            self._storage.settle(path)  # another driver made it, of the same records
-
-    def forget(self, before_ms: int) -> None:
-        """Delete the files whose newest record is older, but for the last one, by which the ledger knows where it begins.
-
-        What cannot be deleted now is deleted another time.
-        """
-        for first, last in self.files()[:-1]:
-            newest = self.read(last)
-            if newest is None or newest.time_ms >= before_ms:
-                return
-            self._held = {}
-            with suppress(OSError):
-                self._storage.delete(_archive_path(first, last))
-
-
-def _unpacked(data: bytes) -> Mapping[int, Decision]:
-    try:
-        lines = gzip.decompress(data).splitlines()
-    except (OSError, EOFError, zlib.error):
-        raise ValueError("it is no file of gzip's, or the beginning of one") from None
-    return {record.number: record for record in (Decision.from_json(json.loads(line)) for line in lines)}
-
-
-def _archive_path(first: int, last: int) -> str:
-    return f"{_ARCHIVE}/{first:020d}-{last:020d}.jsonl.gz"

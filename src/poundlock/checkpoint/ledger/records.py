@@ -60,12 +60,8 @@ def checkpoint_records(ledger: Ledger, n: int) -> Sequence[Decision]:
         so_far = "nothing yet" if newest is None or newest.checkpoint < 0 else f"0 to {newest.checkpoint} so far"
         raise DefinitionError(f"checkpoint {n} is not decided: the ledger has {so_far}", next=_LOOK)
     first = ledger.first()
-    low, high = first, newest.number
-    while low < high:  # checkpoint numbers never fall
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if ledger.read(middle).checkpoint < n else (low, middle)
     records: list[Decision] = []
-    for number in range(low, newest.number + 1):
+    for number in range(ledger.first_of(n, newest), newest.number + 1):
         record = ledger.read(number)
         if record.checkpoint > n:
             break

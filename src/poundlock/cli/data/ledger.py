@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from json import dumps as json_text
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -135,7 +135,11 @@ def command(
     if newest is not None and last is not None:
         decisions = [*islice(filter(wanted, ledger.back(newest)), last)][::-1]  # a long ledger is not read for its end
     elif newest is not None:
-        decisions = [decision for decision in ledger if wanted(decision)]
+        number = ledger.first() if first_checkpoint is None else ledger.first_of(first_checkpoint, newest)
+        decided = ledger.since(number)
+        if last_checkpoint is not None:
+            decided = takewhile(lambda decision: decision.checkpoint <= last_checkpoint, decided)
+        decisions = [*filter(wanted, decided)]
     lines = partial(_lines, sink=sink, verbose=verbose)
     if not follow:
         texts = chain([_HEADING], chain.from_iterable(map(lines, decisions)))

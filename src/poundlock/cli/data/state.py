@@ -31,18 +31,21 @@ def _lines(groups: _Groups, limit: int) -> Iterator[str]:
         yield f"operator {number}: watermark {watermark_text(group['watermark'])}"
         for name, state in group["state"].items():
             ttl = "" if state["ttl_ms"] is None else f", time to live {state['ttl_ms']} ms"
-            yield f"  {name} ({state['kind'] or 'table'}{ttl}): {len(state['entries'])} entries"
-            yield from _some(limit, (f"    {_named(entry)}: {entry['value']!r}" for entry in state["entries"]))
+            yield f"  {name} ({state['kind'] or 'table'}{ttl}): {state['count']} entries"
+            listed = (f"    {_named(entry)}: {entry['value']!r}" for entry in state["entries"])
+            yield from _some(limit, listed, state["count"])
         for kind in ("event", "processing"):
             timers = group[f"{kind}_timers"]
             if timers:
-                yield f"  {kind}-time timers: {len(timers)}"
-                yield from _some(limit, (f"    {watermark_text(timer['time'])} {_named(timer)}" for timer in timers))
+                count = group["timers"][kind]
+                yield f"  {kind}-time timers: {count}"
+                listed = (f"    {watermark_text(timer['time'])} {_named(timer)}" for timer in timers)
+                yield from _some(limit, listed, count)
 
 
-def _some(limit: int, lines: Iterator[str]) -> Iterator[str]:
+def _some(limit: int, lines: Iterator[str], count: int) -> Iterator[str]:
     yield from islice(lines, limit)
-    if next(lines, None) is not None:
+    if count > limit:
         yield "    …"
 
 
@@ -91,7 +94,9 @@ def command(
     for left in reversed(range(_READS)):
         state = _recorded(storage)
         try:
-            groups = _kept(storage, state, operator, *(() if key is None else (parse_key(key),)))
+            wanted = () if key is None else (parse_key(key),)
+            # For --json all there is; for people no more than is shown.
+            groups = _kept(storage, state, operator, *wanted, limit=None if call.output.as_json else limit)
             break
         except DamagedRunError:
             if not left or state == _recorded(storage):
@@ -113,7 +118,7 @@ def _recorded(storage: Storage) -> DecidedState | None:
     return None if newest is None else state_behind(state_parts(ledger, newest))
 
 
-def _kept(storage: Storage, state: DecidedState | None, operator: str | None, *key: Any) -> _Groups:
+def _kept(storage: Storage, state: DecidedState | None, operator: str | None, *key: Any, limit: int | None) -> _Groups:
     from poundlock.state.decided_state import manifests_of
     from poundlock.state.inspect import described
     from poundlock.state.runs.files import run_files
@@ -124,7 +129,7 @@ def _kept(storage: Storage, state: DecidedState | None, operator: str | None, *k
         raise _no_state(storage, operator, f"give one of: {', '.join(known)}" if known else None)
     files = run_files(storage.root)
     return [
-        (name, described(manifest, files, name, *key))
+        (name, described(manifest, files, name, *key, limit=limit))
         for manifest in manifests.values()
         for name in manifest.operators
         if operator in (None, name)

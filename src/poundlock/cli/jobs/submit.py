@@ -146,7 +146,7 @@ def _failed(now: JobEntry, output: Output) -> int:
 
 def _progress(now: JobEntry) -> Progress:
     try:
-        return Progress(**{**now.progress, "state": now.state})
+        return Progress.of({**now.progress, "state": now.state})
     except TypeError:  # of another version
         return Progress(now.state)  # type: ignore[arg-type]
 

@@ -246,12 +246,14 @@ class GroupOffsets:
         self._servers = conf["bootstrap.servers"]
         self._changed = threading.Condition()
         self._newest: Mapping[Partition, int] | None = None
+        self._missed: Mapping[Partition, int] = {}
         self._sender: threading.Thread | None = None
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit offsets without waiting; only the newest given are sent. What goes wrong becomes a warning."""
+        """Commit offsets without waiting; of each partition only the newest given is sent. What goes wrong becomes a warning, and is sent with the next."""
         with self._changed:
-            self._newest = dict(offsets)
+            self._newest = {**self._missed, **(self._newest or {}), **offsets}
+            self._missed = {}
             if self._sender is None:
                 self._sender = threading.Thread(target=self._send, name="poundlock-group-offsets", daemon=True)
                 self._sender.start()
@@ -264,16 +266,20 @@ class GroupOffsets:
                     self._sender = None
                     self._changed.notify_all()
                     return
-            self.commit_now(offsets)
+            if not self.commit_now(offsets):
+                with self._changed:
+                    self._missed = {**self._missed, **offsets}
 
-    def commit_now(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit offsets and wait for the answer; what goes wrong becomes a warning."""
+    def commit_now(self, offsets: Mapping[Partition, int]) -> bool:
+        """Commit offsets and wait for the answer; what goes wrong becomes a warning, and False."""
         kafka = confluent()
         places = [kafka.TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         try:
             self.consumer.commit(offsets=places, asynchronous=False)
         except (kafka.KafkaException, RuntimeError) as error:  # a closed consumer is a RuntimeError
             _log.warning("group offsets were not committed to Kafka at %s: %s", self._servers, text_of(error.args[0]))
+            return False
+        return True
 
     def close(self) -> None:
         """Wait some seconds for what is still to be sent, and close the connection."""

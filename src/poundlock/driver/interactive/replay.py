@@ -233,7 +233,7 @@ class _Replay:
             sinks={name: self._directive_of(name) for name in self.plan.sinks},
             time=TimeDirective(chain.times.initial(), started_ms, dict(inputs)) if time is None else time.directive,
             parallelism=parallelism,
-            places=places if chain.has_segments else (),
+            places=places if chain.needs_places else (),
         )
 
     def _directive_of(self, name: str) -> Any:

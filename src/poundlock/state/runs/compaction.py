@@ -18,7 +18,7 @@ from poundlock.state.runs.adding import added_up
 from poundlock.state.runs.columns import Rows, concat, empty_rows
 from poundlock.state.runs.lookup import View, in_groups
 from poundlock.state.runs.merge import MergePolicy, expire, in_chunks, merge_rows, runs_to_merge
-from poundlock.state.runs.run import Removal, Run, SectionKey
+from poundlock.state.runs.run import Removal, Run, SectionKey, will_read
 from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView, between, in_order, merge_timers
 from poundlock.state.runs.writing import RunWriter
 
@@ -174,6 +174,8 @@ class Compaction:
             yield in_groups(changed, done, merge.first, groups)
             own, table, done = in_groups(changed, merge.first, merge.stop, groups), view.table(key), merge.stop
             for parts in in_chunks([own, *(table.parts if table else ())], limit=CHUNK):
+                for part in parts:
+                    will_read(part)
                 if merges:
                     yield added_up(parts, merges, drop_deleted=merge.is_whole)
                     continue

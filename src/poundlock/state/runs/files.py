@@ -29,7 +29,7 @@ FOLDER = "state"
 _SUFFIX = ".arrow"
 _TEMPORARY = ".tmp-"
 _STEP = 8 << 20  # bytes that are copied or written at once
-_KEPT_OPEN = 256
+_KEPT_OPEN = 4096  # none of them takes a file handle
 
 
 @dataclass(frozen=True)
@@ -172,9 +172,14 @@ class RunFiles:
             DamagedRunError: it is missing or damaged.
             TerminalError: the directory is not local and there is no folder for copies.
         """
-        path = self._path(file)
-        key = path, file.digest
-        self._open[key] = run = self._open.pop(key) if key in self._open else Run(file, path)
+        key = file.name, file.digest
+        run = self._open.pop(key, None)
+        if run is None:
+            run = Run(file, self._path(file))
+        elif self._copies is not None:
+            with suppress(OSError):  # it may have been deleted to make room; who has it open keeps it
+                os.utime(run.path)
+        self._open[key] = run
         while len(self._open) > _KEPT_OPEN:
             self._open.popitem(last=False)
         return run

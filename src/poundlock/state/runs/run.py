@@ -6,16 +6,19 @@ file's schema. A run is written once and never changes, so every process of a ho
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+import mmap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from poundlock.errors import TerminalError
-from poundlock.formats.arrays import numbers_in
+from poundlock.formats.arrays import ends_in, numbers_in
 from poundlock.state.hashing import first_hash, groups_of
 from poundlock.state.manifest import RunFile
 from poundlock.state.runs.columns import Hashes, Rows
@@ -24,8 +27,10 @@ SectionKey = tuple[int, str, tuple[int, int] | None]  # operator, table, window 
 FORMAT = 1
 _INDEX = b"poundlock.state"
 _MAGIC = b"ARROW1\0\0"
-_COUNTED = 1 << 20  # rows whose groups are counted at once
-VERIFIED_WHOLE = 64 << 20  # bytes; a longer run is held against its digest when it is copied
+_COUNTED = 1 << 20  # timers whose groups are counted, and not guessed
+# In bytes: a longer run is held against its digest when it is copied. Of each key group there are a few shorter ones at most, so a
+# start reads little of a state, whatever its size.
+VERIFIED_WHOLE = 4 << 20
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -75,6 +80,16 @@ _encode_index = msgspec.json.Encoder().encode
 _decode_index = msgspec.json.Decoder(RunIndex).decode
 
 
+class RunningDigest(Protocol):
+    """A digest that is being made."""
+
+    def update(self, data: Any, /) -> None:
+        """Take more bytes."""
+
+    def hexdigest(self) -> str:
+        """Return the digest of all bytes so far, in hex."""
+
+
 class DamagedRunError(TerminalError):
     """A state file is missing, cut short, or not what was written."""
 
@@ -86,7 +101,14 @@ def metadata_of(index: RunIndex) -> dict[bytes, bytes]:
 
 def digest_of(data: Any) -> str:
     """Return the digest of a file's content."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    digest = new_digest()
+    digest.update(data)
+    return digest.hexdigest()
+
+
+def new_digest() -> RunningDigest:
+    """Return what makes the digest of a run, piece by piece."""
+    return hashlib.blake2b(digest_size=16)
 
 
 def rank(hashes: Hashes, group: int, max_parallelism: int) -> int:
@@ -105,14 +127,15 @@ class Run:
             mapped = pa.memory_map(path)
         except OSError as error:
             raise damaged(file, f"cannot be opened: {error}") from None
-        digest = digest_of(mapped.read_buffer()) if mapped.size() <= VERIFIED_WHOLE else file.digest
-        if how := difference(file, mapped.size(), digest):
+        content = mapped.read_buffer()
+        mapped.close()  # what is mapped stays as long as it is looked at, and takes no file handle
+        digest = digest_of(content) if content.size <= VERIFIED_WHOLE else file.digest
+        if how := difference(file, content.size, digest):
             raise damaged(file, how)
         try:
-            mapped.seek(len(_MAGIC))
             # An Arrow file is a stream between its magic and its footer. Read as a file it goes through Arrow's pool of threads,
             # which costs more than all the rest on a machine that is busy.
-            reader = pa.ipc.open_stream(mapped.read_buffer())
+            reader = pa.ipc.open_stream(content.slice(len(_MAGIC)))
             self.index = _decode_index(reader.schema.metadata[_INDEX])
             batch = reader.read_next_batch()
             self.rows = _rows(batch)
@@ -123,6 +146,8 @@ class Run:
                 f"{file.name} has format {self.index.format}; this version reads up to {FORMAT}",
                 next="run the version of poundlock that wrote it, or a newer one",
             )
+        if content.size > VERIFIED_WHOLE:
+            _read_as_asked(content)
         self.sections = {section.key: section for section in self.index.sections}
         self._counted: dict[tuple[int, int, int], int] = {}
         self.cuts: dict[SectionKey, list[Removal]] = {}
@@ -130,19 +155,24 @@ class Run:
             self.cuts.setdefault(cut.key, []).append(cut)
 
     def rows_between(self, section: Section, first: int, stop: int) -> int:
-        """Return how many rows of a section are in some key groups; what was counted once is known from then on."""
+        """Return how many rows of a section are in some key groups; of many timers, which do not lie by group, about how many.
+
+        What was counted once is known from then on.
+        """
         if first <= self.file.first and self.file.stop <= stop:
             return section.rows
         place = section.row, first, stop
         known = self._counted.get(place)
         if known is None:
-            hashes, known = self.rows.hashes[section.row : section.row + section.rows], 0
+            hashes = self.rows.hashes[section.row : section.row + section.rows]
             if not section.table.startswith("timers:"):  # sorted by hash
                 groups = self.index.max_parallelism
                 return rank(hashes, stop, groups) - rank(hashes, first, groups)
-            for start in range(0, len(hashes), _COUNTED):
-                counted = groups_of(hashes[start : start + _COUNTED], self.index.max_parallelism)
-                known += int(np.count_nonzero((counted >= first) & (counted < stop)))
+            if len(hashes) > _COUNTED:  # so that a job of another parallelism begins without a look at them
+                common = min(stop, self.file.stop) - max(first, self.file.first)
+                return max(len(hashes) * common // (self.file.stop - self.file.first), 0)
+            counted = groups_of(hashes, self.index.max_parallelism)
+            known = int(np.count_nonzero((counted >= first) & (counted < stop)))
             self._counted[place] = known
         return known
 
@@ -150,6 +180,34 @@ class Run:
         """Return the rows of a section, None if there is none."""
         section = self.sections.get(key)
         return None if section is None else self.rows.slice(section.row, section.row + section.rows)
+
+
+def _read_as_asked(content: pa.Buffer) -> None:
+    """Have a page of a mapped file read when it is looked at, and none around it.
+
+    A look-up goes to some twenty places of a run, and a disk may be set to read megabytes ahead at each of them.
+    """
+    _advise(content.address, content.size, mmap.MADV_RANDOM)
+
+
+def _advise(address: int, length: int, advice: int) -> None:
+    start = address // mmap.PAGESIZE * mmap.PAGESIZE
+    _libc().madvise(ctypes.c_void_p(start), ctypes.c_size_t(address + length - start), advice)
+
+
+@lru_cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+def will_read(rows: Rows) -> None:
+    """Have rows that are about to be gone through read at once, where they lie in a mapped file."""
+    for column in (rows.keys, rows.values):
+        ends, data = ends_in(column), column.buffers()[2]
+        if data is not None and len(column):
+            _advise(data.address + int(ends[0]), int(ends[-1] - ends[0]), mmap.MADV_WILLNEED)
+    if len(rows):
+        _advise(rows.hashes.ctypes.data, rows.hashes.nbytes, mmap.MADV_WILLNEED)
 
 
 def _rows(batch: pa.RecordBatch) -> Rows:

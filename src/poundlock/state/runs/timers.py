@@ -14,14 +14,16 @@ import numpy.typing as npt
 
 from poundlock.formats.arrays import binary_array, ranks_of
 from poundlock.state.hashing import groups_of
-from poundlock.state.runs.columns import Rows, concat, is_valid
+from poundlock.state.runs.columns import Rows, concat, empty_rows, is_valid
 from poundlock.state.runs.lookup import View
+from poundlock.state.runs.merge import in_chunks
 from poundlock.state.runs.run import Removal, SectionKey
 
 EVENT_TIMERS, PROCESSING_TIMERS = "timers:event", "timers:processing"
 MAX_TIME = (1 << 63) - 1
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+_CHUNK = 4 << 20  # bytes of timers that are gone through at once
 _STRETCH = 256  # rows of a section that are looked at to find its first timer
 
 
@@ -114,6 +116,22 @@ class TimerView:
     def due(self, after: int | None, limit: int) -> Rows:
         """Return the timers later than a time and up to another, in ms, in the order they fire; they are rows with `times`."""
         return merge_timers(self.parts(after, limit), drop_deleted=True)
+
+    def all(self) -> Iterator[Rows]:
+        """Yield all timers in the order they fire, some at a time."""
+        after = None
+        for pieces in in_chunks(self.rows(), by_time=True, limit=_CHUNK):
+            limit = max(int(piece.times_or_none()[-1]) for piece in pieces)
+            yield self.due(after, limit)
+            after = limit
+
+    def of_hash(self, hash_: np.uint64) -> Rows:
+        """Return the timers of the keys of one hash, in the order they fire; costs a look at each hash of the runs."""
+        parts = []
+        for rows, spans, cuts in self._sources:
+            own = rows.take(np.flatnonzero(rows.hashes == hash_))
+            parts += [seen] if len(own) and len(seen := self._seen(own, spans, cuts)) else []
+        return merge_timers(parts, drop_deleted=True) if parts else empty_rows()
 
     def parts(self, after: int | None, limit: int) -> list[Rows]:
         """Return the rows of timers between two times as the runs have them, newest first."""

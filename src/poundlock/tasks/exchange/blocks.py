@@ -6,7 +6,7 @@ the rows of all blocks in one order, whichever tasks made them. Nothing here is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from poundlock.operators.time_values import SplitTimes
 from poundlock.tasks.columns import int_column
 from poundlock.tasks.event_time import SplitPlace
+from poundlock.tasks.exchange.placement import Custom, Partitioner, RoundRobin
 
 HASH = "__hash"
 """The hidden column behind the rows of a block: the hash of the key; of an input without a key it is of nulls."""
@@ -25,6 +26,9 @@ EVERYWHERE = -1
 """The key group of broadcast rows."""
 
 DELIVERY_BYTES = 4 << 20  # of blocks that are sent at once
+_LIST_BYTES = 128 << 20  # of messages that PySpark pickles together
+_LEAST_BYTES = 256 << 10  # of a message
+_AT_ONCE = 128 << 20  # of rows that are put in order together
 FLUSH_BYTES = 16 << 20  # what one writer gathers before it makes blocks of it
 _END = 16  # bytes that a stream has behind its last batch, and a few more
 _INDEX = 3  # a run of rows: key group, place, first row
@@ -46,14 +50,21 @@ class ExchangeInput:
 
     Args:
         keys: the columns of the key; none = all rows have the same.
-        how: "keyed" = by the key; "broadcast" = to every task; "spread" = evenly, for an input without a key.
+        how: "keyed" = by the key; "broadcast" = to every task; "spread" = evenly, for an input without a key; "rescale" = the
+            rows of each split evenly over a few tasks; "custom" = as `partitioner` says of the key.
+        max_parallelism: how many key groups there are; None = one for each task, where rows are placed and have no key group.
     """
 
     operator: str
     side: int = 0
     keys: tuple[str, ...] = ()
-    how: Literal["keyed", "broadcast", "spread"] = "keyed"
-    max_parallelism: int = 128
+    how: Literal["keyed", "broadcast", "spread", "rescale", "custom"] = "keyed"
+    max_parallelism: int | None = 128
+    partitioner: Partitioner | None = None
+
+    def groups(self, parallelism: int) -> int:
+        """Return into how many groups rows fall that are for so many tasks."""
+        return parallelism if self.max_parallelism is None else self.max_parallelism
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -105,24 +116,34 @@ def deliveries(
     by_target: dict[int, list[Block]] = {}
     for block in blocks:
         by_target.setdefault(block.target, []).append(block)
+    most = message_bytes(parallelism)
     for target in range(parallelism):
-        first, *more = _together(by_target.get(target, ()))
+        first, *more = _together(by_target.get(target, ()), most)
         yield target, Delivery(known, first)
         for blocks_of_one in more:
             yield target, Delivery((), blocks_of_one)
 
 
-def _together(blocks: Iterable[Block]) -> list[tuple[Block, ...]]:
+def _together(blocks: Iterable[Block], most: int) -> list[tuple[Block, ...]]:
     """Return blocks in their order, as many together as are sent at once; one group where there are none."""
     groups: list[list[Block]] = [[]]
     size = 0
     for block in blocks:
-        if groups[-1] and size + len(block.rows) > DELIVERY_BYTES:
+        if groups[-1] and size + len(block.rows) > most:
             groups.append([])
             size = 0
         groups[-1].append(block)
         size += len(block.rows)
     return [tuple(group) for group in groups]
+
+
+def message_bytes(parallelism: int) -> int:
+    """Return how large what a task sends to another one at a time may be, in bytes.
+
+    PySpark pickles what goes to a task in lists, of 10 x parallelism messages and at most 1,000 at first, and its JVM holds each
+    list as one array, which ends at 2 GB: so where a key is hot and all goes to one task, messages have to be small.
+    """
+    return min(max(_LIST_BYTES // min(10 * parallelism, 1000), _LEAST_BYTES), DELIVERY_BYTES)
 
 
 @dataclass
@@ -131,6 +152,7 @@ class BlockWriter:
 
     Args:
         parallelism: how many tasks share the key groups.
+        splits: per source, how many splits it has in the checkpoint; where rows of each go to a few tasks.
         flush_bytes: blocks are made when so much has come; what is open is the memory that a writer needs.
         compress_from: blocks from this size on are compressed by lz4; None = none are, as Spark's shuffle compresses by itself.
     """
@@ -138,15 +160,20 @@ class BlockWriter:
     to: ExchangeInput
     hashing: KeyHashing
     parallelism: int = 1
+    splits: Mapping[str, int] = field(default_factory=dict)
     flush_bytes: int = FLUSH_BYTES
     compress_from: int | None = None
     # Rows, and the number of their place.
     _open: list[tuple[pa.RecordBatch, int]] = field(default_factory=list, init=False)
     _places: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
-    _positions: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
+    _spread: RoundRobin = field(init=False)
     _groups: list[npt.NDArray[np.int64]] = field(default_factory=list, init=False)
     _bytes: int = field(default=0, init=False)
     _parts: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        splits = self.splits if self.to.how == "rescale" else None
+        self._spread = RoundRobin(self.to.groups(self.parallelism), splits)
 
     def add(self, batch: pa.RecordBatch, place: SplitPlace) -> list[Block]:
         """Take rows; return the blocks that became full with them.
@@ -162,10 +189,10 @@ class BlockWriter:
         if self.to.how == "keyed":
             columns = [batch.column(name) for name in self.to.keys]
             hashes = self.hashing.key_hashes(columns) if columns else np.zeros(batch.num_rows, np.uint64)
-            groups = self.hashing.groups_of(hashes, self.to.max_parallelism).astype(np.int64)
+            groups = self.hashing.groups_of(hashes, self.to.groups(self.parallelism)).astype(np.int64)
             hidden = int_column(hashes, pa.uint64())
         else:
-            groups = self._unkeyed(where, batch.num_rows)
+            groups = self._unkeyed(batch, place)
             hidden = pa.nulls(batch.num_rows)
         self._open.append((_with_hidden(batch, hidden), number))
         self._groups.append(groups)
@@ -176,13 +203,14 @@ class BlockWriter:
         """Return the blocks of what is left."""
         return self._flush() if self._open else []
 
-    def _unkeyed(self, where: tuple[str, int], rows: int) -> npt.NDArray[np.int64]:
-        """Return key groups by the place of rows in their split, so that they do not depend on who reads it, or in what batches."""
+    def _unkeyed(self, batch: pa.RecordBatch, place: SplitPlace) -> npt.NDArray[np.int64]:
+        """Return groups of rows that have no key group."""
         if self.to.how == "broadcast":
-            return np.full(rows, EVERYWHERE, np.int64)
-        first = self._positions.get(where, 0)
-        self._positions[where] = first + rows
-        return (np.arange(first, first + rows) + where[1]) % self.to.max_parallelism
+            return np.full(batch.num_rows, EVERYWHERE, np.int64)
+        if self.to.partitioner is not None:
+            placed = Custom(self.to.operator, self.to.partitioner, self.to.groups(self.parallelism))
+            return placed.of([batch.column(name) for name in self.to.keys])
+        return self._spread.of(batch.num_rows, place)
 
     def _flush(self) -> list[Block]:
         rows = _joined([batch for batch, _ in self._open])
@@ -204,15 +232,31 @@ class BlockWriter:
             payload = self._encoded(rows)
             every = range(self.parallelism)
             return [self._block(target, index, payload, rows.num_rows) for target in every]
-        targets = index[:, 0] * self.parallelism // self.to.max_parallelism
-        blocks = []
+        targets = index[:, 0] * self.parallelism // self.to.groups(self.parallelism)
+        blocks: list[Block] = []
         for target in np.unique(targets).tolist():
             first, stop = np.searchsorted(targets, [target, target + 1]).tolist()
             start = int(index[first, 2])
             end = int(index[stop, 2]) if stop < len(index) else rows.num_rows
             part = index[first:stop] - [0, 0, start]
-            blocks.append(self._block(target, part, self._encoded(rows.slice(start, end - start)), end - start))
+            blocks += self._pieces(target, part, rows.slice(start, end - start))
         return blocks
+
+    def _pieces(self, target: int, index: npt.NDArray[np.int64], rows: pa.RecordBatch) -> Iterator[Block]:
+        """Yield the rows for a task as blocks of about the size of a message."""
+        # Each piece would have the whole of a dictionary.
+        whole = any(pa.types.is_dictionary(column.type) for column in rows.columns)
+        count = 1 if whole else max(min(-(-rows.nbytes // message_bytes(self.parallelism)), rows.num_rows), 1)
+        length = -(-rows.num_rows // count)
+        for first in range(0, rows.num_rows, length):
+            some = rows.slice(first, length)
+            start, stop = np.searchsorted(index[:, 2], [first, first + some.num_rows], "left")
+            if start == len(index) or index[start, 2] > first:
+                start -= 1  # the run that this piece begins within
+            runs = index[start:stop].copy()
+            runs[:, 2] = np.maximum(runs[:, 2] - first, 0)
+            yield self._block(target, runs, self._encoded(some), some.num_rows)
+            self._parts += 1
 
     def _block(self, target: int, index: npt.NDArray[np.int64], payload: bytes | bytearray, rows: int) -> Block:
         places = tuple(self._places)
@@ -270,6 +314,21 @@ def inputs_of(blocks: Iterable[Block]) -> dict[tuple[str, int], list[Block]]:
     return inputs
 
 
+def in_order(blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one input in the order source, split, position, out of its blocks in any order, without a copy."""
+    runs = []
+    for block in blocks:
+        starts = block.runs()[:, 1:].tolist()
+        stops = [*(start for _, start in starts[1:]), block.count]
+        runs += [
+            (block.places[place], block.part, start, stop, block)
+            for (place, start), stop in zip(starts, stops, strict=True)
+        ]
+    for _, _, start, stop, block in sorted(runs, key=lambda run: run[:3]):
+        rows = block.batch().slice(start, stop - start)
+        yield rows.select(list(range(rows.num_columns - 1)))
+
+
 def grouped(blocks: Sequence[Block]) -> pa.RecordBatch | None:
     """Return the rows of one input, out of all its blocks in any order; None if there are none.
 
@@ -279,24 +338,58 @@ def grouped(blocks: Sequence[Block]) -> pa.RecordBatch | None:
     blocks = [block for block in blocks if block.count]
     if not blocks:
         return None
+    runs = _ordered_runs(blocks)
+    firsts = np.cumsum([0, *(block.count for block in blocks)])
+    starts, counts = firsts[runs[:, 0]] + runs[:, 1], runs[:, 2]
+    rows = _joined([block.batch() for block in blocks])
+    if (starts[1:] < starts[:-1]).any():
+        rows = rows.take(int_column(_rows_of(starts, counts), pa.int64()))
+    return rows.select(list(range(rows.num_columns - 1)))
+
+
+def grouped_batches(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
+    """Yield what `grouped` returns, where that is much in pieces: a column of texts ends at 2 GB, and so would memory."""
+    if sum(len(block.rows) for block in blocks) <= _AT_ONCE:
+        rows = grouped(blocks)
+        if rows is not None:
+            yield rows
+        return
+    blocks = [block for block in blocks if block.count]
+    batches = [block.batch() for block in blocks]
+    widths = [max(len(block.rows) // block.count, 1) for block in blocks]
+    waiting, size = [], 0
+    for number, start, count in _ordered_runs(blocks).tolist():
+        while count:
+            some = min(count, max((_AT_ONCE - size) // widths[number], 1))
+            waiting.append(batches[number].slice(start, some))
+            size, start, count = size + some * widths[number], start + some, count - some
+            if size >= _AT_ONCE or count:
+                yield _visible(waiting)
+                waiting, size = [], 0
+    if waiting:
+        yield _visible(waiting)
+
+
+def _visible(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    rows = _joined(batches)
+    return rows.select(list(range(rows.num_columns - 1)))
+
+
+def _ordered_runs(blocks: Sequence[Block]) -> npt.NDArray[np.int64]:
+    """Return the runs of blocks by key group, source, split and position: number of the block, first row in it, how many rows."""
     # What a name of a place is in one block it need not be in another, so they are ranked together.
     ranks = {each: rank for rank, each in enumerate(sorted({(*p, b.part) for b in blocks for p in b.places}))}
-    groups, places, starts, counts = [], [], [], []
-    first = 0
-    for block in blocks:
+    groups, places, pieces = [], [], []
+    for number, block in enumerate(blocks):
         runs = block.runs()
         rank = np.array([ranks[*place, block.part] for place in block.places], np.int64)
         groups.append(runs[:, 0])
         places.append(rank[runs[:, 1]])
-        starts.append(runs[:, 2] + first)
-        counts.append(np.diff(runs[:, 2], append=block.count))
-        first += block.count
-    group, start, count = np.concatenate(groups), np.concatenate(starts), np.concatenate(counts)
-    order = np.lexsort((start, np.concatenate(places), group))
-    rows = _joined([block.batch() for block in blocks])
-    if (order[1:] < order[:-1]).any():
-        rows = rows.take(int_column(_rows_of(start[order], count[order]), pa.int64()))
-    return rows.select(list(range(rows.num_columns - 1)))
+        counts = np.diff(runs[:, 2], append=block.count)
+        pieces.append(np.column_stack([np.full(len(runs), number), runs[:, 2], counts]))
+    every = np.concatenate(pieces)
+    order = np.lexsort((every[:, 1], every[:, 0], np.concatenate(places), np.concatenate(groups)))
+    return every[order]
 
 
 def _rows_of(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -6,6 +6,7 @@ DataFrame function hides it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,7 @@ from poundlock.tasks.stage import TaskStep
 
 @dataclass(eq=False)
 class ExchangeStep(TaskStep):
-    """Sends rows to the tasks that have their key groups.
+    """Sends rows to the tasks that have their key groups, or where they are placed.
 
     Args:
         schema: the columns of the rows, the hidden one of event time included where they may have it.
@@ -49,8 +50,9 @@ class ExchangeStep(TaskStep):
     times: StreamTimes | None = None
 
     def begin(self) -> None:
+        splits = Counter(place.source for place in self.run.directive.places)
         parallelism, time = self.run.directive.parallelism, self.run.directive.time
-        self._writer = BlockWriter(self.to, hashing, parallelism)
+        self._writer = BlockWriter(self.to, hashing, parallelism, splits)
         if self.windows is not None:
             self._partials = PartialWriter(self.to, self.windows.partial, hashing, time.clock, parallelism)
         if self.windows is not None and self.windows.singly and self.times is not None:

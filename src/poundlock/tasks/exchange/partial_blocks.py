@@ -108,8 +108,8 @@ class PartialWriter:
         if self.parallelism == 1:
             yield 0, partials
             return
-        groups = self.hashing.groups_of(partials.hashes, self.to.max_parallelism).astype(np.int64)
-        targets = groups * self.parallelism // self.to.max_parallelism
+        groups = self.hashing.groups_of(partials.hashes, self.to.groups(self.parallelism)).astype(np.int64)
+        targets = groups * self.parallelism // self.to.groups(self.parallelism)
         order = np.argsort(targets.astype(np.uint16), kind="stable")
         ordered = targets[order]
         for target in np.unique(ordered).tolist():

@@ -12,8 +12,8 @@ import pytest
 
 from poundlock.checkpoint.capabilities import CommitsMany
 from poundlock.checkpoint.participant import JSON, Committed, Prepared
-from poundlock.connectors.files.file_values import FileCommittable
-from poundlock.connectors.files.sink.committer import commit, commit_many, verify_many
+from poundlock.connectors.files.file_values import FileCommittable, FileSinkState
+from poundlock.connectors.files.sink.committer import abort_many, commit, commit_many, sweep, verify_many
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import CommitUnknown, TerminalError, TransientError
 from poundlock.formats.encode_bulk import BulkMerger
@@ -126,13 +126,26 @@ class Slow:
     def __init__(self, root: str, together: int = 1) -> None:
         self._local = LocalStorage(root)
         self._barrier = threading.Barrier(together)
-        self.most, self.now, self._lock = 0, 0, threading.Lock()
+        self.calls, self.most, self.now, self._lock = 0, 0, 0, threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._local, name)
 
     def stat(self, path: str) -> Entry | None:
+        self._wait()
+        return self._local.stat(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._wait()
+        self._local.rename(source, target)
+
+    def delete(self, path: str) -> bool:
+        self._wait()
+        return self._local.delete(path)
+
+    def _wait(self) -> None:
         with self._lock:
+            self.calls += 1
             self.now += 1
             self.most = max(self.most, self.now)
         try:
@@ -140,22 +153,52 @@ class Slow:
         finally:
             with self._lock:
                 self.now -= 1
-        return self._local.stat(path)
+
+
+def prepared_segments(root: Path, count: int, tag: str = "t") -> list[Prepared]:
+    """Return what tasks would have prepared; the segments are written here."""
+    prepared = []
+    for n in range(count):
+        made = committable(root, f"part-{n}", f".part-{n}-0.inprogress.{tag}-a-0")
+        piece = {"k": 0, "kind": "json", "new_part": True, "min_ms": None, "max_ms": None, "tag": tag, "at_ms": 0}
+        prepared.append(Prepared("out", n, {"v": 1, "bucket": "", **piece, **made["segments"][0]}))
+    return prepared
 
 
 def test_a_slow_store_is_asked_for_many_segments_at_once(tmp_path: Path) -> None:
     storage: Any = Slow(str(tmp_path), together=16)
-    prepared = []
-    for n in range(64):
-        made = committable(tmp_path, f"part-{n}", f".seg-{n}")
-        piece = {"k": 0, "kind": "json", "new_part": True, "min_ms": None, "max_ms": None, "tag": "t", "at_ms": 0}
-        prepared.append(Prepared("out", n, {"v": 1, "bucket": "", **piece, **made["segments"][0]}))
+    prepared = prepared_segments(tmp_path, 64)
     verify_many(storage, prepared)
     assert storage.most >= 16
     verify_many(storage, [])
-    (tmp_path / ".seg-7").unlink()
-    with pytest.raises(TransientError, match=r"\.seg-7 is gone"):
+    (tmp_path / ".part-7-0.inprogress.t-a-0").unlink()
+    with pytest.raises(TransientError, match=r"\.part-7-0\S+ is gone"):
         verify_many(Slow(str(tmp_path)), prepared)  # type: ignore[arg-type]
+
+
+def test_a_slow_store_is_told_of_many_aborts_at_once_and_one_that_fails_keeps_none_back(tmp_path: Path) -> None:
+    storage: Any = Slow(str(tmp_path), together=16)
+    prepared = prepared_segments(tmp_path, 64)
+    (tmp_path / ".part-7-0.inprogress.t-a-0").unlink()
+    (tmp_path / ".part-7-0.inprogress.t-a-0").mkdir()  # so that it cannot be deleted
+    failed = [type(outcome) for outcome in abort_many(storage, prepared)]
+    assert [n for n, kind in enumerate(failed) if kind is TransientError] == [7]
+    assert storage.most >= 16
+    assert content(tmp_path) == {}
+
+
+def test_a_slow_store_is_swept_by_many_calls_at_once(tmp_path: Path) -> None:
+    storage: Any = Slow(str(tmp_path), together=16)
+    prepared_segments(tmp_path, 64, tag="ours")
+    prepared_segments(tmp_path, 3, tag="theirs")
+    (tmp_path / "part-0").write_text("finished\n")
+    looked: list[int] = []
+    state = FileSinkState.of({})
+    orphans = sweep(storage, "ours", state, remove=True, check=lambda: looked.append(len(content(tmp_path))))
+    assert len(orphans) == 64
+    assert looked == [68], "nothing is removed before it is known that nobody has taken over"
+    assert storage.most >= 16
+    assert set(content(tmp_path)) == {"part-0", *(f".part-{n}-0.inprogress.theirs-a-0" for n in range(3))}
 
 
 def test_a_slow_store_is_given_many_commits_at_once(tmp_path: Path) -> None:
@@ -164,6 +207,7 @@ def test_a_slow_store_is_given_many_commits_at_once(tmp_path: Path) -> None:
     folder: Callable[[str], Storage] = lambda root: storage  # noqa: E731
     assert all(isinstance(outcome, Committed) for outcome in commit_many(folder, files, MERGER))
     assert storage.most >= 16
+    assert storage.calls == 64, "a file of one segment is one call"
     assert len(content(tmp_path)) == 64
 
 

@@ -85,6 +85,7 @@ def test_a_snapshot_can_be_read_by_people() -> None:
     assert result["state"]["state:seen"] == {
         "kind": "value",
         "ttl_ms": 1000,
+        "count": 1,
         "entries": [{"key": "a", "window": (0, 10), "value": [1000, 5], "windowed": True}],
     }
     assert result["event_timers"] == [{"time": 9, "key": "a", "window": (0, 10)}]

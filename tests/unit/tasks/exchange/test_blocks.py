@@ -25,6 +25,7 @@ from poundlock.tasks.exchange.blocks import (
     ExchangeInput,
     deliveries,
     grouped,
+    grouped_batches,
     inputs_of,
 )
 
@@ -272,3 +273,17 @@ def test_large_blocks_can_be_compressed() -> None:
         sizes.append(len(block.rows))
         assert block.batch().select(SCHEMA.names).equals(rows)
     assert sizes[0] == sizes[1] > 2 * sizes[2]
+
+
+@settings(max_examples=60, deadline=None)
+@given(SPLITS, st.integers(1, 600), st.randoms(use_true_random=False))
+def test_much_comes_in_pieces_and_in_the_same_order(splits: list[Split], at_once: int, random: Any) -> None:
+    blocks = written([splits], to(1), 300)
+    random.shuffle(blocks)
+    whole = grouped(blocks)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("poundlock.tasks.exchange.blocks._AT_ONCE", at_once)
+        pieces = list(grouped_batches(blocks))
+    assert [row for piece in pieces for row in piece.to_pylist()] == ([] if whole is None else whole.to_pylist())
+    assert all(piece.num_rows for piece in pieces)
+    assert len(pieces) > 1 or sum(len(block.rows) for block in blocks) <= at_once or len(blocks) == 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from poundlock.arguments import refuse_without_effect
 from poundlock.audit.read_back import Auditable, AuditScope, Reading
-from poundlock.checkpoint.capabilities import Bindable, CommitsMany, Inspectable, Measurable
+from poundlock.checkpoint.capabilities import AbortsMany, Bindable, CommitsMany, Inspectable, InTasks, Measurable
 from poundlock.checkpoint.participant import (
     JSON,
     CommitOutcome,
@@ -69,7 +69,7 @@ _NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9.=+-]{0,79}")
 
 
 @dataclass(frozen=True)
-class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable, Measurable):
+class FileSink(Bindable, Portable, Legible, CommitsMany, AbortsMany, InTasks, Inspectable, Auditable, Measurable):
     """Records into files by bucket, exactly once: files appear complete and never change.
 
     Args:
@@ -220,8 +220,14 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
     def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
         return parts.committer.commit_many(self.storage, committables, self._merger)
 
+    def pieces(self, calls: int) -> int:
+        return parts.committer.pieces(self.storage(), calls)
+
     def abort(self, prepared: Prepared) -> None:
         parts.committer.abort(self.storage(), prepared)
+
+    def abort_many(self, prepared: Iterable[Prepared]) -> Iterator[Exception | None]:
+        return parts.committer.abort_many(self.storage(), prepared)
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
         carried = _state(state)

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, compress, count, islice
 from typing import Any, TypedDict
 
+from poundlock.connectors.files.source.taken_files import TakenFiles, by_age
 from poundlock.errors import TerminalError
 from poundlock.storage import Entry, Storage
 from poundlock.storage.json_record import of_format, read_record, typed
 
 _FOLDER = "log"
 _FILES_PER_ENTRY = 10_000
+_HELD = 3  # log files whose files are in memory
+_LOOKED_UP = 10_000  # files that are looked for among those taken at a time
 _WILDCARDS = re.compile(r"[*?\[]")
 _GLOB = re.compile(r"\*\*/|\*\*|\[(.[^\]]*)\]|.", re.DOTALL)
 _SIGNS = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
@@ -90,77 +94,111 @@ def _translated(match: re.Match[str]) -> str:
 
 
 class DiscoveryLog:
-    """The log of one source, in the folder `log` of its workspace. Loaded once, then kept in step with what it writes."""
+    """The log of one source, in the folder `log` of its workspace, kept in step with what it writes.
+
+    However many files there are, it has the newest log files that were asked for in memory, and 16 bytes of each file.
+    """
 
     def __init__(self, workspace: Storage, per_entry: int = _FILES_PER_ENTRY) -> None:
         self._workspace = workspace
         self._per_entry = per_entry
-        self._entries: list[Sequence[FoundFile]] = []
-        self._taken: set[tuple[str, str]] = set()
+        self._count = self._counted()
         self._more = False
-        self._load()
+        self._held: dict[int, Sequence[FoundFile]] = {}
+        self._taken = TakenFiles()
+        self._noted = 0  # of so many log files the files are among those taken
+        if self._count:
+            self._more = bool(self._read(self._count - 1))
+            self._load()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return self._count
 
     @property
     def complete(self) -> bool:
         """Whether at least one look at the folder is in the log as a whole."""
-        return bool(self._entries) and not self._more
+        return self._count > 0 and not self._more
 
     def has(self, number: int) -> bool:
         """Return whether a log file is there, also if another process wrote it a moment ago."""
-        if number >= len(self._entries):
+        if number >= self._count:
             self._load()
-        return number < len(self._entries)
+        return number < self._count
 
     def files(self, number: int) -> Sequence[FoundFile]:
         """Return the files of one log file. Raises TerminalError where the position is of another workspace."""
-        if not self.has(number):
+        if not self.has(number) or (number not in self._held and self._read(number) is None):
             raise TerminalError(
                 f"the discovery log in {self._workspace.root} has no entry {number}",
                 next="put the job's checkpoint folder back as it was",
             )
-        return self._entries[number]
+        return self._held[number]
 
     def add(self, root: str, entries: Iterator[Entry], *, note_empty: bool) -> int:
-        """Take the files that are not taken yet; return how many.
+        """Take the files that are not taken yet, the oldest first; return how many.
 
         A crash in between leaves whole log files, of which the last says that more were to come; the next look adds those.
         """
-        untaken = [e for e in entries if (root, e.path) not in self._taken]
-        untaken.sort(key=lambda e: (e.modified_ms, e.path))
-        if not untaken and not self._more and not (note_empty and not self._entries):
-            return 0
-        start = 0
-        while True:
-            part = untaken[start : start + self._per_entry]
-            more = start + len(part) < len(untaken)
-            if not self._write(root, part, more):
+        rest, taken = by_age(self._untaken(root, entries)), 0
+        part = [*islice(rest, self._per_entry)]
+        while part or self._more or (note_empty and not self._count):
+            following = [*islice(rest, self._per_entry)]
+            if self._write(root, part, bool(following)):
+                taken += len(part)
+                if not following:
+                    break
+                part = following
+            else:
                 # Another process wrote this number: believe it, and look at what is left with its eyes.
                 self._load()
-                return start + self.add(root, iter(untaken[start:]), note_empty=note_empty)
-            start += len(part)
-            if not more:
-                return start
+                rest = self._untaken(root, chain(part, following, rest))
+                part = [*islice(rest, self._per_entry)]
+        return taken
+
+    def _untaken(self, root: str, entries: Iterable[Entry]) -> Iterator[Entry]:
+        rest = iter(entries)
+        while part := [*islice(rest, _LOOKED_UP)]:
+            self._note()
+            missing = self._taken.missing(root, [entry.path for entry in part])
+            yield from compress(part, missing.tolist())
+
+    def _note(self) -> None:
+        """Take all that the log has among those taken; at the start of a job nobody needs to know."""
+        while self._noted < self._count:
+            files = self.files(self._noted)
+            self._taken.add(files[0].root if files else "", [file.path for file in files])
+            self._noted += 1
 
     def _write(self, root: str, part: Sequence[Entry], more: bool) -> bool:
         body = {"v": 1, "root": root, "more": more, "files": [_listed(e) for e in part]}
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogateescape")
-        if not self._workspace.create_exclusive(_name(len(self._entries)), text):
+        if not self._workspace.create_exclusive(_name(self._count), text):
             return False
-        self._append([FoundFile(root, *_listed(e)) for e in part], more)
+        self._keep(self._count, [FoundFile(root, *_listed(e)) for e in part])
+        self._count, self._more = self._count + 1, more
         return True
 
-    def _append(self, files: Sequence[FoundFile], more: bool) -> None:
-        self._entries.append(files)
-        self._taken.update((f.root, f.path) for f in files)
-        self._more = more
+    def _counted(self) -> int:
+        names = set(self._workspace.names(_FOLDER))
+        return next(number for number in count() if _name(number).rpartition("/")[2] not in names)
 
     def _load(self) -> None:
+        while (more := self._read(self._count)) is not None:
+            self._count, self._more = self._count + 1, more
+
+    def _read(self, number: int) -> bool | None:
+        """Read one log file; return whether more of its look were to come, None if there is no such file."""
         next = "run the job with the version of poundlock that wrote it, or restore the file from a backup"
-        while (look := read_record(self._workspace, _name(len(self._entries)), _look, next=next)) is not None:
-            self._append([FoundFile(look["root"], *file) for file in look["files"]], look["more"])
+        look = read_record(self._workspace, _name(number), _look, next=next)
+        if look is None:
+            return None
+        self._keep(number, [FoundFile(look["root"], *file) for file in look["files"]])
+        return look["more"]
+
+    def _keep(self, number: int, files: Sequence[FoundFile]) -> None:
+        self._held[number] = files
+        while len(self._held) > _HELD:
+            del self._held[next(iter(self._held))]
 
 
 class _Look(TypedDict):

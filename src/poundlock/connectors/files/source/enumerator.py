@@ -16,6 +16,7 @@ from poundlock.values import Clock
 
 # Opening a file costs about as much as reading this many bytes, so that many small ones do not end up in one task.
 _OPEN_COST = 256 * 1024
+_PAUSES = 9  # times as long as a look takes
 
 
 class Position(NamedTuple):
@@ -68,6 +69,7 @@ class FileEnumerator:
     clock: Clock  # tells when a look is due
     extra: dict[str, Any]  # further payload for every split
     _looked: int | None = None
+    _took_ms: int = 0
 
     def initial(self) -> dict[str, Any]:
         return Position().to_json()
@@ -76,10 +78,12 @@ class FileEnumerator:
         at = Position.of(start)
         end, full = self._advance(at)
         if not full and self._due():
+            begun = self.clock.now_ms()
             root, entries = self.look()
             # What a bounded source reads is what was there at the first look, even if that is nothing.
             self.log.add(root, entries, note_empty=not self.watch)
             self._looked = self.clock.now_ms()
+            self._took_ms = max(0, self._looked - begun)
             end, _ = self._advance(at)
         return end.to_json()
 
@@ -117,7 +121,9 @@ class FileEnumerator:
     def _due(self) -> bool:
         if not self.watch:
             return not self.log.complete
-        return self._looked is None or self.clock.now_ms() >= self._looked + self.look_every_ms
+        # A look at very many files takes long, and checkpoints wait for it: it is a tenth of the time at most.
+        pause = max(self.look_every_ms, _PAUSES * self._took_ms)
+        return self._looked is None or self.clock.now_ms() >= self._looked + pause
 
     def _advance(self, at: Position) -> tuple[Position, bool]:
         """Return how far the limits let one checkpoint go, and whether they were reached. Always at least one piece."""

@@ -1,4 +1,4 @@
-"""Reads the topics back, each once, and compares every decided transaction with what read_committed readers see of it.
+"""Reads the topics back, each once from where the first wanted transaction may stand, and compares every decided transaction with what read_committed readers see of it.
 
 A batch names its producer, and a transaction has a producer id and epoch of its own, so sums per producer are all that is kept.
 """
@@ -80,7 +80,16 @@ class KafkaReading:
         self._compacted = self.topics.compacted(topics)
         scan = Scan(self.topics, topics - self._compacted, take=self._take, progress=self.scope.progress)
         self._logs = scan.logs
+        first = min(t.record for t in self._transactions.values() if t.compared)
+        if any(t.record < first for t in self._transactions.values()):
+            scan.skip_before(first, self._record_of)
         scan.run(self._missing, self.wait_s)
+
+    def _record_of(self, header: BatchHeader) -> int | None:
+        """Return the number of the record that decided a batch, None where none did or it is not known."""
+        name = (header.producer_id, header.producer_epoch)
+        sums = self._transactions.get(name) if header.is_transactional else None
+        return None if sums is None else sums.record
 
     def _take(self, log: PartitionLog, records: Records) -> None:
         times_ms = records.timestamp_ms

@@ -24,6 +24,8 @@ from poundlock.errors import SourceGoneError
 
 _SETTINGS = FetchSettings(patience_s=30)
 _PAUSE_S = 0.2
+_FEW = 10_000  # so many offsets are read rather than searched
+_PROBE = 500  # so many offsets are looked at to learn whose rows stand there
 
 
 class TopicLogs(Cluster):
@@ -55,7 +57,8 @@ class TopicLogs(Cluster):
 class PartitionLog:
     """How far a partition is read: what stood before `begin` was removed, `at` is read next, and `end` was its end when reading began.
 
-    Rows were met of the ledger record with the number `record` first, and of `checkpoint` as the newest one.
+    Rows were met of the ledger record with the number `record` first, and of `checkpoint` as the newest one. Where reading does
+    not begin at `begin`, `record` is the one whose rows stand right before.
     """
 
     place: Partition
@@ -95,6 +98,38 @@ class Scan:
         begins, ends = topics.begin(places), topics.end(places)
         self.logs = {place: PartitionLog(place, begins[place], begins[place], ends[place]) for place in places}
         """How far each partition was read."""
+
+    def skip_before(self, record: int, record_of: Callable[[BatchHeader], int | None]) -> None:
+        """Begin each partition where rows of a ledger record, or of a later one, may stand first.
+
+        Decisions follow one another, and so do their rows in a partition; so a few batches are looked at, by halves. What is
+        not known, as where others write to the topic too, is read.
+
+        Args:
+            record: the number of the first record whose rows are wanted.
+            record_of: returns the number of the record that decided a batch; None where that is not known.
+        """
+        for log in self.logs.values():
+            low, high = log.at, log.end
+            while high - low > _FEW:
+                middle = (low + high) // 2
+                met = self._first_known(log.place, middle, min(middle + _PROBE, high), record_of)
+                if met is None or met[0] >= record:
+                    high = middle
+                else:
+                    log.record, low = met
+            log.at = low
+
+    def _first_known(
+        self, place: Partition, first: int, after: int, record_of: Callable[[BatchHeader], int | None]
+    ) -> tuple[int, int] | None:
+        """Return the record of the first batch from an offset on of which it is known, and the offset behind the batch."""
+        try:
+            batches = [header for header, _ in self._topics.headers(place, first, after)]
+        except SourceGoneError:  # the broker removed it a moment ago: what is there still is read
+            return None
+        known = ((record_of(header), header.last_offset + 1) for header in batches)
+        return next(((record, behind) for record, behind in known if record is not None), None)
 
     def run(self, missing: Callable[[Sequence[PartitionLog]], bool], wait_s: float) -> None:
         """Read all; raises as `fetch_range` does.

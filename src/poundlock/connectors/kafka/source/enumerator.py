@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from poundlock.connectors.base import Split
 from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.errors import deleted, expired, recreated, went_back
 from poundlock.connectors.kafka.offsets import Offsets, Partition, from_json, names, to_json
+from poundlock.connectors.kafka.source.admission import cut, share
 from poundlock.connectors.kafka.source.client_properties import parse
 from poundlock.connectors.kafka.source.partition_discovery import PartitionDiscovery
 from poundlock.connectors.kafka.source.reader import payload
@@ -33,8 +35,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _RENEW_S = 3600.0  # brokers forget a group's offsets when it is idle for a week
 _LAG_S = 2.0
-_EVEN_PART = 10  # one tenth of the limit of a checkpoint is for everyone alike
+_VIEWS = 4  # positions whose offsets are kept: those of one plan
 Position = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A position, its offsets, and those of them that the source reads."""
+
+    position: Position
+    offsets: Offsets
+    read: Offsets
 
 
 class KafkaEnumerator:
@@ -59,6 +70,12 @@ class KafkaEnumerator:
         self._discovery = PartitionDiscovery(source, cluster)
         self._checked = False
         self._renewed: tuple[float, Offsets] | None = None
+        self._sent: Offsets = {}  # what the group was given
+        self._ends: tuple[float, Offsets] | None = None  # what the newest plan was answered, and when
+        # With very many partitions the same is worked out once: their names, whether they are read, a position's offsets.
+        self._names: dict[Partition, str] = {}
+        self._reads: dict[Partition, bool] = {}
+        self._views: deque[_View] = deque(maxlen=_VIEWS)
 
     # -- where it begins and ends --------------------------------------------------------------------------------------
 
@@ -104,7 +121,9 @@ class KafkaEnumerator:
 
     def finished(self, position: Position) -> bool:
         """Return whether a bounded source is read to its end at a position. Always False for an unbounded one."""
-        reached = from_json(position)
+        if self._source.end is None:
+            return False
+        reached = self._view(position).offsets
         until = self._end(reached)
         return until is not None and all(reached.get(place, 0) >= offset for place, offset in until.items())
 
@@ -112,12 +131,8 @@ class KafkaEnumerator:
 
     def partitions(self, position: Position) -> Sequence[str]:
         """Return the partitions that are read on from a position, by the names of their splits: one that has ended holds nobody back."""
-        until, reached = self._until or {}, from_json(position)
-        return [
-            names([place])
-            for place, offset in sorted(reached.items())
-            if self._source.reads(*place) and offset < until.get(place, offset + 1)
-        ]
+        until, reached = self._until or {}, self._view(position).read
+        return [self._name(place) for place, offset in sorted(reached.items()) if offset < until.get(place, offset + 1)]
 
     def latest(self, start: Position, held: Collection[str] = ()) -> Position:
         """Return how far the next checkpoint may read: what can be read now, at most `max_records_per_checkpoint` of it.
@@ -126,9 +141,9 @@ class KafkaEnumerator:
             SourceGoneError: a topic was deleted or created again, or records behind `start` have expired.
             TransientError: Kafka does not answer.
         """
-        position = from_json(start)
         # What the source no longer names keeps its place, so that it can be named again; nothing of it is read.
-        read = self._read_only(position.items())
+        view = self._view(start)
+        position, read = view.offsets, view.read
         if not self._checked:
             self._check_begin(read)
         until = self._end(position)
@@ -138,14 +153,14 @@ class KafkaEnumerator:
         except TransientError:
             self._check_there(read)
             raise
-        self._checked = True
+        self._checked, self._ends = True, (time.monotonic(), ends)
         waiting = {}
         for place, offset in read.items():
             if ends[place] < offset:
                 self._check_ids(self._topics, self._cluster.topic_ids({place[0]}))
                 raise went_back(*place, offset, ends[place])
             end = ends[place] if until is None else min(ends[place], max(until.get(place, 0), offset))
-            if end > offset and names([place]) not in held:
+            if end > offset and not (held and self._name(place) in held):
                 waiting[place] = end - offset
         given = share(waiting, self._source.max_records_per_checkpoint)
         return to_json({**position, **{place: position[place] + count for place, count in given.items()}, **added})
@@ -182,13 +197,13 @@ class KafkaEnumerator:
 
     def splits(self, start: Position, end: Position) -> Sequence[Split]:
         """Return the work between two positions; a partition that `start` does not name has none."""
-        first, last = from_json(start), from_json(end)
+        first, last = self._view(start).offsets, self._view(end).offsets
         ranges = {place: (first[place], after) for place, after in last.items() if first.get(place, after) < after}
         pieces = cut(ranges, most=self._records_per_split, at_least=self._source.min_partitions)
         splits = []
         for (topic, partition), begin, after in pieces:
             wanted = payload(OffsetRange(topic, partition, begin, after), self._topics.get(topic))
-            name = names([(topic, partition)])
+            name = self._name((topic, partition))
             splits.append(Split(f"{topic}-{partition:06d}-{begin:020d}", wanted, after - begin, name=name))
         return splits
 
@@ -196,16 +211,15 @@ class KafkaEnumerator:
 
     def identity(self, start: Position, end: Position, previous: Mapping[str, Any]) -> dict[str, Any]:
         """Return what names the data in a range: {"topics": {name: id}}, with "until" where the source is bounded."""
-        first, last = from_json(start), from_json(end)
-        for (topic, partition), offset in sorted(first.items()):
-            now = last.get((topic, partition))
+        first, last = self._view(start).offsets, self._view(end).offsets
+        for topic, partition in sorted(place for place, offset in first.items() if last.get(place, -1) < offset):
+            offset, now = first[topic, partition], last.get((topic, partition))
             if now is None:
                 raise deleted(topic, f"partition {partition} was read up to offset {offset}")
-            if now < offset:
-                raise recreated(topic, f"partition {partition} went back from offset {offset} to {now}")
+            raise recreated(topic, f"partition {partition} went back from offset {offset} to {now}")
         known = {**self._topics, **previous.get("topics", {})}
         # Topics that are not read any more are not asked for; their ids stay for the day they are read again.
-        read = {topic for topic, partition in last if self._source.reads(topic, partition)}
+        read = {topic for topic, _ in self._view(end).read}
         ids = self._cluster.topic_ids(read)
         if gone := sorted(topic for topic in read if topic in known and topic not in ids):
             raise deleted(gone[0], f"its id was {known[gone[0]]}")
@@ -242,27 +256,55 @@ class KafkaEnumerator:
                 raise recreated(topic, f"its id was {old} and is {now[topic]}")
 
     def committed(self, position: Position) -> None:
-        """Commit a position for the group, so that lag tools see it. Does not wait; what goes wrong is only logged."""
+        """Commit what moved of a position for the group, so that lag tools see it. Does not wait; what goes wrong is only logged."""
         if self._group:
-            offsets = self._read_only(from_json(position).items())
-            self._renewed = (time.monotonic(), offsets)
-            self._cluster.commit(offsets, self._group)
+            offsets, sent = self._view(position).read, self._sent
+            moved = {place: offset for place, offset in offsets.items() if sent.get(place) != offset}
+            self._sent = offsets
+            if moved:
+                self._renewed = (time.monotonic(), offsets)
+                self._cluster.commit(moved, self._group)
 
     def _read_only(self, offsets: Iterable[tuple[Partition, int]]) -> Offsets:
-        return {place: offset for place, offset in offsets if self._source.reads(*place)}
+        return {place: offset for place, offset in offsets if self._is_read(place)}
+
+    def _is_read(self, place: Partition) -> bool:
+        if place not in self._reads:
+            self._reads[place] = self._source.reads(*place)
+        return self._reads[place]
+
+    def _name(self, place: Partition) -> str:
+        if place not in self._names:
+            self._names[place] = names([place])
+        return self._names[place]
+
+    def _view(self, position: Position) -> _View:
+        """Return a position's offsets. Nobody changes a position once it is made, so it is known by being the same object."""
+        for view in tuple(self._views):
+            if view.position is position:
+                return view
+        offsets = from_json(position)
+        view = _View(position, offsets, self._read_only(offsets.items()))
+        self._views.append(view)
+        return view
 
     def lag(self, position: Position) -> int | None:
         """Return how many offsets wait behind a position, None if Kafka does not say within 2 s.
 
         Also commits the group's offsets again once an hour, as brokers forget those of a group that is idle for long.
         """
-        if self._renewed and self._group and time.monotonic() - self._renewed[0] > _RENEW_S:
+        now = time.monotonic()
+        if self._renewed and self._group and now - self._renewed[0] > _RENEW_S:
+            self._sent = {}
             self.committed(to_json(self._renewed[1]))
-        offsets = self._read_only(from_json(position).items())
-        try:
-            there = self._cluster.end(offsets, timeout=_LAG_S)
-        except PoundlockError:
-            return None
+        offsets, ends = self._view(position).read, self._ends
+        if ends is not None and now - ends[0] < _LAG_S and ends[1].keys() >= offsets.keys():
+            there = ends[1]  # a plan has just asked
+        else:
+            try:
+                there = self._cluster.end(offsets, timeout=_LAG_S)
+            except PoundlockError:
+                return None
         if self._source.end is not None and self._until is not None:
             there = {place: min(offset, self._until.get(place, 0)) for place, offset in there.items()}
         return sum(max(0, there[place] - offset) for place, offset in offsets.items())
@@ -274,52 +316,3 @@ class KafkaEnumerator:
 
 def _cannot_be_read_again(what: str) -> SourceGoneError:
     return SourceGoneError(what, next="only checkpoints whose records Kafka still has can be read again")
-
-
-# -- arithmetic: the same for the same numbers ----------------------------------------------------------------------------
-
-
-def share(waiting: Mapping[Partition, int], limit: int | None) -> Offsets:
-    """Return how many offsets of each partition to read, of those that wait; in all exactly the limit if more wait.
-
-    A tenth of the limit is spread evenly, so that a small partition is not held up by a large one; the rest goes in proportion to
-    what waits, so that partitions with an old backlog stay in step in event time.
-    """
-    if limit is None or sum(waiting.values()) <= limit:
-        return dict(waiting)
-    given = _evenly(waiting, limit // _EVEN_PART)
-    left = {place: count - given[place] for place, count in waiting.items()}
-    room, total = limit - sum(given.values()), sum(left.values())
-    for place, count in left.items():
-        given[place] += count * room // total
-    missing = limit - sum(given.values())
-    # What rounding left over: to those who lost most by it.
-    order = sorted(left, key=lambda place: (-(left[place] * room % total), place))
-    for place in [p for p in order if given[p] < waiting[p]][:missing]:
-        given[place] += 1
-    return given
-
-
-def _evenly(waiting: Mapping[Partition, int], limit: int) -> Offsets:
-    """Return equal parts of a limit, where what the smaller partitions do not need goes to the larger ones."""
-    given, left = {}, len(waiting)
-    for place in sorted(waiting, key=lambda p: (waiting[p], p)):
-        given[place] = min(waiting[place], limit // left)
-        limit -= given[place]
-        left -= 1
-    return given
-
-
-def cut(
-    ranges: Mapping[Partition, tuple[int, int]], *, most: int, at_least: int | None
-) -> Iterator[tuple[Partition, int, int]]:
-    """Yield the ranges cut into pieces of about equal size, by partition and offset: of `most` offsets, and `at_least` so many pieces,
-    if there are as many offsets; None = as few as `most` allows.
-    """
-    total = sum(after - first for first, after in ranges.values())
-    size = most if at_least is None else max(1, min(most, total // at_least))
-    for place, (first, after) in sorted(ranges.items()):
-        pieces = -(-(after - first) // size)
-        bounds = [first + (after - first) * i // pieces for i in range(pieces)] + [after]
-        for begin, end in pairwise(bounds):
-            yield place, begin, end

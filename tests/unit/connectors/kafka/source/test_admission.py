@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poundlock.connectors.kafka.source.enumerator import cut, share
+from poundlock.connectors.kafka.source.admission import cut, share
 
 places = st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 30))
 

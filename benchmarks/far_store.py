@@ -1,0 +1,223 @@
+"""A store on another machine, played on the local disk: every call waits for as long as the way there and back takes.
+
+What it does not play is a server that is busy, and the CPU that a client spends on a call.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, ClassVar
+
+from poundlock.connectors.files.sink.sink import FileSink
+from poundlock.storage.base import Entry
+from poundlock.storage.local import LocalStorage, move
+from poundlock.storage.uploads import Upload, UploadGone
+
+__all__ = ["CALLS", "FarFileSink", "FarStore", "FarUploads"]
+
+_LISTED = 1000  # names of one answer, as S3 and HDFS have it
+_UPLOADS, _ARRIVING = "uploads", "arriving"  # folders beside the one that is opened: what nobody can see yet
+
+
+class Calls:
+    """How many calls of all threads a process has made, and how many were on their way at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.made = self.now = self.most = 0
+
+    def wait(self, seconds: float) -> None:
+        """Be on the way so long."""
+        with self._lock:
+            self.made += 1
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(seconds)
+        with self._lock:
+            self.now -= 1
+
+
+CALLS = Calls()
+
+
+@dataclass(frozen=True)
+class FarStore:
+    """Files that are moved by their names, as on HDFS. What is not said of a method is as `Storage` says."""
+
+    root: str  # the folder, absolute
+    seconds: float = 0.02  # that a call takes
+    new: bool = False  # whether it is known to hold no finished file: then it lists none
+
+    moves_by_copy: ClassVar[bool] = False
+    refused_in_names: ClassVar[str] = ""
+    client_s: ClassVar[float] = 0.0
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        CALLS.wait(self.seconds)
+        return self._near.create_exclusive(path, data)
+
+    def replace(self, path: str, data: bytes) -> None:
+        CALLS.wait(self.seconds)
+        self._near.replace(path, data)
+
+    def write(self, path: str) -> BinaryIO:
+        CALLS.wait(self.seconds)
+        return self._near.write(path)
+
+    def sync(self, handle: BinaryIO) -> None:
+        """Nothing: the disk below is not what is measured."""
+
+    def settle(self, path: str) -> None:
+        CALLS.wait(self.seconds)
+
+    def read(self, path: str) -> bytes:
+        CALLS.wait(self.seconds)
+        return self._near.read(path)
+
+    def open(self, path: str) -> BinaryIO:
+        CALLS.wait(self.seconds)
+        return self._near.open(path)
+
+    def stat(self, path: str) -> Entry | None:
+        CALLS.wait(self.seconds)
+        return self._near.stat(path)
+
+    def rename(self, source: str, target: str) -> None:
+        CALLS.wait(self.seconds)
+        move(self._at(source), self._at(target))
+
+    def concat(self, sources: Sequence[str], target: str) -> None:
+        for _ in (*sources, target):
+            CALLS.wait(self.seconds)
+        self._near.concat(sources, target)
+
+    def delete(self, path: str) -> bool:
+        CALLS.wait(self.seconds)
+        return self._near.delete(path)
+
+    def names(self, folder: str) -> Sequence[str]:
+        CALLS.wait(self.seconds)
+        return self._near.names(folder)
+
+    def list(self, prefix: str = "") -> Iterator[Entry]:
+        for number, entry in enumerate(() if self.new else self._near.list(prefix)):
+            if number % _LISTED == 0:
+                CALLS.wait(self.seconds)
+            yield entry
+
+    @property
+    def _near(self) -> LocalStorage:
+        return LocalStorage(self.root)
+
+    def _at(self, path: str) -> str:
+        return os.path.join(self.root, path)
+
+
+@dataclass(frozen=True)
+class FarUploads(FarStore):
+    """Objects that are written in parts and appear at once, as on S3; what is on its way lies beside the folder."""
+
+    moves_by_copy: ClassVar[bool] = True
+
+    def concat(self, sources: Sequence[str], target: str) -> None:
+        for _ in (*sources, target):
+            CALLS.wait(self.seconds)
+        whole = Path(f"{self.root}.{_ARRIVING}") / uuid.uuid4().hex
+        whole.parent.mkdir(parents=True, exist_ok=True)
+        whole.write_bytes(b"".join(self._near.read(source) for source in sources))
+        Path(self._at(target)).parent.mkdir(parents=True, exist_ok=True)
+        os.link(whole, self._at(target))  # FileExistsError where the name is taken
+        whole.unlink()
+
+    def begin_upload(self, path: str, mark: str) -> str:
+        CALLS.wait(self.seconds)
+        upload = f"{uuid.uuid4().hex}-{mark}-{path.replace('/', ':')}"
+        self._parts(upload).mkdir(parents=True)
+        return upload
+
+    def upload_part(self, path: str, upload: str, number: int, data: bytes) -> str:
+        CALLS.wait(self.seconds)
+        (self._parts(upload) / str(number)).write_bytes(data)
+        return f"{number}-{len(data)}"
+
+    def uploaded(self, path: str, upload: str) -> Sequence[tuple[int, str, int]] | None:
+        CALLS.wait(self.seconds)
+        with suppress(FileNotFoundError):
+            sizes = sorted((int(part.name), part.stat().st_size) for part in self._parts(upload).iterdir())
+            return [(number, f"{number}-{size}", size) for number, size in sizes]
+        return None
+
+    def complete_upload(self, path: str, upload: str, tags: Sequence[str]) -> None:
+        CALLS.wait(self.seconds)
+        if not self._parts(upload).exists():
+            raise UploadGone(path)
+        parts = [self._parts(upload) / tag.partition("-")[0] for tag in tags]
+        target = Path(self._at(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if len(parts) > 1:
+            parts[0].write_bytes(b"".join(part.read_bytes() for part in parts))
+        os.link(parts[0], target)  # FileExistsError where the name is taken
+        os.setxattr(target, "user.mark", upload.split("-")[1].encode())
+        self._drop(upload)
+
+    def abort_upload(self, path: str, upload: str) -> bool:
+        CALLS.wait(self.seconds)
+        return self._drop(upload)
+
+    def uploads(self, prefix: str = "") -> Iterator[Upload]:
+        folder = self._parts("x").parent
+        for number, upload in enumerate(sorted(os.listdir(folder)) if folder.exists() else ()):
+            if number % _LISTED == 0:
+                CALLS.wait(self.seconds)
+            yield Upload(upload.split("-", 2)[2].replace(":", "/"), upload, 0)
+
+    def mark_of(self, path: str) -> str | None:
+        CALLS.wait(self.seconds)
+        with suppress(FileNotFoundError):
+            return os.getxattr(self._at(path), "user.mark").decode()
+        return None
+
+    def _parts(self, upload: str) -> Path:
+        return Path(f"{self.root}.{_UPLOADS}") / upload
+
+    def _drop(self, upload: str) -> bool:
+        folder = self._parts(upload)
+        if not folder.exists():
+            return False
+        for part in folder.iterdir():
+            part.unlink()
+        folder.rmdir()
+        return True
+
+
+@dataclass(frozen=True)
+class FarFileSink(FileSink):
+    """A file sink whose folder is on such a store.
+
+    Args:
+        kind_of_store: "moves" as HDFS, "uploads" as S3.
+        seconds: that a call takes.
+        new: whether its folder is known to hold no finished file.
+    """
+
+    kind_of_store: str = "moves"
+    seconds: float = 0.02
+    new: bool = False
+
+    def storage(self, root: str = "") -> FarStore:
+        kind = FarUploads if self.kind_of_store == "uploads" else FarStore
+        return kind(os.path.abspath(root or self.path), self.seconds, self.new)
+
+    def near(self) -> FarFileSink:
+        """Return the sink as tasks have it, of which many write at once: their calls take no time here.
+
+        Nor does each of them list the folder before it gives its first name, which one process that plays a thousand would do in turn.
+        """
+        return replace(self, seconds=0.0, new=True)
