@@ -278,7 +278,7 @@ def test_large_blocks_can_be_compressed() -> None:
 @settings(max_examples=60, deadline=None)
 @given(SPLITS, st.integers(1, 600), st.randoms(use_true_random=False))
 def test_much_comes_in_pieces_and_in_the_same_order(splits: list[Split], at_once: int, random: Any) -> None:
-    blocks = written([splits], to(1), 300)
+    blocks = written([splits], to(), 1, 300)
     random.shuffle(blocks)
     whole = grouped(blocks)
     with pytest.MonkeyPatch.context() as patched:
