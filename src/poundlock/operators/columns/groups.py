@@ -197,12 +197,12 @@ def _ending(words: Hashes, starts: Numbers, length: Numbers, at: int) -> Hashes:
 
 
 def _by_key(keys: pa.Array, order: Numbers, new: Flags, unlike: Numbers) -> Groups:
-    """Return the groups where some keys have one hash: among those, rows by key, then as they came."""
+    """Return the groups where some keys have one hash: among those, rows by key, then in the order they had."""
     starts = np.flatnonzero(new)
     ends = np.append(starts[1:], len(order))
     for group in np.unique(np.searchsorted(starts, unlike, "right") - 1).tolist():
         start, end = int(starts[group]), int(ends[group])
-        rows = np.sort(order[start:end])
+        rows = order[start:end].copy()
         ranks, _ = ranks_of(keys.take(indices_of(rows)))
         within = np.argsort(ranks, kind="stable")
         order[start:end] = rows[within]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.operators.columns import groups as groups_module
-from poundlock.operators.columns.groups import grouped
+from poundlock.operators.columns.groups import grouped, overlapping
 
 KEYS = st.binary(max_size=20) | st.sampled_from(
     [b"", b"a", b"a\0", b"12345678", b"123456789", b"1234567\0\0", b"x" * 16]
@@ -38,6 +38,25 @@ def test_groups_are_those_of_a_dictionary(rows: list[tuple[bytes, int]], bits: i
     firsts = found.firsts.tolist()
     ranks = [(rows[first][1], hashes[first]) for first in firsts]
     assert ranks == sorted(ranks), "groups stand by slice and hash"
+
+
+@given(
+    rows=st.lists(st.tuples(KEYS, st.integers(-99, 99)), max_size=40),
+    bits=st.sampled_from([0, 1, 64]),
+    wide=st.sampled_from([1, 1 << 50]),
+)
+def test_stretches_of_one_key_that_touch_are_a_group(rows: list[tuple[bytes, int]], bits: int, wide: int) -> None:
+    hashes = np.array([hash(key) % (1 << bits) for key, _ in rows], np.uint64)
+    starts = np.array([start * wide for _, start in rows], np.int64)
+    found = overlapping(hashes, pa.array([key for key, _ in rows], pa.binary()), starts, starts + 5 * wide)
+    groups: list[list[int]] = []
+    for place in sorted(range(len(rows)), key=lambda place: (rows[place], place)):
+        if groups and rows[groups[-1][-1]][0] == rows[place][0] and rows[place][1] - rows[groups[-1][-1]][1] <= 5:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    places = [found.order[a : a + n].tolist() for a, n in zip(found.starts, found.counts, strict=True)]
+    assert sorted(places) == sorted(groups)
 
 
 @given(rows=ROWS)
