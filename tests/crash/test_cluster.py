@@ -198,7 +198,7 @@ def test_keyed_tasks_stay_where_their_state_is_and_move_with_an_executor(
         "CRASH_IN": str(given), "CRASH_OUT": str(out), "CRASH_CHECKPOINTS": str(tmp_path / "checkpoints"),
         "CRASH_MARKS": str(tmp_path / "marks"),
     }  # fmt: skip
-    arguments = ["--master", whole.master, "-p", "4", *SMALL]
+    arguments = ["--master", whole.master, "-p", "2", *SMALL]  # as many as cores: of more, some would not wait
     with Lives(JOBS / "numbered.py", environment=environment, folder=tmp_path, arguments=arguments) as lives:
         produce()
         job = lives.start(CRASH_WATCH="1")

@@ -178,6 +178,10 @@ def steps(a: DataStream, b: DataStream) -> dict[str, tuple[DataStream, KeyedOper
         "sorted": a.process(Sorted(), schema=PAIR, side_outputs={"odd": PAIR}, name="sorted"),
         "most": a.key_by("k").max_by("n", name="most"),
         "reduced": a.key_by("k").reduce(add, name="reduced"),
+        "opened": a.key_by("k").deduplicate(name="opened"),
+        "earliest": a.key_by("k").deduplicate(order="event_time", name="earliest"),
+        "latest": a.key_by("k").deduplicate("last", order="event_time", name="latest"),
+        "highest": a.key_by("k").top_n(3, ["n desc", "at"], rank="place", name="highest"),
     }
     found: dict[str, tuple[DataStream, KeyedOperatorHarness]] = {
         name: (stream, ProcessHarness(stream, bounded=True)) for name, stream in named.items()
@@ -268,6 +272,50 @@ def test_every_kind_of_step_gives_what_its_harness_gives(tmp_path: Path) -> None
         assert visible(tmp_path / "out" / tag) == wanted, tag
     for _, h in found.values():
         h.close()
+
+
+def test_changes_come_out_of_a_streaming_job_as_they_happen(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number, rows in enumerate([[("x", 1), ("y", 5), ("x", 3)], [("x", 2), ("y", 4)]]):
+        (tmp_path / "in" / f"{number}.csv").write_text("".join(f"{key},{n}\n" for key, n in rows))
+    job = Job(
+        "changes",
+        checkpoint_interval="0 s",
+        on_error="fail",
+        parallelism=1,
+        max_parallelism=2,
+        runtime_mode="streaming",
+    )
+    source = FileSource(str(tmp_path / "in"), format="csv", schema="k string, n bigint", max_files_per_checkpoint=1)
+    rows = job.from_source(source, name="in").key_by("k")
+    made = {
+        "last": rows.deduplicate("last", update_before=True, name="last"),
+        "first": rows.deduplicate(name="first"),
+        "top": rows.top_n(1, "n desc", name="top"),
+        "pairs": rows.count_window(2).aggregate("count(*) as n", "max(n) as most", name="pairs"),
+    }
+    for name, stream in made.items():
+        stream.sink_to(FileSink(str(tmp_path / name), format="json"), name=f"{name}-out")
+    assert run(job, settings=settings(tmp_path)).state == "FINISHED"
+
+    def came(name: str, *columns: str) -> list[list[Any]]:
+        return sorted(
+            [json.loads(row).get(column) for column in columns] for row in visible(tmp_path / name).elements()
+        )
+
+    assert came("first", "k", "n") == [["x", 1], ["y", 5]]
+    assert came("last", "k", "n", "row_kind") == [
+        ["x", 1, "+I"],
+        ["x", 1, "-U"],
+        ["x", 2, "+U"],
+        ["x", 3, "+U"],
+        ["x", 3, "-U"],
+        ["y", 4, "+U"],
+        ["y", 5, "+I"],
+        ["y", 5, "-U"],
+    ]
+    assert came("top", "k", "n", "row_kind") == [["x", 1, "+I"], ["x", 1, "-D"], ["x", 3, "+I"], ["y", 5, "+I"]]
+    assert came("pairs", "k", "n", "most", "window_start") == [["x", 2, 3, None], ["y", 2, 5, None]]
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,6 @@ BY_NAME_TODAY = {
     "storage/storage_errors.py": 1,
     "tasks/worker.py": 1,
     "testing/postgres.py": 1,
-    "testing/process_harness.py": 1,
 }
 
 

@@ -13,15 +13,17 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.chain import Edge, Operator, Pass
-from poundlock.operators.columns.aggregates import IN_ORDER, ColumnAggregates
+from poundlock.operators.columns.aggregates import IN_ORDER, ColumnAggregates, can_aggregate
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
+from poundlock.operators.process.deduplicate import FirstRecordOperator, LastRecordOperator
 from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
+from poundlock.operators.process.top_n import TopN, TopNOperator
 from poundlock.operators.records import record_maker
 from poundlock.operators.user_functions import Filter, FlatMap, MapBatches, MapRecords
-from poundlock.operators.windows.aggregates import SqlAggregates
+from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.aligned import AlignedWindowOperator, slice_of
 from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec
 from poundlock.operators.windows.general import WindowOperator
@@ -29,6 +31,7 @@ from poundlock.operators.windows.sessions import CountWindowOperator, SessionWin
 from poundlock.stream.functions.base import RichFunction
 from poundlock.stream.functions.process import ArrowAggregateWindow, ProcessWindow
 from poundlock.stream.nodes import (
+    DeduplicateNode,
     IntervalJoinNode,
     KeyedNode,
     Node,
@@ -36,6 +39,7 @@ from poundlock.stream.nodes import (
     PythonNode,
     RollingNode,
     SideOutputNode,
+    TopNNode,
     WindowJoinNode,
 )
 from poundlock.stream.windows.assigners import AlignedWindows, MergingWindowAssigner
@@ -97,23 +101,57 @@ def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> s
     if not isinstance(function, (SqlAggregates, ArrowAggregateWindow)):
         return "a Python function is given its elements"
     assigner = spec.assigner
+    counted = _kind(spec) is CountWindowOperator
     sessions = _kind(spec) is SessionWindowOperator and isinstance(assigner, EventTimeSessionWindows)
-    if _kind(spec) is not AlignedWindowOperator and not sessions:
+    if _kind(spec) is not AlignedWindowOperator and not sessions and not counted:
         return "its trigger, evictor or windows look at each element"
     if sessions and spec.allowed_lateness_ms:
         return "sessions that fired may grow as late elements come"
     if isinstance(assigner, Sliding) and assigner.slide_ms > assigner.size_ms:
         return "there are gaps between its windows"
-    if not assigner.is_event_time() and not isinstance(assigner, Tumbling):
+    if not counted and not assigner.is_event_time() and not isinstance(assigner, Tumbling):
         # Which of a slice's windows have fired follows from the watermark before a checkpoint; a clock before is not known.
         return "its windows overlap and go by the clock"
     if isinstance(function, ArrowAggregateWindow):
-        return None
+        return "a window of a number of rows takes SQL aggregates alone" if counted else None
     ordered = [each.kind for each in function.aggregates if each.kind in IN_ORDER]
-    if ordered and not isinstance(assigner, Tumbling):
+    if ordered and not counted and not isinstance(assigner, Tumbling):
         return f"{ordered[0]} of such windows depends on the order in which elements came"
     if aggregates is not None and not aggregates.are_by_column:
         return "an aggregate of that type of column is computed value by value"
+    return None
+
+
+def process_by_record(node: KeyedNode, schema: pa.Schema | None = None) -> str | None:
+    """Return why a step works record by record, None where it works by columns.
+
+    Args:
+        schema: the columns of its input, where those are known.
+    """
+    if isinstance(node, RollingNode):
+        return _rolling_by_record(node, schema)
+    if isinstance(node, TopNNode):
+        return _top_n_by_record(node, schema)
+    return None if isinstance(node, DeduplicateNode) else "a function is given its records"
+
+
+def _top_n_by_record(node: TopNNode, schema: pa.Schema | None) -> str | None:
+    for each in node.order_by:
+        if schema is not None and each.column in schema.names:
+            kind = schema.field(each.column).type
+            if not can_aggregate(SqlAggregate(kind="max", column=0), kind):
+                return f"values of the type {kind} are compared one by one"
+    return None
+
+
+def _rolling_by_record(node: RollingNode, schema: pa.Schema | None) -> str | None:
+    if node.column is None:
+        return "a Python function makes one record of two"
+    if schema is None or node.column not in schema.names:
+        return None
+    by = SqlAggregate(kind="sum" if node.kind == "sum" else "max", column=0)
+    if not can_aggregate(by, schema.field(node.column).type):
+        return f"values of the type {schema.field(node.column).type} are compared one by one"
     return None
 
 
@@ -158,6 +196,18 @@ def process_operator(node: KeyedNode, *, bounded: bool = False, chunk_rows: int 
     if isinstance(node, RollingNode):
         fold = node.function or rolling_fold(node.kind, node.column, first=node.first)
         return RollingOperator(fold, bounded=bounded, chunk_rows=chunk_rows)
+    if isinstance(node, DeduplicateNode):
+        if node.keep == "first":
+            return FirstRecordOperator(node.order, ttl_ms=node.ttl_ms, chunk_rows=chunk_rows)
+        return LastRecordOperator(
+            node.order,
+            ttl_ms=node.ttl_ms,
+            update_before=node.update_before,
+            bounded=bounded,
+            chunk_rows=chunk_rows,
+        )
+    if isinstance(node, TopNNode):
+        return TopNOperator(TopN.of(node), bounded=bounded, chunk_rows=chunk_rows)
     if isinstance(node, IntervalJoinNode):
         bounds, late = (node.lower_ms, node.upper_ms), node.late_tags
         return IntervalJoinOperator(*bounds, node.function, late_tags=late, tags=tags, chunk_rows=chunk_rows)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.arguments import function_name
 from poundlock.checkpoint.capabilities import Describable, HasPlace, prepares_ahead
 from poundlock.connectors.base import SparkSource, SplitSource
-from poundlock.operators.factory import by_record, check_columns_do, join_by_record
+from poundlock.operators.factory import by_record, check_columns_do, join_by_record, process_by_record
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.guarantees import guarantees
@@ -23,6 +23,7 @@ from poundlock.stream.nodes import (
     KeyedNode,
     Node,
     PartitionNode,
+    ProcessNode,
     PythonNode,
     SideOutputNode,
     SinkNode,
@@ -156,6 +157,8 @@ def _what(node: Node) -> str:
         what = node.describe()
         if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
             what += f", {_way(join_by_record(node))}"
+        elif not isinstance(node, ProcessNode):
+            what += f", {_way(process_by_record(node))}"
         return f"by {keys}, {what}" if keys else what
     if isinstance(node, SinkNode):
         return f"sink {_describe(node.sink)}"

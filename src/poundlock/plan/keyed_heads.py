@@ -18,10 +18,15 @@ from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.aggregation import FunctionAggregation
 from poundlock.operators.columns.interval_join import ColumnIntervalJoin
 from poundlock.operators.columns.joins import JoinSide
-from poundlock.operators.columns.operator import ColumnWork, ResultColumns
+from poundlock.operators.columns.operator import ColumnWork, ResultColumns, change_schema
 from poundlock.operators.columns.pairs import PairFunction, PairOutput
 from poundlock.operators.columns.partials import SessionAggregation, SliceAggregation
 from poundlock.operators.columns.records import layout_of
+from poundlock.operators.columns.rows.counts import ColumnCounts
+from poundlock.operators.columns.rows.deduplicate import ColumnDeduplication, FirstRecords, LastRecords
+from poundlock.operators.columns.rows.keys import RowKeys
+from poundlock.operators.columns.rows.rolling import ColumnRolling
+from poundlock.operators.columns.rows.top_n import ColumnTopN
 from poundlock.operators.columns.sessions import ColumnSessions
 from poundlock.operators.columns.window_join import ColumnWindowJoin
 from poundlock.operators.columns.windows import ColumnWindows
@@ -29,10 +34,13 @@ from poundlock.operators.factory import (
     by_record,
     check_columns_do,
     join_by_record,
+    process_by_record,
     process_operator,
     window_operator,
 )
+from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import MAIN
+from poundlock.operators.process.top_n import TopN
 from poundlock.operators.records import RecordMaker, record_maker
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
@@ -41,16 +49,19 @@ from poundlock.plan.sql_text import resolve_column
 from poundlock.state.hashing import key_hashes
 from poundlock.stream.functions.process import ArrowAggregateWindow, CoGroupFunction
 from poundlock.stream.nodes import (
+    DeduplicateNode,
     IntervalJoinNode,
     KeyedNode,
     Node,
     PartitionNode,
     ProcessNode,
+    RollingNode,
+    TopNNode,
     WindowJoinNode,
     WindowNode,
 )
 from poundlock.stream.windows.assigners import AlignedWindows
-from poundlock.stream.windows.builtin_assigners import EventTimeSessionWindows
+from poundlock.stream.windows.builtin_assigners import CountTumblingWindows, EventTimeSessionWindows
 from poundlock.tasks.columns import EVENT_TIME
 from poundlock.tasks.exchange.blocks import ExchangeInput
 from poundlock.tasks.keyed_rows import (
@@ -156,6 +167,8 @@ def _window(
         outputs[node.late_tag] = RecordRows(node.id, own)
     spec = WindowSpec.of(node, aggregates)
     windows = _by_columns(node, spec, taken, schema, outputs[MAIN])
+    if isinstance(windows, ColumnCounts):
+        return KeyedHead(node.id, windows.operator, [taken], outputs)
     if windows is not None:
         return KeyedHead(node.id, windows.operator, [taken], outputs, windows=windows)
     return KeyedHead(node.id, partial(window_operator, spec), [taken], outputs)
@@ -175,7 +188,7 @@ def _function_results(node: WindowNode, keys: Sequence[pa.Field]) -> WindowRows:
 
 def _by_columns(
     node: WindowNode, spec: WindowSpec, taken: KeyedInput, schema: pa.Schema, output: KeyedOutput
-) -> ColumnWork | None:
+) -> ColumnWork | ColumnCounts | None:
     """Return a window operator's work by columns, None where records are needed one by one.
 
     Raises:
@@ -195,8 +208,12 @@ def _by_columns(
             return None
     else:
         return None
-    rows = (tuple(taken.keys), taken.time, tuple(taken.columns), aggregates, spec.assigner, key_hashes)
     results = ResultColumns(output.keys, output.results)
+    if isinstance(spec.assigner, CountTumblingWindows):
+        assert isinstance(aggregates, ColumnAggregates)
+        keys = RowKeys(tuple(taken.keys), key_hashes)
+        return ColumnCounts(spec.assigner.n, keys, tuple(taken.columns), aggregates, results)
+    rows = (tuple(taken.keys), taken.time, tuple(taken.columns), aggregates, spec.assigner, key_hashes)
     if isinstance(spec.assigner, EventTimeSessionWindows):
         return ColumnSessions(spec, SessionAggregation(*rows), results, tuple(taken.whole))
     return ColumnWindows(spec, SliceAggregation(*rows), results, tuple(taken.whole))
@@ -214,9 +231,14 @@ def _process(
     timed: Sequence[bool],
     bounded: bool,
 ) -> KeyedHead:
+    if isinstance(node, TopNNode):
+        columns = [replace(each, column=resolve_column(schemas[0], each.column, node.id)) for each in node.order_by]
+        node = replace(node, order_by=columns)
     inputs = []
     for side, schema in enumerate(schemas):
-        needed = isinstance(node, IntervalJoinNode)
+        needed = isinstance(node, IntervalJoinNode) or (
+            isinstance(node, DeduplicateNode) and node.order == "event_time"
+        )
         time = _time(node.id, node.columns[side], schema, timed[side], needed=needed)
         wanted = node.records[side] if isinstance(node, ProcessNode) else None
         inputs.append(
@@ -244,7 +266,7 @@ def _process(
     elif isinstance(node, IntervalJoinNode) and node.select:
         outputs[MAIN] = PairRows(*schemas)
     else:
-        outputs[MAIN] = RecordRows(node.id, schemas[0] if node.schema is None else ddl.parse(node.schema))
+        outputs[MAIN] = RecordRows(node.id, _main(node, schemas[0]))
     late = dict(zip(node.late_tags, schemas, strict=True)) if isinstance(node, IntervalJoinNode) else {}
     for tag, text in node.side_outputs.items():
         schema = late.get(tag, schemas[0]) if text is None else ddl.parse(text)
@@ -260,8 +282,37 @@ def _process(
             )
             return KeyedHead(node.id, join.operator, taken, outputs)
     broadcast = frozenset({1} if isinstance(node, ProcessNode) and node.broadcast else ())
-    make = partial(process_operator, node, bounded=bounded)
+    make = _process_by_columns(node, inputs[0], schemas[0], bounded=bounded)
+    if make is None:
+        make = partial(process_operator, node, bounded=bounded)
     return KeyedHead(node.id, make, inputs, outputs, first=1 if broadcast else 0, broadcast=broadcast)
+
+
+def _main(node: KeyedNode, schema: pa.Schema) -> pa.Schema:
+    """Return the columns of the main output, given those of the first input. Raises DefinitionError: one has a name that is given."""
+    if isinstance(node, TopNNode):
+        return change_schema(schema, node.rank)
+    if isinstance(node, DeduplicateNode) and node.keep == "last":
+        return change_schema(schema)
+    return schema if node.schema is None else ddl.parse(node.schema)
+
+
+def _process_by_columns(
+    node: KeyedNode, taken: KeyedInput, schema: pa.Schema, *, bounded: bool
+) -> Callable[[], KeyedOperator] | None:
+    """Return what makes the operator of a step that works by columns, None where records are needed one by one."""
+    if process_by_record(node, schema) is not None:
+        return None
+    keys = RowKeys(tuple(taken.keys), key_hashes)
+    if isinstance(node, RollingNode) and node.column is not None and node.column in schema.names:
+        return ColumnRolling(node.kind, node.column, node.first, schema, keys, taken.time, bounded).operator
+    if isinstance(node, TopNNode):
+        return ColumnTopN(TopN.of(node), schema, keys, taken.time, bounded).operator
+    if isinstance(node, DeduplicateNode):
+        rows = ColumnDeduplication(node.order, schema, keys, taken.time, node.ttl_ms)
+        of = FirstRecords(rows) if node.keep == "first" else LastRecords(rows, node.update_before, bounded)
+        return of.operator
+    return None
 
 
 def _columns_of_pairs(output: KeyedOutput) -> PairOutput | None:

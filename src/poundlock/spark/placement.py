@@ -28,10 +28,10 @@ class TaskPlacement:
         """Return what is sent to the tasks of a keyed stage so that each of them runs where its anchor is.
 
         Args:
-            sent: by task; to each of them every sender sends one element.
+            senders: how many tasks send.
         """
         anchors = self._of(parallelism).mapPartitions(partial(one_for_each, senders=senders))
-        return anchors.zip(sent.mapPartitions(apart)).mapPartitions(unzipped)
+        return anchors.zip(sent.mapPartitions(partial(apart, senders=senders))).mapPartitions(unzipped)
 
     def _of(self, parallelism: int) -> Any:
         if self._anchors is None or self._anchors.getNumPartitions() != parallelism:

@@ -23,12 +23,16 @@ from poundlock.state.runs.adding import stay_apart
 from poundlock.state.runs.files import RunFiles
 from poundlock.state.task_state import TaskState
 
-_VALUES = ("value", "list", "map", "reducing", "aggregating", "rolling", "counted")
+_VALUES = ("value", "list", "map", "reducing", "aggregating", "rolling", "counted", "counts", "last")
 _WINDOWS = ("panes", "slices", "sessions", "spans", "windows")
 _REASONS = {
     "evictable windows": "it holds elements with their times, of which an evictor chooses",
     "merging windows": "it says which windows a key has, and follows from what they hold",
     "interval join": "it holds the rows of two streams, each with a timer",
+    "seen": "it says of which keys the first record has come out",
+    "waits": "it says for which time the first record of a key waits",
+    "waiting": "it holds the records that wait for the watermark, by time",
+    "top": "its records stand in their order, which records make",
     "joined rows": "it holds the rows of two streams",
 }
 Windows = Callable[[Any], Mapping[Any, Any]]

@@ -52,6 +52,7 @@ class TableMeta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # the aggregates that rows of one key in several runs are parts of, or the columns of rows that all count; none: the newest
     # row is the whole
     merges: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()  # what an entry is of: aggregates, or an order; none: it says so itself
 
 
 class OperatorMeta(msgspec.Struct, frozen=True, kw_only=True):

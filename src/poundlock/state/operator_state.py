@@ -12,7 +12,7 @@ from weakref import proxy
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import Numbers, indices_of, ranks_of
+from poundlock.formats.arrays import Numbers, binary_array, indices_of, joined, ranks_of
 from poundlock.operators.keyed.group import KeyGroup, Table, Timers
 from poundlock.state.manifest import OperatorChange, OperatorMeta, TableMeta, TimerBound
 from poundlock.state.runs.adding import added_up
@@ -112,6 +112,7 @@ class OperatorState(KeyGroup):
         windowed: bool = False,
         broadcast: bool = False,
         merges: tuple[str, ...] = (),
+        holds: tuple[str, ...] = (),
     ) -> None:
         """Say what a table holds; see `KeyGroup.declare`."""
         known = self._declared.get(name)
@@ -121,10 +122,11 @@ class OperatorState(KeyGroup):
                 "ttl_ms": known.ttl_ms,
                 "windowed": known.windowed,
                 "merges": known.merges,
+                "holds": known.holds,
             }
-        super().declare(name, kind, ttl_ms, windowed=windowed, broadcast=broadcast, merges=merges)
+        super().declare(name, kind, ttl_ms, windowed=windowed, broadcast=broadcast, merges=merges, holds=holds)
         self._declared[name] = TableMeta(
-            kind=kind, ttl_ms=ttl_ms, windowed=windowed, broadcast=broadcast, merges=merges
+            kind=kind, ttl_ms=ttl_ms, windowed=windowed, broadcast=broadcast, merges=merges, holds=holds
         )
 
     def rows_of(self, name: str, namespace: Any = None) -> list[Rows]:
@@ -162,6 +164,23 @@ class OperatorState(KeyGroup):
         first = first[is_valid(values)[first]]
         indices, own = indices_of(first), places[first]
         return own, Rows(hashes[own], keys.take(indices_of(own)), subkeys.take(indices), values.take(indices))
+
+    def values_of(self, name: str, namespace: Any, hashes: Hashes, keys: pa.Array) -> tuple[Numbers, pa.Array]:
+        """Return the numbers of those keys that runs have an entry of, ascending, and the values; of a table of one entry a key.
+
+        Args:
+            hashes: of the keys, ascending.
+            keys: their bytes, large_binary.
+        """
+        parts = list(reversed(self.rows_of(name, namespace)))
+        matches = list(TableView(parts).find(hashes, keys, several=False))
+        if not matches:
+            return np.empty(0, np.int64), binary_array([])
+        places = np.concatenate([match.places for match in matches])
+        values = joined([match.values for match in matches])
+        there = np.flatnonzero(is_valid(values))
+        rows = there[np.argsort(places[there], kind="stable")]
+        return places[rows], values.take(indices_of(rows))
 
     def append(self, name: str, namespace: Any, pending: Callable[[], Any]) -> None:
         """Put rows beside those that runs have of a table; they are asked for at the end of the checkpoint."""

@@ -5,11 +5,12 @@ What is wrong is told with the user's own line, before anything runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.nodes import Node, WatermarkNode, walk
+from poundlock.stream.nodes import Node, SortColumn, WatermarkNode, walk
 
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream
@@ -92,3 +93,26 @@ def event_time_column(node: Node, what: str, *, needed: bool = False) -> str | N
             next="call assign_timestamps_and_watermarks(WatermarkStrategy…) on each of its streams first",
         )
     return columns.pop() if columns else None
+
+
+_SORT = re.compile(r"\s*`?([^`\s]+)`?(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)
+
+
+def sort_columns(texts: Any) -> list[SortColumn]:
+    """Return an order such as ["price desc", "id"]. Raises DefinitionError: there is none, or one is no column with a direction."""
+    given = list(texts) if isinstance(texts, Sequence) else []
+    if not given:
+        raise DefinitionError(f"an order by {texts!r}", next='write order_by="price desc", or several columns')
+    columns = []
+    for text in given:
+        match = _SORT.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
+            raise DefinitionError(
+                f"an order by {text!r}",
+                next='give a column such as "price desc" or "at nulls last"; compute one with with_column(…) first',
+            )
+        column, direction, nulls = match.groups()
+        descending = (direction or "").lower() == "desc"
+        nulls_first = not descending if nulls is None else nulls.lower() == "first"
+        columns.append(SortColumn(column, descending, nulls_first))
+    return columns

@@ -1,4 +1,4 @@
-"""A stream by key: windows, process functions, rolling aggregates, connecting, interval joins.
+"""A stream by key: windows, process functions, rolling aggregates, deduplication, top-n, connecting, interval joins.
 
 Every method returns a new value; what cannot be meant is refused where it is written.
 """
@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.connected import Connectable, ProcessInputs
-from poundlock.stream.definitions import checked_stream, event_time_column, same_number
+from poundlock.stream.definitions import checked_stream, event_time_column, same_number, sort_columns
 from poundlock.stream.functions.process import KeyedProcessFunction
+from poundlock.stream.functions.state import StateTtlConfig
 from poundlock.stream.joins import IntervalJoin
-from poundlock.stream.nodes import RollingNode
+from poundlock.stream.nodes import DeduplicateNode, RollingNode, TopNNode
 from poundlock.stream.windows.assigners import WindowAssigner
 from poundlock.stream.windows.builtin_assigners import CountSlidingWindows, CountTumblingWindows
 from poundlock.stream.windows.windowed import WindowedStream, windowed_time
@@ -118,6 +120,104 @@ class KeyedStream(Connectable[KeyedProcessFunction]):
             )
         )
 
+    def deduplicate(
+        self,
+        keep: Literal["first", "last"] = "first",
+        *,
+        order: Literal["event_time", "arrival"] = "arrival",
+        ttl: str | timedelta | None = None,
+        update_before: bool = False,
+        name: str | None = None,
+    ) -> DataStream:
+        """Return one record for each key, as Flink's SQL does with ROW_NUMBER() = 1 over an order of time.
+
+        Args:
+            keep: "first" gives the first record of a key once, and its others never: as it arrives, or by event time when the
+                watermark reaches it; then a record behind the watermark is late, and counted. Of equal times the first that
+                arrived counts. "last" gives each record that becomes the last of its key, of equal times the last that arrived,
+                with a column `row_kind`: "+I" where it is the first one, "+U" where it stands for the one before. A bounded job
+                gives the last of each key, at the end, unless its `runtime_mode` is "streaming".
+            order: what is first and last: the event time, or when records arrived.
+            ttl: how long a key is known after its first record came out, or its last one changed, by the clock, such as "1 day";
+                afterwards it begins again. None for ever.
+            update_before: of "last", whether the record that is replaced is given too, with "-U", before the one that replaces it.
+            name: of the operator. Name it: its state is found again by that.
+
+        Raises:
+            DefinitionError: there is no such choice, or the records have no event time and it is asked for.
+        """
+        _one_of("keep", keep, ("first", "last"))
+        _one_of("order", order, ("event_time", "arrival"))
+        if keep == "first" and update_before:
+            raise DefinitionError(
+                "update_before with the first records, which nothing replaces", next="leave out update_before"
+            )
+        stream = self.stream
+        column = event_time_column(stream.node, "deduplicate by event time", needed=order == "event_time")
+        return stream.then(
+            DeduplicateNode(
+                stream.operator_id("deduplicate", name),
+                [stream.node],
+                [list(self.keys)],
+                [column],
+                None,
+                {},
+                keep=keep,
+                order=order,
+                ttl_ms=_ttl_ms(ttl),
+                update_before=update_before,
+            )
+        )
+
+    def top_n(
+        self,
+        n: int,
+        order_by: str | Sequence[str],
+        *,
+        rank: str | None = None,
+        ttl: str | timedelta | None = None,
+        update_before: bool = False,
+        name: str | None = None,
+    ) -> DataStream:
+        """Return the first `n` records of each key in an order, as Flink's SQL does with ROW_NUMBER() <= n.
+
+        What comes out are changes, with a column `row_kind`. Without `rank`: "+I" for a record that is among the first, before it "-D"
+        for the one that no longer is. With `rank`: for each place whose record is another one now "+U", or "+I" where there was
+        none. A bounded job gives the records of each key, at the end, unless its `runtime_mode` is "streaming".
+
+        Args:
+            n: how many.
+            order_by: columns such as "price desc", "id", "at desc nulls first". Without more being asked for, nulls are less than
+                all values, as in Flink and Spark. Of records that are equal in all of them the one that arrived first is before.
+            rank: the name of a column with the place of a record, from 1.
+            ttl: how long the records of a key are kept after their last change, by the clock. None for ever.
+            update_before: with `rank`, whether the record that had a place is given too, with "-U", before the one that takes it.
+            name: of the operator. Name it: its state is found again by that.
+
+        Raises:
+            DefinitionError: `n` is less than 1, or the order is none.
+        """
+        if type(n) is not int or n < 1:
+            raise DefinitionError(f"the first {n!r} records", next="give a whole number from 1 on")
+        if update_before and rank is None:
+            raise DefinitionError("update_before without rank, where nothing is updated", next='write rank="place"')
+        stream = self.stream
+        return stream.then(
+            TopNNode(
+                stream.operator_id("top-n", name),
+                [stream.node],
+                [list(self.keys)],
+                [event_time_column(stream.node, "top_n")],
+                None,
+                {},
+                n=n,
+                order_by=sort_columns([order_by] if isinstance(order_by, str) else order_by),
+                rank=rank,
+                ttl_ms=_ttl_ms(ttl),
+                update_before=update_before,
+            )
+        )
+
     def interval_join(self, other: KeyedStream) -> IntervalJoin:
         """Join with records of another keyed stream whose event time is near; `between` says how near.
 
@@ -134,3 +234,12 @@ class KeyedStream(Connectable[KeyedProcessFunction]):
         for side in (self, other):
             event_time_column(side.stream.node, "an interval join", needed=True)
         return IntervalJoin(self, other)
+
+
+def _one_of(name: str, given: Any, known: Sequence[str]) -> None:
+    if given not in known:
+        raise DefinitionError(f"{name}={given!r} is not known", next=f"use {' or '.join(map(repr, known))}")
+
+
+def _ttl_ms(ttl: str | timedelta | None) -> int | None:
+    return None if ttl is None else StateTtlConfig(ttl=ttl).ttl_ms

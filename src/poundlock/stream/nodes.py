@@ -224,6 +224,67 @@ class RollingNode(KeyedNode):
 
 
 @dataclass(frozen=True, eq=False)
+class DeduplicateNode(KeyedNode):
+    """The first or the last record of each key; the last one comes with the kind of change.
+
+    Args:
+        order: what makes a record the first: its event time, or when it arrived.
+        ttl_ms: how long a key is known after its last change, by the clock; None for ever.
+        update_before: whether the record that is replaced is given before the one that replaces it.
+    """
+
+    keep: Literal["first", "last"]
+    order: Literal["event_time", "arrival"]
+    ttl_ms: int | None = None
+    update_before: bool = False
+
+    def describe(self) -> str:
+        order = "by event time" if self.order == "event_time" else "that arrived"
+        return f"the {self.keep} record {order}{_living(self.ttl_ms)}"
+
+
+@dataclass(frozen=True, eq=False)
+class TopNNode(KeyedNode):
+    """The first records of each key in an order, with the kind of change.
+
+    Args:
+        n: how many.
+        order_by: columns, the most important first.
+        rank: the column with the place of a record, from 1; None where it is not wanted.
+        ttl_ms: how long the records of a key are kept after their last change, by the clock; None for ever.
+        update_before: whether the record that had a place is given before the one that takes it.
+    """
+
+    n: int
+    order_by: Sequence[SortColumn]
+    rank: str | None = None
+    ttl_ms: int | None = None
+    update_before: bool = False
+
+    def describe(self) -> str:
+        return f"the first {self.n} by {', '.join(each.describe() for each in self.order_by)}{_living(self.ttl_ms)}"
+
+
+def _living(ttl_ms: int | None) -> str:
+    return "" if ttl_ms is None else f", known for {format_duration(timedelta(milliseconds=ttl_ms))}"
+
+
+@dataclass(frozen=True)
+class SortColumn:
+    """A column of an order. As in Flink and Spark, nulls are less than all values unless `nulls_first` says where they stand."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+    def describe(self) -> str:
+        """Return it as SQL."""
+        usual = self.nulls_first is not self.descending
+        nulls = "" if usual else f" nulls {'first' if self.nulls_first else 'last'}"
+        return f"{self.column}{' desc' if self.descending else ''}{nulls}"
+
+
+@dataclass(frozen=True, eq=False)
 class IntervalJoinNode(KeyedNode):
     """Pairs whose times are between two bounds: left time + lower <= right time <= left time + upper.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Callable, Iterator
-from itertools import repeat
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
 from poundlock.tasks.report import Directive, TaskReport, TaskWork
@@ -114,28 +114,50 @@ def addressed(elements: Iterator[Parcel], *, stage: int) -> Iterator[Addressed]:
 
 
 _PICKLED_AT_ONCE = 100  # elements that pyspark's `zip` pickles together
+_TOGETHER_BYTES = 64 << 20  # of blocks in an element of what is zipped
+_MORE = 16  # elements beyond one of each sender
 
 
 def one_for_each(elements: Iterator[int], *, senders: int) -> Iterator[int]:
     """Yield as many elements as `apart` makes of what so many tasks send to one."""
     prepare_worker()
     for element in elements:
-        yield from repeat(element, senders * _PICKLED_AT_ONCE)
+        yield from repeat(element, (senders + _MORE) * _PICKLED_AT_ONCE)
 
 
-def apart(elements: Iterator[Addressed]) -> Iterator[Addressed | None]:
-    """Yield elements so far from each other that they are pickled one by one: together they may be larger than 2 GB."""
+def apart(elements: Iterator[Addressed], *, senders: int) -> Iterator[list[Addressed] | None]:
+    """Yield what was sent in a number of elements that only the number of senders decides.
+
+    They are so far from each other that they are pickled one by one: together they may be larger than 2 GB.
+    """
     prepare_worker()
-    for element in elements:
-        yield element
+    left, gathered = senders + _MORE, _gathered(elements)
+    for some in islice(gathered, left - 1):
+        yield some
         yield from repeat(None, _PICKLED_AT_ONCE - 1)
+        left -= 1
+    yield from repeat(None, (left - 1) * _PICKLED_AT_ONCE)
+    yield [each for some in gathered for each in some]
+    yield from repeat(None, _PICKLED_AT_ONCE - 1)
 
 
-def unzipped(elements: Iterator[tuple[int, Addressed | None]]) -> Iterator[Addressed]:
+def _gathered(elements: Iterator[Addressed]) -> Iterator[list[Addressed]]:
+    some: list[Addressed] = []
+    size = 0
+    for element in elements:
+        some.append(element)
+        size += sum(len(block.rows) for block in element[1].blocks)
+        if size >= _TOGETHER_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def unzipped(elements: Iterator[tuple[int, list[Addressed] | None]]) -> Iterator[Addressed]:
     """Yield what was sent to a task, without its anchor."""
-    for _, element in elements:
-        if element is not None:
-            yield element
+    for _, sent in elements:
+        yield from sent or ()
 
 
 def drained(elements: Iterator[object]) -> Iterator[object]:

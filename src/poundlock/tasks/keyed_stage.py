@@ -17,7 +17,7 @@ import pyarrow as pa
 from poundlock.checkpoint.skew import Shares
 from poundlock.formats.chunk import Batch, NoOrigin
 from poundlock.operators.columns.joins import ColumnJoinOperator
-from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork
+from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork, PartialsOperator
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import OutputChunk
@@ -158,13 +158,14 @@ class _KeyedTask:
             self._emit(head, operator.take_side(group, rows, side))
 
     def _work_on_columns(self, head: KeyedHead, operator: ColumnOperator, group: KeyGroup) -> None:
-        """Give an operator what its rows added up to, and those that came one by one."""
+        """Give an operator what its rows added up to, and those that came as they are."""
         tally = self._run.chain.tallies[head.id]
-        partials = partials_of(self._blocks.pop((head.id, PARTIAL_SIDE), ()))
-        for each in partials:
-            tally.rows_in += int(each.counts.sum())
-            self._count(head.id, groups_of(each.hashes, self._groups), each.counts)
-        operator.take(group, partials)
+        if isinstance(operator, PartialsOperator):
+            partials = partials_of(self._blocks.pop((head.id, PARTIAL_SIDE), ()))
+            for each in partials:
+                tally.rows_in += int(each.counts.sum())
+                self._count(head.id, groups_of(each.hashes, self._groups), each.counts)
+            operator.take(group, partials)
         rows = grouped(self._counted(head, 0))
         if rows is not None:
             tally.rows_in += rows.num_rows

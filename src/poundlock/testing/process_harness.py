@@ -1,4 +1,4 @@
-"""Drives process functions, rolling aggregates and joins in a test: given as a function, or as the stream that has it.
+"""Drives process functions, rolling aggregates, deduplication, top-n and joins in a test: given as a function, or as the stream that has it.
 
 Each instance has a copy of the function of its own, as each task has; a new copy goes on after a restore.
 """
@@ -23,7 +23,7 @@ from poundlock.stream.functions.base import Function
 from poundlock.stream.functions.process import element_calls
 from poundlock.stream.functions.records import RecordType, requested_record
 from poundlock.stream.functions.state import MapStateDescriptor
-from poundlock.stream.nodes import KeyedNode, ProcessNode
+from poundlock.stream.nodes import DeduplicateNode, KeyedNode, ProcessNode, TopNNode
 from poundlock.stream.stream import DataStream
 from poundlock.testing.harness import Element, Emitted, KeyedOperatorHarness, KeySelector, selector
 
@@ -38,12 +38,13 @@ class ProcessHarness(KeyedOperatorHarness):
     """A process function, a rolling aggregate or a join. A function that asks for records of a type may be given these, or dicts.
 
     Args:
-        what: an object of one of the six kinds of process functions, or the stream that `process`, `sum`, `reduce`, `select` of
-            an interval join or `apply` of a window join gave. What comes out of a stream is held against the columns it declares.
+        what: an object of one of the six kinds of process functions, or the stream that `process`, `sum`, `reduce`, `deduplicate`,
+            `top_n`, `select` of an interval join or `apply` of a window join gave. What comes out of a stream is held against the columns it declares.
         key: of an element: a function, the name of a column, or several for a tuple. A stream that is keyed by columns knows them.
         key2: of an element of the second input, where that is another one.
         broadcast: descriptors of the broadcast state of a function; a stream knows its own.
-        bounded: whether the input is to end and only final results are wanted, which matters to rolling aggregates of a stream.
+        bounded: whether the input is to end and only final results are wanted, which matters to rolling aggregates of a stream,
+            and to its last records and first n.
         key_groups: how many groups keys are spread over.
         instances: how many share them. Without keys elements go to them in turn.
         chunk_rows: about how many rows come out of the operator at a time.
@@ -151,7 +152,9 @@ def _keyed_node(stream: DataStream) -> KeyedNode:
 
 def _operator_of(node: Any, *, bounded: bool, chunk_rows: int) -> KeyedOperator:
     # The whole graph hangs on a node's inputs, and only the function may differ from instance to instance.
-    changes: dict[str, Any] = {"inputs": [], "function": deepcopy(getattr(node, "function", None))}
+    changes: dict[str, Any] = {"inputs": []}
+    if not isinstance(node, (DeduplicateNode, TopNNode)):
+        changes["function"] = deepcopy(node.function)
     return process_operator(replace(node, **changes), bounded=bounded, chunk_rows=chunk_rows)
 
 

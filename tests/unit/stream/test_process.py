@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from poundlock import (
@@ -28,13 +29,22 @@ from poundlock import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
-from poundlock.operators.factory import process_operator
+from poundlock.operators.factory import process_by_record, process_operator
+from poundlock.operators.process.deduplicate import FirstRecordOperator, LastRecordOperator
 from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator
+from poundlock.operators.process.top_n import TopNOperator
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.plan.plan import make_plan
-from poundlock.stream.nodes import IntervalJoinNode, ProcessNode, RollingNode, WindowJoinNode
+from poundlock.stream.nodes import (
+    DeduplicateNode,
+    IntervalJoinNode,
+    ProcessNode,
+    RollingNode,
+    TopNNode,
+    WindowJoinNode,
+)
 from poundlock.stream.windows.builtin_assigners import TumblingProcessingTimeWindows
 from poundlock.stream.windows.builtin_triggers import CountTrigger
 from poundlock.stream.windows.evictors import CountEvictor
@@ -130,6 +140,40 @@ def test_rolling_aggregates_become_nodes() -> None:
     assert node_of(keyed.reduce(longest)).describe() == "rolling reduce of longest"
 
 
+def test_deduplication_becomes_a_node() -> None:
+    a, _ = two()
+    node = node_of(a.key_by("user").deduplicate(name="seen", ttl="1 day"))
+    assert isinstance(node, DeduplicateNode)
+    assert (node.id, node.keep, node.order, node.ttl_ms, node.schema) == ("seen", "first", "arrival", 86_400_000, None)
+    assert node.describe() == "the first record that arrived, known for 1 d"
+    assert isinstance(process_operator(node), FirstRecordOperator)
+    node = node_of(a.key_by("user").deduplicate("last", order="event_time", update_before=True))
+    assert (node.describe(), node.columns) == ("the last record by event time", ["event_time"])
+    assert isinstance(process_operator(node), LastRecordOperator)
+    assert process_by_record(node) is None
+
+
+def test_top_n_becomes_a_node() -> None:
+    a, _ = two()
+    node = node_of(a.key_by("user").top_n(3, ["n desc nulls first", "`id`", "x desc"], rank="place", name="top"))
+    assert isinstance(node, TopNNode)
+    orders = [(each.column, each.descending, each.nulls_first) for each in node.order_by]
+    assert orders == [("n", True, True), ("id", False, True), ("x", True, False)]
+    assert node.describe() == "the first 3 by n desc nulls first, id, x desc"
+    assert isinstance(process_operator(node), TopNOperator)
+    listed = pa.schema([("n", pa.list_(pa.int64()))])
+    assert process_by_record(node, listed) == "values of the type list<item: int64> are compared one by one"
+
+
+def test_a_reduce_works_record_by_record_and_explain_says_why() -> None:
+    job = Job("a")
+    rows = job.from_source(FileSource("/in"), name="in").key_by("k")
+    rows.reduce(max, name="most").sink_to(FileSink("/out"), name="out")
+    rows.top_n(2, "n", name="top").sink_to(FileSink("/top"), name="top-out")
+    assert "rolling reduce of max, record by record, since a Python function makes one record of two" in job.explain()
+    assert "top: by k, the first 2 by n, by columns <- in" in job.explain()
+
+
 def test_interval_joins_become_nodes() -> None:
     a, b = two("at")
     join = a.key_by("user").interval_join(b.key_by("id")).between("-5 min", "1 s")
@@ -180,7 +224,7 @@ def test_operators_with_state_should_be_named() -> None:
     stream.sink_to(FileSink("/out"), name="out")
     assert job.unnamed_operators() == ["sum-0"]
     assert make_plan(job).keyed
-    assert "sum-0: by k, rolling sum of n <- in" in job.explain()
+    assert "sum-0: by k, rolling sum of n, by columns <- in" in job.explain()
 
 
 def other_job() -> DataStream:
@@ -221,6 +265,14 @@ def other_job() -> DataStream:
         (lambda a, b: a.process(P(), schema=SCHEMA).side_output("x"), "has no side output 'x'", "declare it"),
         (lambda a, b: a.key_by("k").sum(5), "sum needs the name of a column, got 5", 'write sum("n")'),
         (lambda a, b: a.key_by("k").reduce("n"), "reduce needs a function", ""),
+        (lambda a, b: a.key_by("k").deduplicate("newest"), "keep='newest' is not known", "'first' or 'last'"),
+        (lambda a, b: a.key_by("k").deduplicate(update_before=True), "update_before with the first records", "leave"),
+        (lambda a, b: a.key_by("k").deduplicate(ttl="0 s"), "a time to live of '0 s'", ""),
+        (lambda a, b: other_job().key_by("k").deduplicate(order="event_time"), "needs event time", "assign_timestamps"),
+        (lambda a, b: a.key_by("k").top_n(0, "n"), "the first 0 records", "from 1 on"),
+        (lambda a, b: a.key_by("k").top_n(1, []), "an order by []", 'order_by="price desc"'),
+        (lambda a, b: a.key_by("k").top_n(1, "n + 1"), "an order by 'n + 1'", "with_column"),
+        (lambda a, b: a.key_by("k").top_n(1, "n", update_before=True), "update_before without rank", 'rank="place"'),
         (lambda a, b: a.connect(b.key_by("k")), "a keyed stream and one without key", ".key_by("),
         (lambda a, b: a.key_by("k").connect(b), "a keyed stream and one without key", ".key_by("),
         (lambda a, b: a.connect("b"), "connect with 'b', which is no stream", "a.connect(b)"),

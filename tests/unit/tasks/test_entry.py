@@ -12,6 +12,7 @@ import pytest
 
 import poundlock
 from poundlock.tasks import entry
+from poundlock.tasks.exchange.blocks import Block, Delivery
 
 SOURCE = Path(poundlock.__file__).parent
 
@@ -36,7 +37,6 @@ def stages() -> dict[str, Callable[[], Iterator[Any]]]:
         "segment_blocks": lambda: entry.segment_blocks(iter([]), stage=1, input="in"),
         "addressed": lambda: entry.addressed(iter([]), stage=1),
         "one_for_each": lambda: entry.one_for_each(iter([]), senders=1),
-        "apart": lambda: entry.apart(iter([])),
     }
 
 
@@ -63,12 +63,19 @@ def test_no_task_of_spark_sql_begins_otherwise() -> None:
     }
 
 
-@pytest.mark.parametrize("senders", [0, 1, 3])
-def test_what_is_sent_to_a_task_and_its_anchor_are_as_long(senders: int) -> None:
+@pytest.mark.parametrize(("senders", "sends"), [(0, 0), (1, 1), (3, 3), (3, 11), (2, 17), (2, 18), (2, 140)])
+@pytest.mark.parametrize("size", [1, 100, 1000])
+def test_what_is_sent_to_a_task_and_its_anchor_are_as_long(
+    senders: int, sends: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Spark's `zip` fails otherwise; what comes out of it is what was sent, and no two elements are pickled together."""
-    sent: list[Any] = [(7, f"from {number}") for number in range(senders)]
+    monkeypatch.setattr(entry, "_TOGETHER_BYTES", 300)
+    sent = [(7, Delivery((), (Block("o", 0, 7, n, (), b"", bytes(size), 1),))) for n in range(sends)]
     anchors = list(entry.one_for_each(iter([7]), senders=senders))
-    spread = list(entry.apart(iter(sent)))
+    spread = list(entry.apart(iter(sent), senders=senders))
     assert len(anchors) == len(spread)
     assert list(entry.unzipped(zip(anchors, spread, strict=True))) == sent
-    assert all(sum(each is not None for each in spread[i : i + 100]) == 1 for i in range(0, len(spread), 100))
+    for first in range(0, len(spread), 100):
+        one, *others = spread[first : first + 100]
+        assert not any(others)
+        assert len(one or ()) * size <= 300 + size or first == len(spread) - 100, "what is left goes with the last"

@@ -36,7 +36,8 @@ from poundlock.operators.windows.aggregates import Kind, SqlAggregate
 
 IN_ORDER = ("first", "last", "collect_list")
 """The aggregates that depend on the order of rows."""
-_SAFE = 1 << 62
+SAFE = 1 << 62
+"""What sums of whole numbers are surely below where no check is needed."""
 _DIGITS_38 = 10**38
 _MOST = (1 << 63) - 1
 _DECIMAL = Context(prec=80)
@@ -79,12 +80,16 @@ class _Count(_Part):
         return [column_of(_sum(numbers_in(held[0]), groups), pa.int64())]
 
 
+def sum_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which values of a type are added up."""
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(38, kind.scale)
+    return pa.float64() if pa.types.is_floating(kind) else pa.int64()
+
+
 class _Sum(_Part):
     def __init__(self, kind: pa.DataType) -> None:
-        if pa.types.is_decimal(kind):
-            super().__init__(pa.decimal128(38, kind.scale))
-        else:
-            super().__init__(pa.float64() if pa.types.is_floating(kind) else pa.int64())
+        super().__init__(sum_type(kind))
 
     def partial(self, column: pa.Array, groups: Groups) -> list[pa.Array]:
         valid = valid_in(column)
@@ -135,7 +140,7 @@ class _Extreme(_Part):
     def partial(self, column: pa.Array, groups: Groups) -> list[pa.Array]:
         valid = valid_in(column)
         there = _any(valid, groups)
-        if _is_number(column.type):
+        if is_number(column.type):
             values = numbers_in(column)
             floating = values.dtype.kind == "f"
             if valid is not None:
@@ -202,7 +207,7 @@ class _By(_Part):
 
     def partial(self, column: Any, groups: Groups) -> list[pa.Array]:
         values, by = column
-        ranks, valid = _ordinals(by), valid_in(by)
+        ranks, valid = ordinals(by), valid_in(by)
         sorted_ranks = (ranks if not self._greatest else ~ranks)[groups.order]
         shown = np.ones(len(sorted_ranks), np.bool_) if valid is None else valid[groups.order]
         least = np.minimum.reduceat(np.where(shown, sorted_ranks, _MOST), groups.starts)
@@ -412,13 +417,13 @@ def can_aggregate(aggregate: SqlAggregate, kind: Any) -> bool:
     if aggregate.kind in ("sum", "avg"):
         return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal128(kind))
     if aggregate.kind in ("min", "max", "count_distinct"):
-        return _is_number(kind) or any(
+        return is_number(kind) or any(
             test(kind) for test in (pa.types.is_string, pa.types.is_binary, pa.types.is_decimal128)
         )
     return True
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
     tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_timestamp, pa.types.is_date32, pa.types.is_duration)
     return kind in (pa.float64(), pa.float32()) or any(test(kind) for test in tests)
 
@@ -440,22 +445,36 @@ def _sum_exactly(numbers: Numbers, groups: Groups) -> Numbers:
         return numbers
     most = max(abs(int(numbers.min())), abs(int(numbers.max())))
     sums = _sum(numbers, groups)
-    if most * int(groups.counts.max()) < _SAFE:
+    if most * int(groups.counts.max()) < SAFE:
         return sums
-    high = _sum(numbers >> 32, groups) + (_sum(numbers & 0xFFFFFFFF, groups) >> 32)
-    if ((high < -(1 << 31)) | (high >= 1 << 31)).any():
-        raise too_large(pa.int64(), "a sum is beyond 64 bits")
+    check_fits(_sum(numbers >> 32, groups), _sum(numbers & 0xFFFFFFFF, groups))
     return sums
+
+
+def check_fits(high: Numbers, low: Numbers) -> None:
+    """Raise TerminalError where a sum is beyond 64 bits, given that of the upper and that of the lower 32 bits of its numbers."""
+    top = high + (low >> 32)
+    if ((top < -(1 << 31)) | (top >= 1 << 31)).any():
+        raise too_large(pa.int64(), "a sum is beyond 64 bits")
 
 
 def _sum_decimals(column: pa.Array, valid: Flags | None, groups: Groups) -> npt.NDArray[Any]:
     """Return sums of decimals as the 16 bytes of each. Raises TerminalError where one has more than 38 digits."""
+    parts = decimal_parts(column)
+    return decimals_of([_sum(part if valid is None else np.where(valid, part, 0), groups) for part in parts])
+
+
+def decimal_parts(column: pa.Array) -> list[Numbers]:
+    """Return decimals as four numbers each that can be added up apart, the lowest 32 bits first."""
     words = np.frombuffer(column.buffers()[1], "<u4").reshape(-1, 4)[column.offset : column.offset + len(column)]
-    parts = [words[:, i].astype(np.int64) for i in range(3)] + [words[:, 3].astype(np.int32).astype(np.int64)]
-    sums = [_sum(part if valid is None else np.where(valid, part, 0), groups) for part in parts]
-    out = np.empty((len(groups), 4), "<u4")
-    carry = np.zeros(len(groups), np.int64)
-    for i, part in enumerate(sums):
+    return [words[:, i].astype(np.int64) for i in range(3)] + [words[:, 3].astype(np.int32).astype(np.int64)]
+
+
+def decimals_of(parts: Sequence[Numbers]) -> npt.NDArray[Any]:
+    """Return sums of such parts as the 16 bytes of each decimal. Raises TerminalError where one has more than 38 digits."""
+    out = np.empty((len(parts[0]), 4), "<u4")
+    carry = np.zeros(len(out), np.int64)
+    for i, part in enumerate(parts):
         whole = part + carry
         out[:, i] = (whole & 0xFFFFFFFF).astype(np.uint32)
         carry = whole >> 32
@@ -463,13 +482,13 @@ def _sum_decimals(column: pa.Array, valid: Flags | None, groups: Groups) -> npt.
     large = np.flatnonzero(np.abs(top) >= _DIGITS_38 >> 96)
     numbers = (int.from_bytes(out[row].tobytes(), "little", signed=True) for row in large.tolist())
     if (carry != top >> 31).any() or any(abs(number) >= _DIGITS_38 for number in numbers):
-        raise too_large(column.type, "a sum has more than 38 digits")
+        raise too_large(pa.decimal128(38), "a sum has more than 38 digits")
     return np.ascontiguousarray(out).view(np.dtype("V16")).reshape(-1)
 
 
-def _ordinals(column: pa.Array) -> Numbers:
+def ordinals(column: pa.Array) -> Numbers:
     """Return whole numbers in the order of a column's values; those at nulls are any."""
-    if not _is_number(column.type):
+    if not is_number(column.type):
         return ranks_of(column)[0]
     values = numbers_in(column)
     if values.dtype.kind != "f":

@@ -1,6 +1,6 @@
 """What operators by columns share: what comes in, what goes out, and how what was added is kept.
 
-A host calls, for each checkpoint: `advance_processing_time`, `take`, `take_rows` where some rows came one by one,
+A host calls, for each checkpoint: `advance_processing_time`, `take` where rows came added up, `take_rows` where rows came as they are,
 `advance_watermark`, `store`.
 """
 
@@ -10,15 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import Flags, Numbers, column_of
+from poundlock.errors import DefinitionError
+from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, texts_of
 from poundlock.operators.columns.encoding import decode_key_columns
 from poundlock.operators.columns.groups import Hashes
 from poundlock.operators.columns.partials import Partials, RowAggregation
-from poundlock.operators.keyed.group import KeyGroup, TimerEntries
+from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import MAIN
+from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.operators.windows.base import WindowSpec
 
 CHUNK_ROWS = 65_536
@@ -47,16 +50,19 @@ class Pending(Protocol):
 class RowStore(Protocol):
     """Tables of rows, told apart by a stretch of time; a `KeyGroup` that keeps its tables in state files is one."""
 
-    def rows_of(self, name: str, namespace: Slice) -> Sequence[Any]:
+    def rows_of(self, name: str, namespace: Slice | None) -> Sequence[Any]:
         """Return what state files have of a table, oldest first: rows with hashes, keys and values, each by hash."""
 
-    def entries_of(self, name: str, namespace: Slice) -> Any:
+    def entries_of(self, name: str, namespace: Slice | None) -> Any:
         """Return the rows of a table that are true, by hash."""
 
     def look_up(self, name: str, namespace: Slice, hashes: Hashes, keys: pa.Array) -> tuple[Numbers, Any]:
         """Return the rows of some keys that are true, and before them the number of each one's key; hashes ascend."""
 
-    def append(self, name: str, namespace: Slice, pending: Pending) -> None:
+    def values_of(self, name: str, namespace: Slice | None, hashes: Hashes, keys: pa.Array) -> tuple[Numbers, pa.Array]:
+        """Return the numbers of those keys that have an entry, ascending, and the values; hashes ascend."""
+
+    def append(self, name: str, namespace: Slice | None, pending: Pending) -> None:
         """Put rows beside those that there are."""
 
 
@@ -95,7 +101,7 @@ class ColumnWork(Protocol):
             watermark: that the rows are judged by.
         """
 
-    def operator(self) -> ColumnOperator:
+    def operator(self) -> PartialsOperator:
         """Return a new operator."""
 
 
@@ -112,39 +118,85 @@ class ResultColumns:
     results: Sequence[pa.Field]
 
     def chunks(
-        self, keys: pa.Array, results: Sequence[pa.Array], starts: Numbers, ends: Numbers
+        self, keys: pa.Array, results: Sequence[pa.Array], starts: Numbers | None = None, ends: Numbers | None = None
     ) -> Iterator[ColumnChunk]:
         """Yield results in chunks of a set number of rows.
 
         Args:
             keys: the bytes of the keys.
-            starts: of the windows, ms; `ends` likewise.
+            starts: of the windows, ms; `ends` likewise; None: they have no bounds.
         """
         columns = decode_key_columns(keys, [key.type for key in self.keys]) if self.keys else []
-        bounds = [column_of(bound * 1000, _BOUND) for bound in (starts, ends)]
+        bounds = [
+            pa.nulls(len(keys), _BOUND) if bound is None else column_of(bound * 1000, _BOUND)
+            for bound in (starts, ends)
+        ]
+        times = np.full(len(keys), MAX) if ends is None else ends - 1
         fields = [*self.keys, pa.field("window_start", _BOUND), pa.field("window_end", _BOUND), *self.results]
         batch = pa.RecordBatch.from_arrays([*columns, *bounds, *results], schema=pa.schema(fields))
         for first in range(0, batch.num_rows, CHUNK_ROWS):
-            yield ColumnChunk(MAIN, batch.slice(first, CHUNK_ROWS), ends[first : first + CHUNK_ROWS] - 1)
+            yield ColumnChunk(MAIN, batch.slice(first, CHUNK_ROWS), times[first : first + CHUNK_ROWS])
+
+
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
+_KINDS = texts_of(["+I", "-U", "+U", "-D"])
+
+
+def row_chunks(rows: pa.RecordBatch, places: Numbers, times: Numbers) -> Iterator[ColumnChunk]:
+    """Yield some of the rows in chunks of a set number.
+
+    Args:
+        places: of the rows that are wanted; `times`: of each of those.
+    """
+    for first in range(0, len(places), CHUNK_ROWS):
+        some = slice(first, first + CHUNK_ROWS)
+        yield ColumnChunk(MAIN, rows.take(indices_of(places[some])), times[some])
+
+
+def change_schema(schema: pa.Schema, rank: str | None = None) -> pa.Schema:
+    """Return the columns of changes. Raises DefinitionError: the rows have one of them already."""
+    added = [] if rank is None else [pa.field(rank, pa.int64())]
+    added.append(pa.field(ROW_KIND, pa.string()))
+    for field in added:
+        if field.name in schema.names or (rank == ROW_KIND):
+            raise DefinitionError(
+                f"the records have a column {field.name!r} already, which holds {'their place' if field.name == rank else 'the kind of change'}",
+                next="give theirs another name first: with_column(…) and drop(…)",
+            )
+    return pa.schema([*schema, *added])
+
+
+def change_chunks(
+    columns: Sequence[pa.Array],
+    schema: pa.Schema,
+    places: Numbers,
+    kinds: Numbers,
+    times: Numbers,
+    *,
+    ranks: Numbers | None = None,
+) -> Iterator[ColumnChunk]:
+    """Yield changes: rows with their rank, if that is wanted, and the kind of change in columns behind the others.
+
+    Args:
+        schema: of the changes.
+        places: the row of each change; kinds: INSERT and so on; times: event time of each, ms.
+    """
+    for first in range(0, len(places), CHUNK_ROWS):
+        some = slice(first, first + CHUNK_ROWS)
+        rows, kind = indices_of(places[some]), _KINDS.take(indices_of(kinds[some]))
+        taken = [column.take(rows) for column in columns]
+        taken += [] if ranks is None else [column_of(ranks[some], pa.int64())]
+        yield ColumnChunk(MAIN, pa.RecordBatch.from_arrays([*taken, kind], schema=schema), times[some])
 
 
 class ColumnOperator(KeyedOperator):
-    """Base of window operators that work on columns."""
+    """Base of operators that work on columns."""
 
     timer_entries: ClassVar[TimerEntries] = "windows"
     opens_tables_first: ClassVar[bool] = True
 
-    def __init__(self, spec: WindowSpec, late: Sequence[str]) -> None:
-        super().__init__()
-        self.spec = spec
-        self._late_columns = list(late)
-
-    def take(self, group: KeyGroup, parts: Sequence[Partials]) -> None:
-        """Take what rows of this checkpoint added up to where they were read, in their order."""
-        raise NotImplementedError
-
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
-        """Take rows that are needed one by one, in the order they came; called once a checkpoint, behind `take`."""
+        """Take rows as they are, in the order they came; called at most once a checkpoint, behind `take`."""
         raise NotImplementedError
 
     def store(self, group: KeyGroup) -> None:
@@ -155,6 +207,19 @@ class ColumnOperator(KeyedOperator):
     def rows(self) -> Any:
         """The group in use, as a store of rows."""
         return self.group
+
+
+class PartialsOperator(ColumnOperator):
+    """Base of window operators whose rows come added up, but for those that are needed one by one."""
+
+    def __init__(self, spec: WindowSpec, late: Sequence[str]) -> None:
+        super().__init__()
+        self.spec = spec
+        self._late_columns = list(late)
+
+    def take(self, group: KeyGroup, parts: Sequence[Partials]) -> None:
+        """Take what rows of this checkpoint added up to where they were read, in their order."""
+        raise NotImplementedError
 
     def send_late(self, rows: pa.RecordBatch, times: Numbers) -> Iterator[ColumnChunk]:
         """Send late rows to their side output, or count them."""

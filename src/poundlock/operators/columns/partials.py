@@ -6,7 +6,7 @@ hash and bytes, the slice, how many rows there were, and the accumulators.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,13 +16,11 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, column_of, indices_of, joined, numbers_in
 from poundlock.operators.columns.aggregation import Aggregation, SpansAndSums
-from poundlock.operators.columns.encoding import encode_key_columns
 from poundlock.operators.columns.groups import Groups, Hashes, grouped, overlapping
 from poundlock.operators.columns.narrow import narrowed, widened
+from poundlock.operators.columns.rows.keys import HashKeys, RowKeys, times_in
 from poundlock.operators.windows.aligned import slice_of
 from poundlock.stream.windows.assigners import require_time
-
-HashKeys = Callable[[Sequence[pa.Array]], Hashes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,22 +153,15 @@ class RowAggregation:
         column = rows.column(self.time)
         if column.null_count:
             require_time(None, self.assigner)
-        unit = column.type.unit
-        result: Numbers = numbers_in(column) * 1000 if unit == "s" else numbers_in(column) // _PER_MS[unit]
-        return result
+        return times_in(column)
+
+    @property
+    def _key(self) -> RowKeys:
+        return RowKeys(self.keys, self.hash_keys)
 
     def hashed(self, rows: pa.RecordBatch) -> tuple[Hashes, pa.Array | None]:
-        """Return the hash of each row's key, and what tells apart keys of one hash; None where equal hashes are equal keys."""
-        columns = [rows.column(name) for name in self.keys]
-        if not columns:
-            return np.zeros(rows.num_rows, np.uint64), None
-        hashes, first = self.hash_keys(columns), columns[0]
-        if len(columns) == 1 and not first.null_count:
-            if pa.types.is_integer(first.type):
-                return hashes, None  # the hash of a whole number is one of a kind
-            if pa.types.is_string(first.type) or pa.types.is_binary(first.type):
-                return hashes, first
-        return hashes, encode_key_columns(columns)
+        """Return what `RowKeys.hashed` does."""
+        return self._key.hashed(rows)
 
     def of_each(self, rows: pa.RecordBatch, times: Numbers) -> Partials:
         """Return each row added up alone, in the order they came."""
@@ -180,11 +171,9 @@ class RowAggregation:
     def added(self, rows: pa.RecordBatch, hashes: Hashes, times: Numbers, groups: Groups) -> Partials:
         """Return one partial for each group of rows; its time is that of the group's first row."""
         firsts = groups.firsts
-        indices = indices_of(firsts)
-        keys = [rows.column(name).take(indices) for name in self.keys]
         return Partials(
             hashes[firsts],
-            encode_key_columns(keys or [pa.nulls(len(firsts))]),
+            self._key.encoded(rows, firsts),
             times[firsts],
             groups.counts,
             self.aggregates.partial([rows.column(name) for name in self.arguments], groups),
@@ -250,6 +239,3 @@ class SessionAggregation(RowAggregation):
     def added(self, rows: pa.RecordBatch, hashes: Hashes, times: Numbers, groups: Groups) -> Partials:
         own = super().added(rows, hashes, times, groups)
         return replace(own, held=self.held.partial(times, self.gap, own.held, groups))
-
-
-_PER_MS = {"ms": 1, "us": 1000, "ns": 1_000_000}

@@ -19,7 +19,7 @@ from poundlock.formats.arrays import Flags, Numbers, binary_array, column_of, in
 from poundlock.operators.columns.aggregation import Aggregation, FunctionAggregation, SpansAndSums
 from poundlock.operators.columns.encoding import decode_spans, encode_spans
 from poundlock.operators.columns.groups import Groups, grouped, overlapping
-from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, EncodedRows, ResultColumns, Slice
+from poundlock.operators.columns.operator import ColumnChunk, EncodedRows, PartialsOperator, ResultColumns, Slice
 from poundlock.operators.columns.partials import Partials, SessionAggregation
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.windows.base import CONTENTS, WindowSpec
@@ -75,7 +75,7 @@ class _Bucket:
         return EncodedRows(rows.hashes, rows.keys, values, encode_spans(*_bounds(rows)))
 
 
-class ColumnSessionOperator(ColumnOperator):
+class ColumnSessionOperator(PartialsOperator):
     """Event-time sessions of SQL aggregates."""
 
     def __init__(self, sessions: ColumnSessions) -> None:
@@ -207,7 +207,8 @@ class ColumnSessionOperator(ColumnOperator):
         left = np.flatnonzero(~due)
         if len(left):
             self._wait_for(bucket, int(_bounds(rows)[1][left].min()))
-        removed = [part.take(np.flatnonzero(_due(part, watermark))) for part in stored]
+        # One that was added may stand for a row in state, which must not come back.
+        removed = [part.take(np.flatnonzero(_due(part, watermark))) for part in (*stored, *changed.added)]
         added = [part.take(np.flatnonzero(~_due(part, watermark))) for part in changed.added]
         self._changed[bucket] = self._bucket(added, [*changed.removed, *removed])
 

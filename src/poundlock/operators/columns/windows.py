@@ -18,7 +18,7 @@ import pyarrow as pa
 from poundlock.formats.arrays import Flags, Numbers, indices_of, joined
 from poundlock.operators.columns.aggregation import Aggregation
 from poundlock.operators.columns.groups import Groups, grouped
-from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, EncodedRows, ResultColumns
+from poundlock.operators.columns.operator import ColumnChunk, EncodedRows, PartialsOperator, ResultColumns
 from poundlock.operators.columns.partials import Partials, SliceAggregation, merged
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.windows.base import CONTENTS, WindowSpec
@@ -69,7 +69,7 @@ class ColumnWindows:
         return ColumnWindowOperator(self)
 
 
-class ColumnWindowOperator(ColumnOperator):
+class ColumnWindowOperator(PartialsOperator):
     """Tumbling, sliding and cumulative windows of SQL aggregates."""
 
     def __init__(self, windows: ColumnWindows) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain
 from typing import Any
@@ -23,6 +23,9 @@ _DEEPEST = 100  # levels of values within values: what is written must be readab
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 _TUPLE, _SET, _FROZENSET, _DECIMAL, _DATE, _DATETIME, _TIME, _TIMEDELTA, _INT, _DICT = range(1, 11)
+UTC_MICROS, LOCAL_MICROS = 11, 12
+"""Timestamps as microseconds since 1970, 64 bits: what columns write, with the zone UTC or none."""
+_EPOCH = {UTC_MICROS: datetime(1970, 1, 1, tzinfo=UTC), LOCAL_MICROS: datetime(1970, 1, 1)}
 
 
 def _from_ext(code: int, data: memoryview) -> Any:
@@ -31,6 +34,8 @@ def _from_ext(code: int, data: memoryview) -> Any:
         if code == _DICT:
             return dict(zip(map(canonical_key, items[0]), items[1], strict=True))
         return (tuple if code == _TUPLE else set if code == _SET else frozenset)(items)
+    if code in _EPOCH:
+        return _EPOCH[code] + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
     read = _READ.get(code)
     if read is None:
         raise TerminalError(
@@ -53,6 +58,12 @@ _decode = msgspec.msgpack.Decoder(ext_hook=_from_ext).decode
 def decode(data: bytes | memoryview) -> Any:
     """Return the value that `encode` made bytes of."""
     return _decode(data)
+
+
+def decode_all(data: bytes | memoryview, count: int) -> list[Any]:
+    """Return the values that stand one behind the other in some bytes."""
+    values: list[Any] = _decode(b"\xdd" + count.to_bytes(4, "big") + data)  # they are what a list holds
+    return values
 
 
 def decode_each(values: Iterable[bytes]) -> list[Any]:

@@ -109,6 +109,8 @@ class Timers:
 
 
 MIN, MAX = -(1 << 63), (1 << 63) - 1
+ALL_KEYS = (MAX, MAX)
+"""The entry of a timer that is of all keys: that of the end of the input."""
 Table = dict[Any, Any]
 TimerEntries = Literal["keys", "windows", "keys and windows"]
 
@@ -161,6 +163,7 @@ class KeyGroup:
         windowed: bool = False,
         broadcast: bool = False,
         merges: tuple[str, ...] = (),
+        holds: tuple[str, ...] = (),
     ) -> None:
         """Say what a table holds; entries with a time to live are kept as [last touched in ms, value].
 
@@ -171,6 +174,7 @@ class KeyGroup:
             broadcast: whether it is the same for all tasks, so that one of them keeps it for all.
             merges: where each checkpoint puts rows beside those before it, the aggregates that the rows of a key are parts of, or
                 the columns of rows that all count.
+            holds: what an entry is of, where it does not say so itself: aggregates, or an order.
 
         Raises:
             TerminalError: the state on disk is of another kind.
@@ -186,13 +190,20 @@ class KeyGroup:
                 f"state {name!r} was written {'with' if ttl_ms is None else 'without'} a time to live",
                 next="keep its ttl as it was, or give the new state another name",
             )
-        if known is not None and tuple(known["merges"]) != merges:
-            raise TerminalError(
-                f"state {name!r} holds {', '.join(known['merges'])}, and {', '.join(merges)} are asked for",
-                next="give the step another name, which begins with no state, or let it compute what it did",
-            )
+        for of, asked in (("merges", merges), ("holds", holds)):
+            if known is not None and tuple(known[of]) != asked:
+                raise TerminalError(
+                    f"state {name!r} holds {', '.join(known[of])}, and {', '.join(asked)} are asked for",
+                    next="give the step another name, which begins with no state, or let it compute what it did",
+                )
         if known is None:
-            self.meta[name] = {"kind": kind, "ttl_ms": ttl_ms, "windowed": windowed, "merges": merges}
+            self.meta[name] = {
+                "kind": kind,
+                "ttl_ms": ttl_ms,
+                "windowed": windowed,
+                "merges": merges,
+                "holds": holds,
+            }
         else:
             known["ttl_ms"] = ttl_ms
 

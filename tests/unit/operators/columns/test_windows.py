@@ -19,7 +19,7 @@ from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import indices_of
 from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.aggregation import FunctionAggregation
-from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork, ResultColumns
+from poundlock.operators.columns.operator import ColumnChunk, ColumnWork, PartialsOperator, ResultColumns
 from poundlock.operators.columns.partials import Partials, RowAggregation, SessionAggregation, SliceAggregation
 from poundlock.operators.columns.sessions import ColumnSessions
 from poundlock.operators.columns.windows import ColumnWindows
@@ -317,6 +317,17 @@ def sorted_lists(results: list[Result]) -> list[Result]:
     return [(key, window, (*values[:2], sorted(values[2])), time) for key, window, values, time in results]
 
 
+def test_a_session_with_a_new_row_within_its_bounds_comes_out_once() -> None:
+    counted = spec(assigner=EventTimeSessionWindows("20 s"))
+    one, other = ByRecord(counted, MergePolicy()), ByColumns(counted, KEYS["text"], MergePolicy(), random.Random(1))
+    before = MIN
+    for rows, after in (([-17_213, -1_362], 6_117), ([-2_072], 19_977), ([], 40_000)):
+        given_rows: list[Row] = [("a", time, 1, "x") for time in rows]
+        mine, theirs = (each.checkpoint(given_rows, before, after, 0, 1) for each in (one, other))
+        assert theirs == mine
+        before = after
+
+
 def row(dice: random.Random, kind: str, now: int) -> Row:
     key: Any = {
         "text": f"key-{dice.randrange(6)}" * dice.choice([1, 1, 8]),
@@ -398,5 +409,5 @@ def test_aggregates_that_changed_are_refused() -> None:
         list(other.advance_watermark(state.open(), 50))
 
 
-def column_operator(windows: WindowSpec | None = None) -> ColumnOperator:
+def column_operator(windows: WindowSpec | None = None) -> PartialsOperator:
     return ByColumns(windows or spec(), KEYS["text"], MergePolicy(), random.Random(1)).windows.operator()

@@ -243,7 +243,7 @@ def test_a_task_sends_what_it_knows_of_event_time_to_all() -> None:
 
 
 def test_what_is_sent_at_once_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = written([[(SplitPlace("a", "p", n), [list(range(50))]) for n in range(6)]], to(2), flush=1)
+    blocks = written([[(SplitPlace("a", "p", n), [list(range(50))]) for n in range(6)]], to(), 2, flush=1)
     size = max(len(block.rows) for block in blocks)
     monkeypatch.setattr("poundlock.tasks.exchange.blocks.DELIVERY_BYTES", 2 * size)
     report = SplitTimes("time", "a", "p", 0, 5, 1)
@@ -278,7 +278,7 @@ def test_large_blocks_can_be_compressed() -> None:
 @settings(max_examples=60, deadline=None)
 @given(SPLITS, st.integers(1, 600), st.randoms(use_true_random=False))
 def test_much_comes_in_pieces_and_in_the_same_order(splits: list[Split], at_once: int, random: Any) -> None:
-    blocks = written([splits], to(1), 300)
+    blocks = written([splits], to(), 1, 300)
     random.shuffle(blocks)
     whole = grouped(blocks)
     with pytest.MonkeyPatch.context() as patched:

@@ -1,0 +1,150 @@
+"""A table of one entry a key, as operators by columns use it: what runs have, and what changed in this checkpoint.
+
+With a time to live an entry is a list of when it was last touched, in ms, and the value, as it is in state of single records.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from poundlock.formats.arrays import Numbers, binary_array, column_of, ends_in, indices_of, joined, valid_in
+from poundlock.operators.columns.groups import Hashes, grouped
+from poundlock.operators.columns.operator import EncodedRows, Slice
+from poundlock.operators.columns.rows.keys import RowsByKey
+from poundlock.operators.columns.rows.packing import packed, packed_lists
+from poundlock.operators.keyed.codec import decode
+from poundlock.operators.keyed.group import KeyGroup
+
+_BEHIND_TIME = 10  # bytes before the value: what begins the list, and a number of 64 bits
+
+
+class KeyTable:
+    """The entries of a table.
+
+    Args:
+        name: of the table.
+        kind: what an entry is.
+        ttl_ms: time to live, None for ever.
+        holds: what an entry is of, where it does not say so itself.
+        namespace: the stretch of time that the entries belong to; None where there is none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        ttl_ms: int | None = None,
+        holds: tuple[str, ...] = (),
+        namespace: Slice | None = None,
+    ) -> None:
+        self._name, self._kind, self._ttl_ms, self._holds, self._namespace = name, kind, ttl_ms, holds, namespace
+        self._changes: list[EncodedRows] = []
+
+    def declare(self, group: KeyGroup) -> None:
+        """Say what the table holds; called with each group."""
+        group.declare(self._name, self._kind, self._ttl_ms, holds=self._holds)
+
+    def is_empty(self, group: KeyGroup) -> bool:
+        """Return whether runs have no entry and none has changed."""
+        return not self._changes and not group.namespaces(self._name)
+
+    def look_up(self, store: Any, keys: RowsByKey) -> tuple[Numbers, pa.Array]:
+        """Return the numbers of those keys that runs have an entry of, ascending, and the bytes of its value."""
+        places, values = store.values_of(self._name, self._namespace, keys.hashes, keys.keys)
+        alive, values = self._alive(store, values)
+        return (places, values) if alive is None else (places[alive], values)
+
+    def put(self, store: KeyGroup, hashes: Hashes, keys: pa.Array, values: pa.Array) -> None:
+        """Set the values of keys.
+
+        Args:
+            hashes: of the keys; each key is there once.
+            keys: the bytes of each.
+            values: the bytes of each; null where an entry goes away, which one with a time to live does by itself.
+        """
+        if not len(hashes):
+            return
+        times = None
+        if self._ttl_ms is not None:
+            times = np.full(len(hashes), store.processing_time, np.int64)
+            values = packed_lists([packed(column_of(times, pa.int64())), values])
+        self._changes.append(EncodedRows(hashes, keys, values, None, times))
+
+    def store(self, store: Any) -> None:
+        """Have what changed written with the checkpoint."""
+        changes, self._changes = self._changes, []
+        if changes:
+            changed = _newest(changes)
+            store.append(self._name, self._namespace, lambda: changed)
+
+    def entries(self, store: Any) -> EncodedRows:
+        """Return all entries, by hash."""
+        there = store.entries_of(self._name, self._namespace)
+        rows = EncodedRows(there.hashes, there.keys, there.values)
+        if self._changes:
+            rows = _newest([rows, *self._changes])
+            there = valid_in(rows.values)
+            rows = rows if there is None else _rows(rows, np.flatnonzero(there))
+        alive, values = self._alive(store, rows.values)
+        return (rows if alive is None else _rows(rows, alive))._replace(values=values)
+
+    def drop(self, store: KeyGroup) -> None:
+        """Remove all entries."""
+        self._changes = []
+        store.drop(self._name, self._namespace)
+
+    def _alive(self, store: KeyGroup, values: pa.Array) -> tuple[Numbers | None, pa.Array]:
+        """Return which entries are not over, None for all of them, and their values without the time."""
+        if self._ttl_ms is None or not len(values):
+            return None, values
+        touched, values = _split(values)
+        alive = np.flatnonzero(touched + self._ttl_ms > store.processing_time)
+        return (None, values) if len(alive) == len(values) else (alive, values.take(indices_of(alive)))
+
+
+def _split(values: pa.Array) -> tuple[Numbers, pa.Array]:
+    """Return when entries were last touched, in ms, and the bytes of their values."""
+    ends = ends_in(values)
+    starts = ends[:-1]
+    held = np.frombuffer(values.buffers()[2], np.uint8)
+    if np.isin(held[starts + 1], (0xCF, 0xD3)).all():  # 64 bits, with a sign or without
+        words = np.ndarray((len(held) - 7,), ">i8", held, strides=(1,))
+        return words[starts + 2].astype(np.int64), _without_time(held, ends)
+    sizes = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9, 0xD3: 9}
+    entries = values.to_pylist()
+    touched = np.array([decode(entry)[0] for entry in entries], np.int64)
+    return touched, binary_array([entry[1 + sizes.get(entry[1], 1) :] for entry in entries])
+
+
+def _without_time(held: npt.NDArray[np.uint8], ends: Numbers) -> pa.Array:
+    """Return the bytes of values behind a time of 64 bits."""
+    kept = np.ones(int(ends[-1] - ends[0]), np.bool_)
+    for byte in range(_BEHIND_TIME):
+        kept[ends[:-1] - ends[0] + byte] = False
+    data = held[ends[0] : ends[-1]][kept]
+    value_ends = ends - ends[0] - _BEHIND_TIME * np.arange(len(ends))
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(ends) - 1, [None, pa.py_buffer(value_ends), pa.py_buffer(data)], 0
+    )
+
+
+def _newest(parts: list[EncodedRows]) -> EncodedRows:
+    """Return of each key the row that stands last, by hash."""
+    if len(parts) == 1:
+        return parts[0]
+    hashes, keys = np.concatenate([part.hashes for part in parts]), joined([part.keys for part in parts])
+    known = [part.times for part in parts if part.times is not None]
+    times = np.concatenate(known) if len(known) == len(parts) else None
+    rows = EncodedRows(hashes, keys, joined([part.values for part in parts]), None, times)
+    groups = grouped(hashes, keys)
+    return _rows(rows, groups.order[groups.starts + groups.counts - 1])
+
+
+def _rows(rows: EncodedRows, places: Numbers) -> EncodedRows:
+    indices = indices_of(places)
+    times = None if rows.times is None else rows.times[places]
+    return EncodedRows(rows.hashes[places], rows.keys.take(indices), rows.values.take(indices), None, times)

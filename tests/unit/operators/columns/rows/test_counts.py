@@ -1,0 +1,132 @@
+"""Windows of a number of rows by columns against the same record by record: results in the order of the rows that filled them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poundlock.errors import TerminalError
+from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.operators.columns.operator import ResultColumns
+from poundlock.operators.columns.rows.counts import ColumnCounts
+from poundlock.operators.columns.rows.keys import RowKeys
+from poundlock.operators.factory import by_record, window_operator
+from poundlock.operators.keyed.group import MIN
+from poundlock.operators.records import RecordMaker
+from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
+from poundlock.operators.windows.base import WindowSpec
+from poundlock.plan.sql_text import result_type
+from poundlock.state.hashing import key_hashes
+from poundlock.state.runs.merge import MergePolicy
+from poundlock.stream.windows.builtin_assigners import CountTumblingWindows
+from poundlock.tasks.keyed_rows import KeyedInput, WindowRows
+from support.column_scripts import Form, StepScript
+
+AGGREGATES = [
+    SqlAggregate(kind="count"),
+    SqlAggregate(kind="sum", column=0),
+    SqlAggregate(kind="min", column=0),
+    SqlAggregate(kind="max", column=1),
+    SqlAggregate(kind="avg", column=0),
+    SqlAggregate(kind="count_distinct", column=1),
+    SqlAggregate(kind="first", column=1),
+    SqlAggregate(kind="last", column=1, ignore_nulls=True),
+    SqlAggregate(kind="collect_list", column=0),
+    SqlAggregate(kind="max_by", column=1, by=0),
+]
+ARGUMENTS = {"v": pa.int64(), "w": pa.string()}
+KEYS: dict[str, list[pa.Field]] = {
+    "text": [pa.field("k", pa.string())],
+    "both": [pa.field("k", pa.string()), pa.field("k2", pa.int64())],
+    "none": [],
+}
+
+
+def step(
+    n: int, aggregates: list[SqlAggregate], keys: list[pa.Field], form: Form, policy: MergePolicy | None = None
+) -> StepScript:
+    kinds = list(ARGUMENTS.values())
+    of = ColumnAggregates(tuple(aggregates), tuple(kinds))
+    spec = WindowSpec(assigner=CountTumblingWindows(n), function=SqlAggregates(aggregates))
+    assert by_record(spec, of) is None
+    types = [
+        result_type(
+            each,
+            None if each.column is None else kinds[int(each.column)],
+            "windows",
+            None if each.by is None else kinds[int(each.by)],
+        )
+        for each in aggregates
+    ]
+    results = [pa.field(f"r{number}", kind) for number, kind in enumerate(types)]
+    names = [key.name for key in keys]
+    columns = ColumnCounts(n, RowKeys(tuple(names), key_hashes), tuple(ARGUMENTS), of, ResultColumns(keys, results))
+    return StepScript(
+        lambda: window_operator(spec),
+        columns.operator,
+        KeyedInput(keys=names, time=None, elements=RecordMaker(tuple(ARGUMENTS), tuple)),
+        WindowRows(keys, results),
+        form,
+        policy or MergePolicy(),
+    )
+
+
+def batch(dice: random.Random, count: int, keys: list[pa.Field]) -> pa.RecordBatch:
+    rows = [
+        {
+            "k": dice.choice(["a", "b", "c" * 40, None]),
+            "k2": dice.choice([None, 1]),
+            "v": dice.choice([None, dice.randrange(-50, 50)]),
+            "w": dice.choice([None, "x", "y", "zz"]),
+        }
+        for _ in range(count)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=pa.schema([*keys, *ARGUMENTS.items()]))
+
+
+@settings(max_examples=60)
+@given(data=st.data(), seed=st.integers(0, 1 << 32))
+def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
+    dice = random.Random(seed)
+    aggregates = data.draw(st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=4))
+    n, keys = data.draw(st.sampled_from([1, 2, 7, 100])), KEYS[data.draw(st.sampled_from(list(KEYS)))]
+    policy = MergePolicy(fan_in=data.draw(st.sampled_from([2, 3, 8])))
+    one, other = (step(n, aggregates, keys, form, policy) for form in ("record", "columns"))
+    for number in range(dice.randrange(1, 7)):
+        rows, tasks = batch(dice, dice.randrange(90), keys), dice.choice([1, 2, 3])
+        moment = MIN + number, MIN + number + 1, number, tasks
+        assert other.checkpoint(rows, *moment) == one.checkpoint(rows, *moment)
+
+
+def test_windows_that_became_smaller_are_full_with_the_next_row() -> None:
+    rows = pa.RecordBatch.from_pylist([{"k": "a", "v": 1}] * 5, schema=pa.schema([*KEYS["text"], *ARGUMENTS.items()]))
+    came = []
+    for form in ("record", "columns"):
+        before, after = (step(n, AGGREGATES[:2], KEYS["text"], form) for n in (9, 3))
+        before.checkpoint(rows, MIN, MIN, 0, 1)
+        after.state = before.state
+        came.append([after.checkpoint(rows, MIN, MIN, 0, 1), after.checkpoint(rows, MIN, MIN, 0, 1)])
+    assert came[0] == came[1]
+    assert [row["r0"] for row in came[1][0][0][0]] == [6, 3]
+
+
+def test_state_of_the_other_way_and_of_other_aggregates_is_refused() -> None:
+    rows = batch(random.Random(1), 5, KEYS["text"])
+
+    def goes_on(first: Any, then: Any) -> None:
+        first.checkpoint(rows, MIN, MIN, 0, 1)
+        then.state = first.state
+        then.checkpoint(rows, MIN, MIN, 0, 1)
+
+    text = KEYS["text"]
+    with pytest.raises(TerminalError, match="'contents' is kept as counted state and asked for as counts state"):
+        goes_on(step(9, AGGREGATES[:1], text, "record"), step(9, AGGREGATES[:1], text, "columns"))
+    with pytest.raises(TerminalError, match="'contents' is kept as counts state and asked for as counted state"):
+        goes_on(step(9, AGGREGATES[:1], text, "columns"), step(9, AGGREGATES[:1], text, "record"))
+    with pytest.raises(TerminalError, match="state 'contents' holds count, and sum bigint are asked for"):
+        goes_on(step(9, AGGREGATES[:1], text, "columns"), step(9, AGGREGATES[1:2], text, "columns"))
