@@ -108,7 +108,7 @@ class _LineWatcher:
     def update(self, progress: Progress) -> None:
         if progress.message:
             self._print(f"{progress.state}  {progress.message}")
-        elif progress.state not in (self._state, "FAILED"):
+        elif progress.state not in (self._state, "FAILED", "INITIALIZING"):
             self._print(status_line(progress))
         self._state = progress.state
 
