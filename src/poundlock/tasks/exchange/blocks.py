@@ -380,7 +380,8 @@ def grouped_pieces(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
         return
     blocks = [block for block in blocks if block.count]
     batches = [block.batch() for block in blocks]
-    waiting, size, last = [], 0, None
+    waiting: list[pa.RecordBatch] = []
+    size, last = 0, None
     for number, start, count in _ordered_runs(blocks).tolist():
         group = _group_at(blocks[number], start)
         if group != last and size >= _AT_ONCE:

@@ -64,8 +64,10 @@ def packed_groups(rows: pa.Array, counts: Numbers) -> pa.Array:
     most = int(counts.max(initial=0))
     size = 0 if most <= _SHORT else 2 if most <= _LONG else 4
     headers = np.empty((len(counts), 1 + size), np.uint8)
-    headers[:, 0] = {0: LIST + counts, 2: LONG_LIST, 4: LONGEST_LIST}[size]
-    if size:
+    if not size:
+        headers[:, 0] = LIST + counts
+    else:
+        headers[:, 0] = LONG_LIST if size == 2 else LONGEST_LIST
         headers[:, 1:] = counts.astype(f">u{size}").view(np.uint8).reshape(-1, size)
     ends = ends_in(rows)
     data = np.frombuffer(rows.buffers()[2] or b"", np.uint8)[ends[0] : ends[-1]]
