@@ -185,6 +185,10 @@ def _columns_in(returned: Any, who: str) -> Mapping[str, pa.Array]:
             f"{who} returned {type(returned).__name__}, not columns",
             next="return a pyarrow.RecordBatch, a Table, or a dict of names to arrays",
         )
+    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+        raise DefinitionError(
+            f"{who} returned the column {twice[0]} more than once", next="return each of the columns once"
+        )
     return dict(zip(names, columns, strict=True))
 
 

@@ -81,6 +81,10 @@ def test_nothing_is_not_given_to_a_function() -> None:
             "Total.accumulate returned no column total\nNext: return the columns that are decl",
         ),
         (
+            pa.RecordBatch.from_arrays([pa.array([1, 2]), pa.array([3, 4])], ["total", "total"]),
+            "Total.accumulate returned the column total more than once\nNext: return each of the columns once",
+        ),
+        (
             {"total": pa.array([1, 2]), "more": pa.array([1, 2])},
             "returned the column more, which is not declared\nNext: leave it out, or declare it beside: total bigint",
         ),
