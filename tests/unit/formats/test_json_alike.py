@@ -173,10 +173,7 @@ def test_texts_of_many_lengths_are_found() -> None:
 
 def test_a_name_that_is_no_unicode_is_one_bad_line_and_not_the_end() -> None:
     lines = [b'{"n\xff":1}', *map(plain, range(9))]
-    for parsed in (
-        JsonCodec(COLUMNS).parse_values(values_of(lines_of(lines))),
-        JsonCodec(COLUMNS).parse(lines, "batch"),
-    ):
+    for parsed in (JsonCodec(COLUMNS).parse_values(values_of(lines_of(lines))), JsonCodec(COLUMNS).parse(lines, "batch")):
         assert parsed is None or parsed.bad == {0: "not UTF-8 at byte 3"}
 
 

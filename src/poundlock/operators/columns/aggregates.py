@@ -263,9 +263,7 @@ class _Distinct(_Part):
         valid = valid_in(items)
         places = np.arange(len(items)) if valid is None else np.flatnonzero(valid)
         if pa.types.is_floating(items.type):
-            codes = ordinals(items)[
-                places
-            ]  # to a dictionary 0.0 and -0.0 are two values, and NaN is as many as it has bits
+            codes = ordinals(items)[places]  # to a dictionary 0.0 and -0.0 are two values, and NaN is as many as it has bits
         else:
             codes = numbers_in(items.dictionary_encode().indices.cast(pa.int64()))[places]
         order = np.lexsort((codes, of_item[places]))

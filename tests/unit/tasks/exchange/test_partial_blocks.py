@@ -105,11 +105,7 @@ def test_what_waits_is_bounded_though_many_splits_are_open() -> None:
 
 def test_a_stretch_of_long_texts_ends_within_its_unit() -> None:
     writer = PartialWriter(
-        ExchangeInput(operator="w", keys=("k",), max_parallelism=8),
-        ADDING,
-        hashing,
-        0,
-        stretch=Stretch(most_bytes=5_000),
+        ExchangeInput(operator="w", keys=("k",), max_parallelism=8), ADDING, hashing, 0, stretch=Stretch(most_bytes=5_000)
     )
     times = pa.array(range(50), pa.int64()).cast(pa.timestamp("us", "UTC"))
     batch = pa.RecordBatch.from_arrays([pa.array(["key" * 300] * 50), times, pa.array(range(50))], ["k", "t", "n"])
