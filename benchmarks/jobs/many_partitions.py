@@ -30,6 +30,7 @@ from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import Counts, Prepared
 from poundlock.driver.checkpoints import JobCheckpoints, JobPlan, JobRan
 from poundlock.driver.job_time import JobTime
+from poundlock.driver.parallelism import JobParallelism
 from poundlock.driver.planner import Planner
 from poundlock.driver.progress import Tracker
 from poundlock.driver.requests import CheckpointScheduler, Requests
@@ -218,6 +219,8 @@ class Life:
             chain=made_up,
             jobs=made_up,
             planner=planner,
+            parallelism=JobParallelism(PARALLELISM),
+            max_parallelism=PARALLELISM,
             time=JobTime(times, self.clock, coordinator.watermarks, ()),
             state=None,
             coordinator=coordinator,

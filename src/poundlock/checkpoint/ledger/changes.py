@@ -162,13 +162,13 @@ def _between(change: ListChange, left: tuple[Sequence[JSON], int], came: tuple[S
     begin = 0
     for index, value in enumerate(news, place):
         ahead = range(begin, min(begin + _LOOK_AHEAD, len(olds)))
-        found = next((n for n in ahead if _may_be(olds[n], value)), None)
-        if found is None:
+        match = next((n for n in ahead if _may_be(olds[n], value)), None)
+        if match is None:
             change.new.append((index, value))
             continue
-        change.gone.extend(range(first + begin, first + found))
-        change.within.append((index, changed(olds[found], value)))
-        begin = found + 1
+        change.gone.extend(range(first + begin, first + match))
+        change.within.append((index, changed(olds[match], value)))
+        begin = match + 1
     change.gone.extend(range(first + begin, first + len(olds)))
 
 

@@ -90,7 +90,7 @@ def _changing(value: JSON, base: _Base) -> tuple[bytes, JSON]:
     """Return a record with only what changed since another one, and its parts."""
     parts, before = parts_of(value), expected(base.parts)
     if passes := _passes(value):
-        parts, before = {**base.parts, "states": parts["states"]}, base.parts
+        parts = {**before, "states": parts["states"]}
     sinks = {name: {n: each for n, each in sink.items() if n != "state"} for name, sink in value["sinks"].items()}
     rest = {name: each for name, each in value.items() if passes or name not in _POSITIONS}
     change = msgspec.to_builtins(changed(before, parts))
@@ -155,8 +155,7 @@ def parts_of(value: JSON) -> JSON:
 
 def _behind(parts: JSON, raw: JSON) -> JSON:
     """Return the parts of a record that says what changed, given those of the one it builds on."""
-    before = parts if "sources" in raw else expected(parts)
-    after = applied(before, typed(raw.get("change"), ObjectChange))
+    after = applied(expected(parts), typed(raw.get("change"), ObjectChange))
     given = {name: sink["state"] for name, sink in raw["sinks"].items() if "state" in dict(sink)}
     states = {**after["states"], **given}
     return {**after, "states": {name: states[name] for name in raw["sinks"]}}
