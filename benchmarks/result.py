@@ -233,6 +233,7 @@ BARS = (
     Bar(name="many_commits/uploads", most_ms=5000),
     Bar(name="many_commits/moves", figure="growth", most=1.5),
     Bar(name="many_commits/uploads", figure="growth", most=1.5),
+    Bar(name="many_commits/moves", figure="touch bytes growth", most=1.5),
     Bar(name="savepoint/1MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/100MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/1GB", figure="pause / checkpoint", most=1),

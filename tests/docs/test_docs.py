@@ -465,7 +465,9 @@ def test_the_table_of_the_protocol_has_a_line_for_each_failpoint_in_order() -> N
 
 def test_the_table_of_savepoints_has_a_line_for_each_failpoint_in_order() -> None:
     text = (ROOT / "docs/savepoints.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| `([a-z]+\.[a-z]+)` \|", text, re.MULTILINE) == [point.value for point in SavepointFailpoint]
+    assert re.findall(r"^\| `((?:savepoint|restore)\.[a-z]+)` \|", text, re.MULTILINE) == [
+        point.value for point in SavepointFailpoint
+    ]
 
 
 def test_every_public_name_command_and_setting_is_on_a_page() -> None:

@@ -39,7 +39,7 @@ from poundlock.plan.segments import spark_streams
 from poundlock.plan.stages import enters_jvm, stage_chain, state_spaces
 from poundlock.savepoint.take import Cut
 from poundlock.spark.batch_job import BatchJobs
-from poundlock.spark.executors import Watch, check_executors, needs_of
+from poundlock.spark.executors import Watch, check_executors, modules_of, needs_of
 from poundlock.spark.launch.master import Master
 from poundlock.spark.launch.session import Session
 from poundlock.spark.launch.spark_launch import SparkStart, begin_spark
@@ -242,9 +242,10 @@ class Assembly:
             self.settings,
             log=f"{self.job.name}.jvm.log",
             quick_start=not enters_jvm(self.plan),
-            exchanges=self.plan.keyed,
+            exchanges=self.plan.exchanges,
             store=storage,
             streams=self.plan.has_streams,
+            modules=modules_of(self.plan),
             say=self.say,
         )
 

@@ -72,7 +72,10 @@ def pattern_of(value: bytes) -> Pattern | None:
         if behind.endswith(b"}"):
             if at != len(value) or len(set(names)) != len(names):
                 return None
-            return Pattern((*between, before), [str(name, "utf-8") for name in names], texts, lengths)
+            try:
+                return Pattern((*between, before), [str(name, "utf-8") for name in names], texts, lengths)
+            except UnicodeDecodeError:  # which is a record that cannot be read, and says so when it is read alone
+                return None
     return None
 
 

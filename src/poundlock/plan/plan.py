@@ -17,7 +17,7 @@ from poundlock.connectors.files.sink.names import final_name
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
 from poundlock.storage import below, open_storage
-from poundlock.stream.nodes import KeyedNode, Node, SinkNode, SourceNode, WindowNode, walk
+from poundlock.stream.nodes import KeyedNode, Node, PartitionNode, SinkNode, SourceNode, WindowNode, walk
 
 if TYPE_CHECKING:
     from poundlock.job import Job
@@ -55,6 +55,11 @@ class Plan:
     def keyed(self) -> bool:
         """Whether a step keeps state."""
         return any(isinstance(node, (WindowNode, KeyedNode)) for node in self.nodes)
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether rows go from tasks to other tasks."""
+        return self.keyed or any(isinstance(node, PartitionNode) for node in self.nodes)
 
     @property
     def has_streams(self) -> bool:

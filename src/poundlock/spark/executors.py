@@ -108,16 +108,20 @@ class Needs:
     read: Sequence[str] = ()
 
 
+def modules_of(plan: Plan) -> Sequence[str]:
+    """Return what the sources and sinks of a job import in tasks and need not be installed with poundlock, each once."""
+    ends = (*plan.sinks.values(), *plan.sources.values())
+    return list(dict.fromkeys(name for end in ends if isinstance(end, TaskModules) for name in end.task_modules))
+
+
 def needs_of(plan: Plan, checkpoint: str) -> Needs:
     """Return what the tasks of a job need; in the checkpoint folder they keep state, and what a stream of Spark's gave, where there is any."""
-    modules = list(_MODULES)
     written: list[str] = [checkpoint] if plan.keyed or plan.has_streams else []
     read: list[str] = []
     for parts, folders in ((plan.sinks, written), (plan.sources, read)):
         for part in parts.values():
-            modules += part.task_modules if isinstance(part, TaskModules) else ()
             folders += part.task_folders if isinstance(part, TaskFolders) else ()
-    return Needs(modules=list(dict.fromkeys(modules)), written=_local(written), read=_local(read))
+    return Needs(modules=[*dict.fromkeys((*_MODULES, *modules_of(plan)))], written=_local(written), read=_local(read))
 
 
 def _local(paths: Collection[str]) -> Sequence[str]:

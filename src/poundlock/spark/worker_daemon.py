@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
 
 MODULE = "poundlock.spark.worker_daemon"
+MODULES_VARIABLE = "POUNDLOCK_WORKER_MODULES"
+"""The environment variable that names what else workers of this job import, separated by spaces."""
 _WORKER = "pyspark.worker"
 PRELOADED = (
     "numpy",
@@ -25,7 +28,7 @@ PRELOADED = (
 
 def preload() -> None:
     """Import what workers need; something that is not installed here is left to the worker to miss."""
-    for name in PRELOADED:
+    for name in (*PRELOADED, *os.environ.get(MODULES_VARIABLE, "").split()):
         try:
             importlib.import_module(name)
         except ImportError:

@@ -25,7 +25,7 @@ from poundlock.operators.stream_times import StreamTimes
 from poundlock.state.hashing import groups_of
 from poundlock.state.runs.files import run_files
 from poundlock.state.task_state import TaskState
-from poundlock.tasks.exchange.blocks import Block, Delivery, grouped, grouped_batches, inputs_of
+from poundlock.tasks.exchange.blocks import Block, Delivery, grouped, grouped_batches, grouped_pieces, inputs_of
 from poundlock.tasks.exchange.partial_blocks import PARTIAL_SIDE, partials_of
 from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_time, with_times
 from poundlock.tasks.report import Directive, TaskReport
@@ -166,8 +166,7 @@ class _KeyedTask:
                 tally.rows_in += int(each.counts.sum())
                 self._count(head.id, groups_of(each.hashes, self._groups), each.counts)
             operator.take(group, partials)
-        rows = grouped(self._counted(head, 0))
-        if rows is not None:
+        for rows in grouped_pieces(self._counted(head, 0)):
             tally.rows_in += rows.num_rows
             self._emit(head, operator.take_rows(group, rows))
 

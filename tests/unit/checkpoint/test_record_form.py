@@ -1,4 +1,4 @@
-"""A record that says only what moved is read as if it said all, from whatever it stands behind."""
+"""A record that says only what changed is read as if it said all, from whatever it stands behind."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.unit.checkpoint.test_changes import part
 from tests.unit.checkpoint.test_ledger import decision
 
-from poundlock.checkpoint.decision import Decision, SourceRange
+from poundlock.checkpoint.decision import Decision, SinkDecision, SourceRange
 from poundlock.checkpoint.ledger.ledger import Ledger, record_path
 from poundlock.checkpoint.ledger.record_form import BLOCK, LEAST_BYTES
+from poundlock.checkpoint.participant import JSON
 from poundlock.errors import TerminalError
 from poundlock.operators.time_values import (
     DECIDED_FORMAT,
@@ -28,12 +31,38 @@ from poundlock.storage import LocalStorage
 PARTITIONS = 2000
 
 
-class Job:
-    """Decisions of a job that reads many partitions, of which few move."""
+class Files:
+    """The state of a sink with many pending files: a checkpoint grows some, finishes some and begins some; a roll finishes some."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, chance: random.Random, count: int) -> None:
+        self.random, self.begun = chance, count
+        self.parts = [part(n) for n in range(count)]
+
+    def next(self, occasion: str) -> JSON:
+        if occasion in ("checkpoint", "roll", "end"):
+            for place in self.random.sample(range(len(self.parts)), 2):
+                self.parts[place : place + 1] = []
+        if occasion == "checkpoint":
+            for place in self.random.sample(range(len(self.parts)), 3):
+                grown = self.parts[place]
+                more = [*grown["segments"], {"path": f"s-{self.random.randrange(1000)}"}]
+                self.parts[place] = {**grown, "rows": grown["rows"] + 1, "segments": more}
+            self.parts += [part(n) for n in range(self.begun, self.begun + 3)]
+            self.begun += 3
+        return {"v": 1, "parts": list(self.parts), "closing": [f"c-{n}" for n in range(self.begun % 4)]}
+
+
+class Job:
+    """Decisions of a job that reads many partitions, of which few move.
+
+    Args:
+        files: pending ones of a sink, of which few change.
+    """
+
+    def __init__(self, seed: int = 1, files: int = 0) -> None:
         print("seed", seed)
         self.random = random.Random(seed)
+        self.files = Files(self.random, files) if files else None
         self.number = -1
         self.offsets = dict.fromkeys(map(str, range(PARTITIONS)), 0)
         self.state = TimeState()
@@ -41,6 +70,8 @@ class Job:
     def next(self, occasion: str = "checkpoint", moved: int = 5) -> Decision:
         self.number += 1
         each = replace(decision(self.number), occasion=occasion)
+        if self.files is not None:
+            each = replace(each, sinks={**each.sinks, "files": SinkDecision([], self.files.next(occasion))})
         if occasion in ("roll", "end"):
             return replace(each, sources={}, watermarks=None)
         start, before = {"t": dict(self.offsets)}, self.state
@@ -69,10 +100,10 @@ def bytes_of(storage: LocalStorage, number: int) -> int:
     return entry.bytes
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_records_come_back_as_they_were_in_any_order(storage: LocalStorage, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "files"), [(0, 0), (1, 0), (2, 200)])
+def test_records_come_back_as_they_were_in_any_order(storage: LocalStorage, seed: int, files: int) -> None:
     """Each driver begins with a start; rolls stand in between; the archive takes the old ones."""
-    job, made = Job(seed), list[Decision]()
+    job, made = Job(seed, files), list[Decision]()
     for _ in range(3):
         ledger = Ledger(storage, per_file=25)
         for occasion in ("start", *["checkpoint"] * 9, "roll", "roll", *["checkpoint"] * 13):
@@ -98,6 +129,96 @@ def test_a_record_is_as_large_as_what_moved(storage: LocalStorage) -> None:
     assert sizes[BLOCK + 1] < 4000
     ledger.append(job.next(moved=PARTITIONS))
     assert json.loads(storage.read(record_path(BLOCK + 2)))["v"] == 1, "where most of it moved it is whole"
+
+
+def pending(number: int, parts: list[JSON], occasion: str = "checkpoint", **more: Any) -> Decision:
+    """Return a decision of a job with few partitions and a sink of pending files."""
+    each = decision(number)
+    sinks = {**each.sinks, "files": SinkDecision([], {"v": 1, "parts": parts, **more})}
+    return replace(each, occasion=occasion, sinks=sinks, sources=each.sources if occasion == "checkpoint" else {})
+
+
+def format_of(storage: LocalStorage, number: int) -> Any:
+    return json.loads(storage.read(record_path(number)))["v"]
+
+
+def test_a_record_is_as_large_as_what_changed_of_what_sinks_hold(storage: LocalStorage) -> None:
+    ledger, parts, made = Ledger(storage), [part(n) for n in range(1000)], list[Decision]()
+    for number in range(BLOCK + 2):
+        parts[number] = part(number, rows=2)
+        occasion = "roll" if number % 5 == 2 else "checkpoint"
+        made.append(pending(number, list(parts), occasion))
+        ledger.append(made[-1])
+    sizes = [bytes_of(storage, number) for number in range(BLOCK + 2)]
+    assert [number for number, size in enumerate(sizes) if size > LEAST_BYTES] == [0, BLOCK]
+    assert max(size for size in sizes if size < LEAST_BYTES) < 1200, "some of it is what each record says"
+    assert list(Ledger(storage)) == made
+    ledger.append(pending(BLOCK + 2, [], "end"))
+    assert bytes_of(storage, BLOCK + 2) < 1200
+    assert Ledger(storage).newest() == pending(BLOCK + 2, [], "end")
+
+
+def test_positions_go_by_rolls_that_say_none(storage: LocalStorage) -> None:
+    """One roll says a change, one has to be whole; the records after both are small."""
+    job, ledger, made = Job(files=200), Ledger(storage), list[Decision]()
+    for occasion in ("checkpoint", "roll", "checkpoint", "roll", "checkpoint", "end", "start"):
+        made.append(job.next(occasion))
+        if len(made) == 4:
+            finished = SinkDecision([part(n) for n in range(3000)], {"v": 1, "parts": []})
+            made[-1] = replace(made[-1], sinks={**made[-1].sinks, "files": finished})
+        ledger.append(made[-1])
+    assert [format_of(storage, number) for number in range(len(made))] == [1, 2, 2, 1, 2, 2, 2]
+    assert json.loads(storage.read(record_path(2)))["since"] == 1
+    assert json.loads(storage.read(record_path(4)))["since"] == 2, "which says where sources stand"
+    assert list(Ledger(storage)) == made
+
+
+def test_a_block_may_begin_with_a_roll(storage: LocalStorage) -> None:
+    ledger, parts = Ledger(storage), [part(n) for n in range(300)]
+    made = [pending(number, parts[number:], "checkpoint" if number == 1 else "roll") for number in range(3)]
+    for each in made:
+        ledger.append(each)
+    assert [format_of(storage, number) for number in range(3)] == [1, 2, 2]
+    assert list(Ledger(storage)) == made
+
+
+def test_a_state_that_its_sink_changes_later_is_written_as_it_was(storage: LocalStorage) -> None:
+    ledger, parts = Ledger(storage), [part(n) for n in range(300)]
+    ledger.append(pending(0, parts))
+    parts[0]["rows"] = 2
+    parts.append(part(300))
+    ledger.append(pending(1, parts))
+    assert format_of(storage, 1) == 2
+    assert Ledger(storage).newest() == pending(1, parts)
+
+
+@pytest.mark.parametrize("odd", [1 << 70, True, 1.0])
+def test_values_that_python_takes_for_others_are_kept_apart(storage: LocalStorage, odd: Any) -> None:
+    ledger, parts = Ledger(storage), [part(n) for n in range(300)]
+    ledger.append(pending(0, [*parts, part(300, segments=[{"n": 1}])], n=1))
+    ledger.append(pending(1, [*parts, part(300, segments=[{"n": odd}])], n=odd))
+    newest = Ledger(storage).newest()
+    assert newest is not None
+    state = newest.sinks["files"].state
+    assert json.dumps([state["parts"][-1]["segments"][0]["n"], state["n"]]) == json.dumps([odd, odd])
+
+
+def test_a_record_may_name_states_itself_beside_what_moved(storage: LocalStorage) -> None:
+    """As those were written that said only what moved of sources."""
+    job, ledger, made = Job(files=200), Ledger(storage), list[Decision]()
+    for number in range(3):
+        made.append(job.next())
+        ledger.append(made[-1])
+        if number > 0:
+            raw = json.loads(storage.read(record_path(number)))
+            sinks = made[-1].to_json()["sinks"]
+            lists = [each for each in raw["change"]["lists"] if each["path"][0] != "states"]
+            assert len(lists) < len(raw["change"]["lists"])
+            storage.replace(
+                record_path(number),
+                json.dumps({**raw, "sinks": sinks, "change": {**raw["change"], "lists": lists}}).encode(),
+            )
+    assert list(Ledger(storage)) == made
 
 
 def test_small_records_are_whole(storage: LocalStorage) -> None:
@@ -127,6 +248,7 @@ def test_a_record_that_builds_on_a_damaged_one_is_refused_by_name(storage: Local
         ({**good, "since": 2}, "it says what changed since record 2"),
         ({**good, "change": {"gone": {"sources": {"s": {"end": {"u": None}}}}}}, "does not fit that record"),
         ({**good, "change": 7}, "it is not what it should be"),
+        ({**good, "sinks": {**good["sinks"], "other": {"committables": []}}}, "does not fit that record"),
         ({**good, "v": 3}, "format 3 is not known to this version"),
     ):
         storage.replace(path, json.dumps(wrong).encode())

@@ -171,6 +171,12 @@ def test_texts_of_many_lengths_are_found() -> None:
     assert check(values) == 300
 
 
+def test_a_name_that_is_no_unicode_is_one_bad_line_and_not_the_end() -> None:
+    lines = [b'{"n\xff":1}', *map(plain, range(9))]
+    for parsed in (JsonCodec(COLUMNS).parse_values(values_of(lines_of(lines))), JsonCodec(COLUMNS).parse(lines, "batch")):
+        assert parsed is None or parsed.bad == {0: "not UTF-8 at byte 3"}
+
+
 def test_a_text_in_place_of_a_quote_is_not_two_fields() -> None:
     values = [b'{"user":"%s","n":1}' % (b"z" * 9), b'{"user":"a","n":5,"user":"b","n":1}'] * 3
     values[1] = values[3] = values[5] = b'{"user":"a","user":"b","n":1}'
@@ -198,7 +204,7 @@ def test_what_was_in_vain_is_tried_less_and_less() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [b"[]", b"{}", b'{"a":{}}', b'{"a":"\\n"}', b'{"a":1,"a":2}', b'{"a":1}x', b'{"a":1', b' {"a":1}', b'{"":1}', b""]
+    "value", [b"[]", b"{}", b'{"a":{}}', b'{"a":"\\n"}', b'{"a":1,"a":2}', b'{"a":1}x', b'{"a":1', b' {"a":1}', b'{"":1}', b"", b'{"\xff":1}']
 )  # fmt: skip
 def test_lines_that_are_no_pattern(value: bytes) -> None:
     assert pattern_of(value) is None

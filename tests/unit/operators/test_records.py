@@ -352,7 +352,7 @@ def test_an_exchange_carries_what_the_type_names_and_nothing_else() -> None:
     (node,) = graph.roots[0].inputs
     assert isinstance(node, ProcessNode)
     head = keyed_head(node, [SCHEMA], [False], graph, lambda schema, text: text, bounded=False)
-    ((_, columns),) = exchange_inputs(node, head, parallelism=1, max_parallelism=128)
+    ((_, columns),) = exchange_inputs(node, head, max_parallelism=128)
     assert columns == ["text", "n", "price"]
     given = convert.to_batch(Records([{"n": 1, "text": "a", "price": 0.5}, {"n": 2}]), SCHEMA).batch
     batch = head.inputs[0].batch(given.select(columns), 0)

@@ -96,7 +96,7 @@ class Ledger:
             OSError: the storage failed, and the decision was not recorded.
         """
         self._write(decision)
-        self._writer.stands(decision)
+        self._writer.stands()
         self._reader.forget()
         if decision.number % self._per_file == 0:
             with suppress(OSError):  # it is tried again later; the decision stands

@@ -1,8 +1,10 @@
-"""How a decision is written: whole, or, where a job reads very many partitions, with only what moved since an earlier record.
+"""How a decision is written: whole, or, where it is large, with only what changed since an earlier record.
 
-What a record may say as a change are its `sources` and its `watermarks`, which name every partition of a job. A change is relative
-to what would be there had nothing moved: a source begins where it ended, and event time with what it came to. Every chain of
-changes begins with a whole record in the same block of numbers, so that few records are read, and the archive can forget files.
+What a record may say as a change are its `sources` and its `watermarks`, which name every partition of a job, and the `states` of its
+sinks, which name every pending file. A change is relative to what would be there had nothing moved: a source begins where it ended,
+event time with what it came to, and a sink has what it had. Rolls and ends, which name no sources, leave those as they are for the
+record after them. Every chain of changes begins with a whole record in the same block of numbers, so that few records are read, and
+the archive can forget files.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ from poundlock.storage.json_record import of_format, typed
 CHANGE_FORMAT = 2
 """The format of a record that says what changed; earlier versions refuse it by that number."""
 BLOCK = 50
-"""Of so many records, by their numbers, the first with sources is whole."""
+"""Of so many records, by their numbers, the first is whole."""
 LEAST_BYTES = 16_000
 """Smaller records are always whole."""
-_PARTS = ("sources", "watermarks")
+LEAST_SAVING = 2
+"""A record is whole unless it is so many times as small with only what changed."""
+_POSITIONS = ("sources", "watermarks")
 
 
 def encoded(value: JSON) -> bytes:
@@ -35,7 +39,7 @@ def encoded(value: JSON) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The newest record with sources that is known to stand: its number, its parts, and the size of the whole one before it."""
+    """A record that others may build on: its number, its parts, and the size of the whole one that its chain begins with."""
 
     number: int
     parts: JSON
@@ -51,32 +55,46 @@ class RecordWriter:
 
     def __init__(self, block: int = BLOCK) -> None:
         self._block = block
-        self._base: _Base | None = None
+        self._base: _Base | None = None  # the newest that is known to stand
         self._made: _Base | None = None
 
     def record(self, decision: Decision) -> bytes:
         """Return the bytes of a decision; nothing may be made relative to it before `stands` is called."""
         value, base = decision.to_json(), self._base
-        parts = {name: value[name] for name in _PARTS if name in value}
-        data = None
-        if base is not None and base.whole_bytes >= LEAST_BYTES and decision.sources and self._reaches(base, decision):
-            change = msgspec.to_builtins(changed(expected(base.parts), parts))
-            rest = {name: each for name, each in value.items() if name not in _PARTS}
-            data = encoded({**rest, "v": CHANGE_FORMAT, "since": base.number, "change": change})
-        if data is None or base is None or 2 * len(data) > base.whole_bytes:
-            data = encoded(value)
-            self._made = _Base(decision.number, parts, len(data))
-        else:
-            self._made = _Base(decision.number, parts, base.whole_bytes)
+        if base is not None and not self._reaches(base, decision):
+            base = None
+        if base is not None and base.whole_bytes >= LEAST_BYTES:
+            data, parts = _changing(value, base)
+            if LEAST_SAVING * len(data) <= base.whole_bytes:
+                self._made = _Base(decision.number, parts, base.whole_bytes)
+                return data
+        data = encoded(value)
+        # The record behind a whole one without positions has to say them all: it is better made relative to an earlier one.
+        self._made = base if base is not None and _passes(value) else _Base(decision.number, parts_of(value), len(data))
         return data
 
-    def stands(self, decision: Decision) -> None:
-        """Take note that the record made last is durable. Rolls and ends name no sources: nothing is relative to them."""
-        if self._made is not None and decision.sources:
-            self._base = self._made
+    def stands(self) -> None:
+        """Take note that the record made last is durable."""
+        self._base = self._made
 
     def _reaches(self, base: _Base, decision: Decision) -> bool:
         return decision.number - decision.number % self._block <= base.number < decision.number
+
+
+def _passes(value: JSON) -> bool:
+    """Return whether a record says nothing of positions, so that those before it stand: a roll or an end."""
+    return not value["sources"] and "watermarks" not in value
+
+
+def _changing(value: JSON, base: _Base) -> tuple[bytes, JSON]:
+    """Return a record with only what changed since another one, and its parts."""
+    parts, before = parts_of(value), expected(base.parts)
+    if passes := _passes(value):
+        parts, before = {**base.parts, "states": parts["states"]}, base.parts
+    sinks = {name: {n: each for n, each in sink.items() if n != "state"} for name, sink in value["sinks"].items()}
+    rest = {name: each for name, each in value.items() if passes or name not in _POSITIONS}
+    change = msgspec.to_builtins(changed(before, parts))
+    return encoded({**rest, "sinks": sinks, "v": CHANGE_FORMAT, "since": base.number, "change": change}), parts
 
 
 class RecordReader:
@@ -99,8 +117,11 @@ class RecordReader:
         """
         if raw.get("v") != CHANGE_FORMAT:
             return Decision.from_json(raw)
+        parts = self._parts(number, raw)
         rest = {name: each for name, each in raw.items() if name not in ("since", "change")}
-        return Decision.from_json({**rest, "v": FORMAT, **self._parts(number, raw)})
+        sinks = {name: {**sink, "state": parts["states"][name]} for name, sink in raw["sinks"].items()}
+        positions = {name: parts[name] for name in _POSITIONS if name in parts and "sources" not in raw}
+        return Decision.from_json({**rest, "v": FORMAT, **positions, "sinks": sinks})
 
     def forget(self) -> None:
         """Keep nothing."""
@@ -115,22 +136,36 @@ class RecordReader:
                 raise ValueError(f"it says what changed since record {since!r}")
             number = since
             raw = raw if number in self._known else self._raw(number)
-        if number not in self._known:  # whoever reads on, or back, needs all of a block, and of one only
-            self._known = {number: {name: raw[name] for name in _PARTS if name in raw}}
-        parts = self._known[number]
-        for n, each in reversed(chain):
-            try:
-                parts = self._known[n] = applied(expected(parts), typed(each.get("change"), ObjectChange))
-            except (AttributeError, KeyError, TypeError):
-                raise ValueError(f"what changed since record {each['since']} does not fit that record") from None
-        return parts
+        try:
+            if number not in self._known:  # whoever reads on, or back, needs all of a block, and of one only
+                self._known = {number: parts_of(raw)}
+            for after, each in reversed(chain):
+                self._known[after] = _behind(self._known[number], each)
+                number = after
+        except (AttributeError, LookupError, TypeError):
+            raise ValueError(f"what changed since record {number} does not fit that record") from None
+        return self._known[number]
+
+
+def parts_of(value: JSON) -> JSON:
+    """Return what of a whole record may be said as a change by another one."""
+    states = {name: sink["state"] for name, sink in value["sinks"].items()}
+    return {**{name: value[name] for name in _POSITIONS if name in value}, "states": states}
+
+
+def _behind(parts: JSON, raw: JSON) -> JSON:
+    """Return the parts of a record that says what changed, given those of the one it builds on."""
+    before = parts if "sources" in raw else expected(parts)
+    after = applied(before, typed(raw.get("change"), ObjectChange))
+    given = {name: sink["state"] for name, sink in raw["sinks"].items() if "state" in dict(sink)}
+    states = {**after["states"], **given}
+    return {**after, "states": {name: states[name] for name in raw["sinks"]}}
 
 
 def expected(parts: JSON) -> JSON:
     """Return what the parts of a record would be, had nothing moved since another one."""
-    result: dict[str, Any] = {
-        "sources": {name: {**span, "start": span["end"]} for name, span in parts["sources"].items()}
-    }
+    spans = {name: {**span, "start": span["end"]} for name, span in parts["sources"].items()}
+    result: dict[str, Any] = {"sources": spans, "states": parts["states"]}
     if (times := parts.get("watermarks")) is not None:
         result["watermarks"] = {**times, "directive": {**times["directive"], "state": times["state"]}}
     return result

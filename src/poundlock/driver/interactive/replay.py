@@ -116,7 +116,7 @@ class _Replay:
         with closing(self._planner(sources)) as planner:
             local, quick = on_this_machine(self.settings), not enters_jvm(self.plan)
             session = start_spark(
-                self.job, local, log=self._log, quick_start=quick, exchanges=self.plan.keyed, say=self.say
+                self.job, local, log=self._log, quick_start=quick, exchanges=self.plan.exchanges, say=self.say
             )
             try:
                 return self._collect(session, sources, planner)

@@ -262,7 +262,10 @@ class _Distinct(_Part):
     def _different(self, items: pa.Array, of_item: Numbers, groups: int) -> list[pa.Array]:
         valid = valid_in(items)
         places = np.arange(len(items)) if valid is None else np.flatnonzero(valid)
-        codes = numbers_in(items.dictionary_encode().indices.cast(pa.int64()))[places]
+        if pa.types.is_floating(items.type):
+            codes = ordinals(items)[places]  # to a dictionary 0.0 and -0.0 are two values, and NaN is as many as it has bits
+        else:
+            codes = numbers_in(items.dictionary_encode().indices.cast(pa.int64()))[places]
         order = np.lexsort((codes, of_item[places]))
         group, code = of_item[places][order], codes[order]
         new = np.ones(len(order), np.bool_)

@@ -5,6 +5,7 @@ An accumulator is a list of numbers, texts and the like, so that state keeps it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -188,10 +189,12 @@ class _Distinct(_Slots):
             return
         if held[at] is None:
             held[at] = {}
-        kind = type(value)
-        # NaN equals NaN here, and lists cannot be looked up: both are told by their bytes.
-        distinct_key = encode_key(value) if kind is list or kind is dict or value != value else value
-        held[at][distinct_key] = None
+        # NaN equals NaN here, whatever its bits, and lists cannot be looked up: both are told by their bytes.
+        if value != value:
+            value = encode_key(math.nan)
+        elif type(value) is list or type(value) is dict:
+            value = encode_key(value)
+        held[at][value] = None
 
     def merge(self, held: list[Any], at: int, other: list[Any]) -> None:
         if other[at]:

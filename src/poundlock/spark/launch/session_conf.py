@@ -16,6 +16,7 @@ from pathlib import Path
 from poundlock.errors import DefinitionError
 from poundlock.spark.launch.master import Master
 from poundlock.spark.worker_daemon import MODULE as DAEMON
+from poundlock.spark.worker_daemon import MODULES_VARIABLE
 from poundlock.storage import Storage
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import PASSED_ON, S3Address
@@ -74,6 +75,7 @@ class SessionSpec:
         files: modules and zips that every task of a cluster can import from.
         task_python: the Python of a cluster's tasks, where it is not at the path of the driver's.
         driver_memory: heap of the driver's JVM, such as "2g".
+        worker_modules: modules that all workers on this machine load before they are forked.
         quick_start: compile only as far as C1, and nothing per query: right where no record enters the JVM, wrong where rows pass through it.
     """
 
@@ -88,6 +90,7 @@ class SessionSpec:
     jars: Sequence[str] = ()
     driver_memory: str = "1g"
     jvm_options: Sequence[str] = ()
+    worker_modules: Sequence[str] = ()
     quick_start: bool = False
     store: Mapping[str, str] = field(default_factory=dict)
     user: Mapping[str, str] = field(default_factory=dict)
@@ -112,6 +115,8 @@ class SessionSpec:
             conf["spark.driver.extraClassPath"] = os.pathsep.join(self.jars)
         if self.local:
             conf["spark.python.daemon.module"] = DAEMON
+            if self.worker_modules:
+                conf[f"spark.executorEnv.{MODULES_VARIABLE}"] = " ".join(self.worker_modules)
         else:
             conf |= self._of_a_cluster()
         conf.update(self.user)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from poundlock.config import Settings
@@ -60,6 +60,7 @@ def start_spark(
     exchanges: bool,
     store: Storage | None = None,
     streams: bool = False,
+    modules: Sequence[str] = (),
     say: Callable[[str], None],
 ) -> Session:
     """Start a session and return it.
@@ -69,13 +70,22 @@ def start_spark(
         quick_start: whether no row enters the JVM, see `SessionSpec`.
         exchanges: whether rows go from one stage to another, through the JVM's heap.
         streams: whether streaming queries keep their checkpoints on the store.
+        modules: what tasks import that takes long.
 
     Raises:
         DefinitionError: there is no Java, or Spark does not start.
         TransientError: the master cannot be reached, or gives no executor.
     """
     start = begin_spark(
-        job, settings, log=log, quick_start=quick_start, exchanges=exchanges, store=store, streams=streams, say=say
+        job,
+        settings,
+        log=log,
+        quick_start=quick_start,
+        exchanges=exchanges,
+        store=store,
+        streams=streams,
+        modules=modules,
+        say=say,
     )
     return start.session()
 
@@ -89,6 +99,7 @@ def begin_spark(
     exchanges: bool,
     store: Storage | None = None,
     streams: bool = False,
+    modules: Sequence[str] = (),
     say: Callable[[str], None],
 ) -> SparkStart:
     """Begin what `start_spark` does, and return while Java starts; the arguments are its."""
@@ -117,6 +128,7 @@ def begin_spark(
         java_home=java.home,
         jars=jars,
         driver_memory=heap(settings, small=quick_start and master.local, exchanges=exchanges),
+        worker_modules=modules,
         quick_start=quick_start,
         user=user,
         store={**executor_settings(), **needs.settings},

@@ -29,6 +29,7 @@ DELIVERY_BYTES = 4 << 20  # of blocks that are sent at once
 _LIST_BYTES = 128 << 20  # of messages that PySpark pickles together
 _LEAST_BYTES = 256 << 10  # of a message
 _AT_ONCE = 128 << 20  # of rows that are put in order together
+_WHOLE = 1 << 30  # of rows that are one batch where all of a key are needed at once
 FLUSH_BYTES = 16 << 20  # what one writer gathers before it makes blocks of it
 _END = 16  # bytes that a stream has behind its last batch, and a few more
 _INDEX = 3  # a run of rows: key group, place, first row
@@ -368,6 +369,32 @@ def grouped_batches(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
                 waiting, size = [], 0
     if waiting:
         yield _visible(waiting)
+
+
+def grouped_pieces(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
+    """Yield what `grouped` returns, where that is very much in pieces of whole key groups, so that each key is in one of them."""
+    if sum(len(block.rows) for block in blocks) <= _WHOLE:
+        rows = grouped(blocks)
+        if rows is not None:
+            yield rows
+        return
+    blocks = [block for block in blocks if block.count]
+    batches = [block.batch() for block in blocks]
+    waiting, size, last = [], 0, None
+    for number, start, count in _ordered_runs(blocks).tolist():
+        group = _group_at(blocks[number], start)
+        if group != last and size >= _AT_ONCE:
+            yield _visible(waiting)
+            waiting, size = [], 0
+        waiting.append(batches[number].slice(start, count))
+        size, last = size + count * max(len(blocks[number].rows) // blocks[number].count, 1), group
+    yield _visible(waiting)
+
+
+def _group_at(block: Block, row: int) -> int:
+    """Return the key group of the run that a row is in."""
+    runs = block.runs()
+    return int(runs[np.searchsorted(runs[:, 2], row, "right") - 1, 0])
 
 
 def _visible(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -7,6 +7,7 @@ split after the other.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -30,11 +31,13 @@ class Stretch:
         unit: a stretch ends behind a multiple of so many rows.
         rows: at most so many; a multiple of the unit.
         bytes: or when so much is waiting.
+        most_bytes: a stretch ends before a row with which it would have more, wherever that is; a column of texts ends at 2 GB.
     """
 
     unit: int = 1 << 15
     rows: int = 1 << 19
     bytes: int = 64 << 20
+    most_bytes: int = 256 << 20
 
 
 @dataclass
@@ -77,6 +80,11 @@ class PartialWriter:
             waiting = self._open.pop(where, None) or _Open()
             self._open[where] = waiting  # the split that was read last is the last
             some = rows.slice(0, self.stretch.unit - waiting.rows % self.stretch.unit)
+            fitting = _fitting(some, self.stretch.most_bytes - waiting.bytes)
+            if not fitting and waiting.rows:
+                yield from self._flush(where)
+                continue
+            some = some.slice(0, max(fitting, 1))
             rows = rows.slice(some.num_rows)
             waiting.batches.append(some)
             waiting.rows += some.num_rows
@@ -128,6 +136,13 @@ def partials_of(blocks: Sequence[Block]) -> list[Partials]:
     """Return the partials of one input in the order source, split, stretch, out of its blocks in any order."""
     ordered = sorted((block for block in blocks if block.count), key=lambda block: (*block.places[0], block.part))
     return [Partials.of_batch(block.batch()) for block in ordered]
+
+
+def _fitting(rows: pa.RecordBatch, most: int) -> int:
+    """Return how many of the first rows have at most so many bytes together."""
+    if _content_bytes(rows) <= most:
+        return int(rows.num_rows)
+    return bisect_right(range(1, rows.num_rows + 1), most, key=lambda count: _content_bytes(rows.slice(0, count)))
 
 
 def _content_bytes(rows: pa.RecordBatch) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import struct
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import pairwise
@@ -23,10 +24,12 @@ from poundlock.operators.windows.aggregates import BY, KINDS, SqlAggregate, SqlA
 from poundlock.plan.sql_text import result_type
 from poundlock.state.hashing import key_hashes
 
+OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8 << 48))[0]
+"""The NaN of x86, which has a sign; Python's own has none."""
 TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.integers(-1000, 1000),
     pa.int32(): st.integers(-1000, 1000),
-    pa.float64(): st.sampled_from([0.25, -3.0, 17.5, math.nan, math.inf]),
+    pa.float64(): st.sampled_from([0.25, -3.0, 17.5, math.nan, OTHER_NAN, math.inf, 0.0, -0.0]),
     pa.string(): st.text("abé", max_size=3),
     pa.binary(): st.binary(max_size=2),
     pa.decimal128(10, 2): st.decimals(-1000, 1000, places=2),

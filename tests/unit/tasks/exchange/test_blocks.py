@@ -26,6 +26,7 @@ from poundlock.tasks.exchange.blocks import (
     deliveries,
     grouped,
     grouped_batches,
+    grouped_pieces,
     inputs_of,
 )
 
@@ -287,3 +288,19 @@ def test_much_comes_in_pieces_and_in_the_same_order(splits: list[Split], at_once
     assert [row for piece in pieces for row in piece.to_pylist()] == ([] if whole is None else whole.to_pylist())
     assert all(piece.num_rows for piece in pieces)
     assert len(pieces) > 1 or sum(len(block.rows) for block in blocks) <= at_once or len(blocks) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(SPLITS, st.integers(1, 600), st.randoms(use_true_random=False))
+def test_pieces_are_of_whole_key_groups(splits: list[Split], at_once: int, random: Any) -> None:
+    blocks = written([splits], to(), 1, 300)
+    random.shuffle(blocks)
+    whole = grouped(blocks)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("poundlock.tasks.exchange.blocks._AT_ONCE", at_once)
+        patched.setattr("poundlock.tasks.exchange.blocks._WHOLE", 0)
+        pieces = list(grouped_pieces(blocks))
+    assert [row for piece in pieces for row in piece.to_pylist()] == ([] if whole is None else whole.to_pylist())
+    groups = [{group for group, _ in by_group(piece)} for piece in pieces]
+    assert all(piece.num_rows for piece in pieces)
+    assert len(set().union(*groups)) == sum(map(len, groups))

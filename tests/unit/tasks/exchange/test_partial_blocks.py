@@ -63,6 +63,7 @@ def written(rows: list[Row], cuts: list[int], tasks: int, stretch: Stretch) -> l
         unit=st.sampled_from([1, 3, 100]),
         rows=st.sampled_from([1, 6, 900]),
         bytes=st.sampled_from([1, 120, 10**9]),
+        most_bytes=st.sampled_from([1, 90, 10**9]),
     ),
 )
 def test_blocks_do_not_depend_on_the_batches(rows: list[Row], cuts: list[int], tasks: int, stretch: Stretch) -> None:
@@ -100,6 +101,16 @@ def test_what_waits_is_bounded_though_many_splits_are_open() -> None:
     )
     blocks += writer.finish()
     assert sum(int(part.counts.sum()) for part in partials_of(blocks)) == 2_000
+
+
+def test_a_stretch_of_long_texts_ends_within_its_unit() -> None:
+    writer = PartialWriter(
+        ExchangeInput(operator="w", keys=("k",), max_parallelism=8), ADDING, hashing, 0, stretch=Stretch(most_bytes=5_000)
+    )
+    times = pa.array(range(50), pa.int64()).cast(pa.timestamp("us", "UTC"))
+    batch = pa.RecordBatch.from_arrays([pa.array(["key" * 300] * 50), times, pa.array(range(50))], ["k", "t", "n"])
+    blocks = [*writer.add(batch, SplitPlace("in", "p", 0)), *writer.finish()]
+    assert [int(part.counts.sum()) for part in partials_of(blocks)] == [5] * 10
 
 
 def test_many_partials_travel_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

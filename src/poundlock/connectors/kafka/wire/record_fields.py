@@ -129,7 +129,7 @@ def _vectorised(data: Bytes, words: _Words, starts: Integers, limits: Integers) 
     end = numbers.behind_length + numbers.length
     if (numbers.length < 6).any() or (end > limits).any() or (end[:-1] > starts[1:]).any():
         raise MalformedRecords("a record is longer than its batch")
-    _within(numbers.key_start, end)
+    _within(_behind(numbers.key_start, numbers.key_length), end)
     _within(numbers.value_start, end)
     headers_start = _within(_behind(numbers.value_start, numbers.value_length), end)
     plain = data[headers_start] == 0

@@ -28,6 +28,7 @@ from poundlock.operators.columns.rows.packing import (
     INT,
     LIST,
     LONG_LIST,
+    LONGEST_LIST,
     LONG_MAP,
     MAP,
     NIL,
@@ -163,13 +164,11 @@ class Cursor:
     def list_lengths(self) -> Numbers | None:
         """Read what lists begin with; None where there is another value."""
         tags = self._data[self._at]
-        short, long = (tags & 0xF0) == LIST, tags == LONG_LIST
-        if not (short | long).all():
+        sizes = _LIST_SIZES[tags]
+        if (sizes < 0).any():
             return None
-        lengths = np.where(
-            short, (tags & 0x0F).astype(np.int64), (self._words[self._at + 1] >> np.uint64(48)).astype(np.int64)
-        )
-        self._at = self._at + np.where(short, 1, 3)
+        lengths = np.where(sizes == 0, (tags & 0x0F).astype(np.int64), self._lengths(tags, sizes))
+        self._at = self._at + 1 + sizes
         return lengths
 
     def at(self, places: Numbers) -> Cursor:
@@ -210,6 +209,8 @@ _INT_SIZES = _sizes(
 )
 _TEXT_SIZES = _sizes(dict.fromkeys(range(0xA0, 0xC0), 0) | {0xD9: 1, 0xDA: 2, TEXT: 4})
 _BINARY_SIZES = _sizes({0xC4: 1, 0xC5: 2, BINARY: 4})
+_LIST_SIZES = _sizes(dict.fromkeys(range(LIST, LIST + 16), 0) | {LONG_LIST: 2, LONGEST_LIST: 4})
+_LIST_SIZES[NIL] = -1
 _EXTENSION_SIZES = _sizes({_EXTENSION: 0, 0xD4: 1, 0xD5: 2, 0xD6: 4, EIGHT_BYTES: 8, 0xD8: 16})
 
 

@@ -20,8 +20,9 @@ from poundlock.operators.keyed.codec import LOCAL_MICROS, UTC_MICROS, decode_all
 NIL, FALSE, TRUE = 0xC0, 0xC2, 0xC3  # what msgpack begins values with
 INT, FLOAT, EIGHT_BYTES = 0xD3, 0xCB, 0xD7
 _SHORT_TEXT, _SHORT_MOST, TEXT, BINARY = 0xA0, 31, 0xDB, 0xC6
-LIST, LONG_LIST, MAP, LONG_MAP = 0x90, 0xDC, 0x80, 0xDE
+LIST, LONG_LIST, LONGEST_LIST, MAP, LONG_MAP = 0x90, 0xDC, 0xDD, 0x80, 0xDE
 _SHORT = 15  # a list or map of so many has its length in its first byte
+_LONG = (1 << 16) - 1  # and so many in two more
 BYTES = pa.large_binary()
 
 
@@ -60,11 +61,12 @@ def packed_records(columns: Sequence[pa.Array], names: Sequence[str]) -> pa.Arra
 def packed_groups(rows: pa.Array, counts: Numbers) -> pa.Array:
     """Return lists of so many of some rows each, one behind the other, from the bytes of them."""
     starts = np.cumsum(counts) - counts
-    long = bool(len(counts)) and int(counts.max()) > _SHORT
-    headers = np.empty((len(counts), 3 if long else 1), np.uint8)
-    headers[:, 0] = LONG_LIST if long else LIST + counts
-    if long:
-        headers[:, 1:] = counts.astype(">u2").view(np.uint8).reshape(-1, 2)
+    most = int(counts.max(initial=0))
+    size = 0 if most <= _SHORT else 2 if most <= _LONG else 4
+    headers = np.empty((len(counts), 1 + size), np.uint8)
+    headers[:, 0] = {0: LIST + counts, 2: LONG_LIST, 4: LONGEST_LIST}[size]
+    if size:
+        headers[:, 1:] = counts.astype(f">u{size}").view(np.uint8).reshape(-1, size)
     ends = ends_in(rows)
     data = np.frombuffer(rows.buffers()[2] or b"", np.uint8)[ends[0] : ends[-1]]
     at = ends[starts] - ends[0]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from poundlock.errors import TerminalError
 from poundlock.formats.arrays import binary_array
 from poundlock.formats.convert import column_values
+from poundlock.operators.columns.rows.cursor import Cursor
 from poundlock.operators.columns.rows.packing import packed, packed_groups, packed_lists, packed_records, unpacked
 from poundlock.operators.columns.rows.records import lists_of_records, records_of, timed_records_of
 from poundlock.operators.keyed.codec import encode_each
@@ -74,6 +75,19 @@ def test_lists_of_records(counts: list[int], seed: int) -> None:
         lengths, columns = lists_of_records(values, rows.schema)
         assert lengths.tolist() == counts
         assert pa.RecordBatch.from_arrays(columns, names).to_pylist() == rows.to_pylist()
+
+
+@pytest.mark.parametrize("most", [15, 16, (1 << 16) - 1, 1 << 16])
+def test_a_list_may_be_as_long_as_msgpack_has_them(most: int) -> None:
+    rows = pa.RecordBatch.from_arrays([pa.array(np.arange(most + 3))], ["n"])
+    counts = np.array([1, most, 2])
+    written = packed_groups(packed_records(rows.columns, ["n"]), counts)
+    assert list(map(len, unpacked(written))) == counts.tolist()
+    lists = unpacked(written) if most < 1 << 16 else None
+    assert lists is None or lists[1][-1] == {"n": most}
+    lengths = Cursor.of(written).list_lengths()
+    assert lengths is not None
+    assert lengths.tolist() == counts.tolist()
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-(1 << 40), 1 << 40)), max_size=6), st.integers())
