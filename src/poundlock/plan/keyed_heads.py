@@ -79,6 +79,9 @@ NameOf = Callable[[pa.Schema, str], str]
 """Tells what Spark calls an expression over some columns."""
 
 
+_BEFORE = "the columns of the key, window_start and window_end stand before those"
+
+
 def keyed_head(
     node: WindowNode | KeyedNode,
     given: Sequence[pa.Schema | None],
@@ -159,6 +162,7 @@ def _window(
         types = wanted.result_types(schema, node.id)
         results = [_named(result, own, name_of) for result in wanted.results]
         outputs[MAIN] = WindowRows(fields, [pa.field(n, t) for n, t in zip(results, types, strict=True)])
+        _check_names(node.id, outputs[MAIN], f"give the aggregate another name with AS: {_BEFORE}")
         elements = [resolve_column(schema, name, node.id) for name in wanted.arguments]
         whole = own.names if node.late_tag is not None else []
         taken = KeyedInput(keys=keys, time=time, elements=RecordMaker(tuple(elements), tuple), whole=whole)
@@ -177,13 +181,15 @@ def _window(
 def _function_results(node: WindowNode, keys: Sequence[pa.Field]) -> WindowRows:
     """Return the columns of an aggregate of the user's own. Raises DefinitionError: one has the name of another."""
     output = WindowRows(keys, list(ddl.parse(node.schema or "")))
+    _check_names(node.id, output, f"rename it in schema=: {_BEFORE}")
+    return output
+
+
+def _check_names(operator: str, output: KeyedOutput, advice: str) -> None:
+    """Raises DefinitionError: two columns have one name."""
     names = output.schema.names
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise DefinitionError(
-            f"{node.id}: two columns of the result are called {twice[0]}",
-            next="rename it in schema=: the columns of the key, window_start and window_end stand before those",
-        )
-    return output
+        raise DefinitionError(f"{operator}: two columns of the result are called {twice[0]}", next=advice)
 
 
 def _by_columns(
@@ -234,6 +240,8 @@ def _process(
     if isinstance(node, TopNNode):
         columns = [replace(each, column=resolve_column(schemas[0], each.column, node.id)) for each in node.order_by]
         node = replace(node, order_by=columns)
+    if isinstance(node, RollingNode) and node.column is not None:
+        node = replace(node, column=_rolled(node.id, node.kind, node.column, schemas[0]))
     inputs = []
     for side, schema in enumerate(schemas):
         needed = isinstance(node, IntervalJoinNode) or (
@@ -263,6 +271,7 @@ def _process(
                 for pair in graph.pairs[node.id]
             ]
         )
+        _check_names(node.id, outputs[MAIN], 'name one of them, as in select("left.ts", "right.ts AS right_ts")')
     elif isinstance(node, IntervalJoinNode) and node.select:
         outputs[MAIN] = PairRows(*schemas)
     else:
@@ -286,6 +295,20 @@ def _process(
     if make is None:
         make = partial(process_operator, node, bounded=bounded)
     return KeyedHead(node.id, make, inputs, outputs, first=1 if broadcast else 0, broadcast=broadcast)
+
+
+def _rolled(operator: str, kind: str, name: str, schema: pa.Schema) -> str:
+    """Return the column that a rolling aggregate is of. Raises DefinitionError: there is none, or its values cannot be added up."""
+    column = resolve_column(schema, name, operator)
+    values = schema.field(column).type
+    if kind == "sum" and not (
+        pa.types.is_integer(values) or pa.types.is_floating(values) or pa.types.is_decimal(values)
+    ):
+        raise DefinitionError(
+            f"{operator}: there is no sum of values of type {values}",
+            next=f'make them numbers before: with_column("{name}", "CAST({name} AS DOUBLE)")',
+        )
+    return column
 
 
 def _main(node: KeyedNode, schema: pa.Schema) -> pa.Schema:
