@@ -27,7 +27,7 @@ from support.terminal import Terminal
 pytestmark = pytest.mark.services
 
 FILES = """
-from poundlock import FileSink, FileSource, Job, KafkaSource
+from poundlock import FileSink, FileSource, Job, KafkaSource, WatermarkStrategy
 job = Job("event-log", checkpoint_dir="checkpoint", dead_letters="dead", checkpoint_interval="0 s")
 job.from_source(FileSource("in"{read}), name="events"){then}.sink_to(FileSink("{out}"), name="files")
 """
@@ -104,6 +104,12 @@ def test_topic_missing(terminal: Terminal, kafka_broker: EmbeddedKafka, new_topi
         (KAFKA, ', format="json"', "", r"job\.py:4: .*needs a schema"),
         (FILES, "", '.map(lambda r: r, schema="value binry")', r"job\.py:4: .*'binry' in schema 'value binry'"),
         (FILES, ', format="json", schema="n bigint"', '.where("nn > 1")', r"`nn` cannot be resolved"),
+        (
+            FILES,
+            ', format="json", schema="ts timestamp"',
+            '.assign_timestamps_and_watermarks("tss", WatermarkStrategy.monotonous())',
+            r"tss is not one of the columns",
+        ),
     ],
 )
 def test_schema_wrong(terminal: Terminal, text: str, read: str, then: str, said: str) -> None:

@@ -15,6 +15,7 @@ from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import state_of
 from poundlock.checkpoint.participant import Counts, Participant
+from poundlock.errors import DefinitionError
 
 
 @dataclass(slots=True)
@@ -71,8 +72,15 @@ def audit(
         sinks: per name, the sink; None where it cannot be made without the job's own code.
         first, last: checkpoints to look at, both included; None = from the beginning, to the newest.
         progress: takes a line on how far it has come, often.
+
+    Raises:
+        DefinitionError: no checkpoint is as new as the first to look at.
     """
     newest = ledger.newest()
+    if newest is not None and first is not None and first > newest.checkpoint:
+        raise DefinitionError(
+            f"there is no checkpoint {first}, the newest one is {newest.checkpoint}", next="begin with an earlier one"
+        )
     number = -1 if newest is None else newest.number
     work = _Audit(
         sinks,

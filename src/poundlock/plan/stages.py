@@ -229,11 +229,20 @@ def stage_chain(
         try:
             return _Builder(plan, graph, job_id, sources, sinks, state_dir, analysis).build()
         except _LeftToSpark as exception:
-            left.add(str(exception))
+            if exception.step in left:  # Spark was asked, and came to the same column
+                raise DefinitionError(
+                    f"{exception.step}: {exception.why}",
+                    next=f"take event time from one of {', '.join(exception.columns)}",
+                ) from None
+            left.add(exception.step)
 
 
 class _LeftToSpark(Exception):
-    """Raised, with its id, where the columns of a step show that tasks cannot compute its timestamps."""
+    """Raised where the columns of a step show that tasks cannot compute its timestamps, and why they cannot."""
+
+    def __init__(self, step: str, why: str, columns: Sequence[str]) -> None:
+        super().__init__(step)
+        self.step, self.why, self.columns = step, why, columns
 
 
 @dataclass
@@ -436,7 +445,7 @@ class _Builder:
     def _assigner(self, node: WatermarkNode, before: pa.Schema | None) -> EventTimeAssigner:
         assigner = assigner_for(node.id, node.strategy, pa.schema([]) if before is None else before)
         if isinstance(assigner, NeedsSpark):
-            raise _LeftToSpark(node.id)
+            raise _LeftToSpark(node.id, assigner.reason, [] if before is None else before.names)
         return assigner
 
     def _schema_after(self, node: Node, before: pa.Schema | None) -> pa.Schema | None:

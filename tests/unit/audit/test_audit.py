@@ -22,6 +22,7 @@ from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
+from poundlock.errors import DefinitionError
 from poundlock.storage import LocalStorage
 from poundlock.values import ManualClock
 from support.sinks import FileSinkHarness, batch, lines
@@ -127,7 +128,8 @@ def test_a_range_is_looked_at_alone(tmp_path: Path) -> None:
     report = ran.audit(first=1, last=1)
     assert report.agrees, said(report)
     assert (report.first, report.last, report.rows_read) == (1, 1, {"in": 3})
-    assert ran.audit(first=7).first is None
+    with pytest.raises(DefinitionError, match="there is no checkpoint 7, the newest one is 2"):
+        ran.audit(first=7)
 
 
 def test_a_changed_row_is_told_with_its_checkpoint(tmp_path: Path) -> None:
