@@ -81,7 +81,6 @@ def test_plain_output_has_a_line_a_change() -> None:
         watch.done(replace(RUNNING, state="FINISHED", checkpoint=15))
     assert [line.split("  ")[:2] for line in out.getvalue().splitlines()] == [
         ["job a, log /l/a.log"],
-        ["INITIALIZING"],
         ["RUNNING", "checkpoint 12"],
         ["RESTARTING", "a broker is away"],
         ["RUNNING", "checkpoint 14"],
