@@ -25,7 +25,7 @@ from poundlock import (
 )
 from poundlock.config import load_settings
 from poundlock.driver.driver import run
-from poundlock.spark.launch.spark_launch import start_spark
+from poundlock.spark.launch.spark_launch import begin_spark
 from support.jobs_in_threads import settings
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
@@ -38,7 +38,9 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One JVM that has a UI."""
     options = load_settings([f"state_dir={tmp_path_factory.mktemp('jvm')}", "master=local[2]", "driver_memory=1g"])
     job = Job("shared", spark={"spark.ui.enabled": "true", "spark.ui.port": "0", "spark.sql.shuffle.partitions": "2"})
-    session = start_spark(job, options, log="jvm.log", quick_start=False, exchanges=True, say=lambda line: None)
+    session = begin_spark(
+        job, options, log="jvm.log", quick_start=False, exchanges=True, say=lambda line: None
+    ).session()
     yield session.sql
     session.stop()
 

@@ -33,7 +33,7 @@ from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.driver.savepoints.restore import Beginning
 from poundlock.spark.launch.session import Session
-from poundlock.spark.launch.spark_launch import start_spark
+from poundlock.spark.launch.spark_launch import begin_spark
 from poundlock.storage import LocalStorage
 from poundlock.stream.stream import DataStream
 from poundlock.testing.kafka import EmbeddedKafka, Record
@@ -55,7 +55,7 @@ def sparks() -> Iterator[list[str]]:
     def begin(*arguments: Any, log: str, **more: Any) -> Ready:
         asked.append(log)
         if not kept:
-            kept.append(start_spark(*arguments, log=log, **more))
+            kept.append(begin_spark(*arguments, log=log, **more).session())
         return Ready(Session(kept[0].context, None, kept[0].sql))
 
     with pytest.MonkeyPatch.context() as patch:

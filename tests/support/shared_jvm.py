@@ -35,12 +35,12 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark session for a file of tests. Its tasks know the environment of its start, not what a test sets later."""
     from poundlock import Job
     from poundlock.config import load_settings
-    from poundlock.spark.launch.spark_launch import start_spark
+    from poundlock.spark.launch.spark_launch import begin_spark
 
     settings = load_settings([f"state_dir={tmp_path_factory.mktemp('jvm')}", "master=local[2]", "driver_memory=1g"])
-    session = start_spark(
+    session = begin_spark(
         Job("shared", spark=SPARK), settings, log="jvm.log", quick_start=False, exchanges=True, say=lambda line: None
-    )
+    ).session()
     yield session.sql
     session.stop()
 
@@ -59,9 +59,9 @@ def shared_jvm(jvm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
         kill = stop
 
-    def start(*_: Any, **__: Any) -> Session:
-        return Shared(jvm.sparkContext, None, jvm)
+    def begin(*_: Any, **__: Any) -> Ready:
+        return Ready(Shared(jvm.sparkContext, None, jvm))
 
-    monkeypatch.setattr(assembly, "begin_spark", lambda *_, **__: Ready(start()))
-    monkeypatch.setattr(replay, "start_spark", start)
+    monkeypatch.setattr(assembly, "begin_spark", begin)
+    monkeypatch.setattr(replay, "begin_spark", begin)
     monkeypatch.setattr(driver, "refuse_second_session", lambda: None)

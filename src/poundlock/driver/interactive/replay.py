@@ -37,7 +37,7 @@ from poundlock.plan.stages import StageChain, enters_jvm, is_keyed, stage_chain
 from poundlock.spark.batch_job import BatchJobs
 from poundlock.spark.error_translation import as_caught, explain
 from poundlock.spark.launch.session import Session
-from poundlock.spark.launch.spark_launch import on_this_machine, start_spark
+from poundlock.spark.launch.spark_launch import begin_spark, on_this_machine
 from poundlock.spark.segments import SessionAnalysis
 from poundlock.storage import open_storage
 from poundlock.stream.nodes import SourceNode, walk
@@ -115,9 +115,9 @@ class _Replay:
         sources = self._sources()
         with closing(self._planner(sources)) as planner:
             local, quick = on_this_machine(self.settings), not enters_jvm(self.plan)
-            session = start_spark(
+            session = begin_spark(
                 self.job, local, log=self._log, quick_start=quick, exchanges=self.plan.exchanges, say=self.say
-            )
+            ).session()
             try:
                 return self._collect(session, sources, planner)
             except Exception as failure:  # told while the JVM is there to be asked

@@ -35,7 +35,7 @@ class SparkStart:
     say: Callable[[str], None]
 
     def session(self) -> Session:
-        """Wait until Spark is there; raises as `start_spark`. Called once."""
+        """Wait until Spark is there; raises as `begin_spark`. Called once."""
         session = self.started.session()
         if not self.master.local:
             patience = self.settings.executor_timeout
@@ -51,45 +51,6 @@ class SparkStart:
         self.started.cancel()
 
 
-def start_spark(
-    job: Job,
-    settings: Settings,
-    *,
-    log: str,
-    quick_start: bool,
-    exchanges: bool,
-    store: Storage | None = None,
-    streams: bool = False,
-    modules: Sequence[str] = (),
-    say: Callable[[str], None],
-) -> Session:
-    """Start a session and return it.
-
-    Args:
-        log: name of the JVM's log in the folder of logs; the only one who writes it.
-        quick_start: whether no row enters the JVM, see `SessionSpec`.
-        exchanges: whether rows go from one stage to another, through the JVM's heap.
-        streams: whether streaming queries keep their checkpoints on the store.
-        modules: what tasks import that takes long.
-
-    Raises:
-        DefinitionError: there is no Java, or Spark does not start.
-        TransientError: the master cannot be reached, or gives no executor.
-    """
-    start = begin_spark(
-        job,
-        settings,
-        log=log,
-        quick_start=quick_start,
-        exchanges=exchanges,
-        store=store,
-        streams=streams,
-        modules=modules,
-        say=say,
-    )
-    return start.session()
-
-
 def begin_spark(
     job: Job,
     settings: Settings,
@@ -102,7 +63,19 @@ def begin_spark(
     modules: Sequence[str] = (),
     say: Callable[[str], None],
 ) -> SparkStart:
-    """Begin what `start_spark` does, and return while Java starts; the arguments are its."""
+    """Begin to start a session, and return while Java starts.
+
+    Args:
+        log: name of the JVM's log in the folder of logs; the only one who writes it.
+        quick_start: whether no row enters the JVM, see `SessionSpec`.
+        exchanges: whether rows go from one stage to another, through the JVM's heap.
+        streams: whether streaming queries keep their checkpoints on the store.
+        modules: what tasks import that takes long.
+
+    Raises:
+        DefinitionError: there is no Java, or, once the session is asked for, Spark does not start.
+        TransientError: likewise, the master cannot be reached, or gives no executor.
+    """
     master = Master.of(settings.master).with_cores(job.most_tasks)
     master.check()
     java = java_of(settings)
@@ -141,7 +114,7 @@ def heap(settings: Settings, *, small: bool, exchanges: bool) -> str:
 
     Args:
         small: whether the JVM only plans tasks that run beside it on this machine.
-        exchanges: see `start_spark`.
+        exchanges: see `begin_spark`.
     """
     if "driver_memory" in settings.model_fields_set or not small:
         return settings.driver_memory
