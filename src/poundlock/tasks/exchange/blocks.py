@@ -6,7 +6,7 @@ the rows of all blocks in one order, whichever tasks made them. Nothing here is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -345,57 +345,63 @@ def grouped(blocks: Sequence[Block]) -> pa.RecordBatch | None:
     rows = _joined([block.batch() for block in blocks])
     if (starts[1:] < starts[:-1]).any():
         rows = rows.take(int_column(_rows_of(starts, counts), pa.int64()))
-    return rows.select(list(range(rows.num_columns - 1)))
+    return _visible([rows])
 
 
 def grouped_batches(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
     """Yield what `grouped` returns, where that is much in pieces: a column of texts ends at 2 GB, and so would memory."""
-    if sum(len(block.rows) for block in blocks) <= _AT_ONCE:
+    yield from _in_pieces(blocks, _AT_ONCE, _of_one_size)
+
+
+def grouped_pieces(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
+    """Yield what `grouped` returns, where that is very much in pieces of whole key groups, so that each key is in one of them."""
+    yield from _in_pieces(blocks, _WHOLE, _of_whole_groups)
+
+
+def _in_pieces(
+    blocks: Sequence[Block], most: int, cut: Callable[[Sequence[Block]], Iterator[Sequence[pa.RecordBatch]]]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of blocks in one, or, where they have more than so many bytes, as `cut` puts them together."""
+    if sum(len(block.rows) for block in blocks) <= most:
         rows = grouped(blocks)
         if rows is not None:
             yield rows
         return
-    blocks = [block for block in blocks if block.count]
-    batches = [block.batch() for block in blocks]
-    widths = [max(len(block.rows) // block.count, 1) for block in blocks]
-    waiting, size = [], 0
-    for number, start, count in _ordered_runs(blocks).tolist():
+    yield from map(_visible, cut([block for block in blocks if block.count]))
+
+
+def _of_one_size(blocks: Sequence[Block]) -> Iterator[Sequence[pa.RecordBatch]]:
+    batches, widths = [block.batch() for block in blocks], _widths(blocks)
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for number, start, count, _ in _ordered_runs(blocks).tolist():
         while count:
             some = min(count, max((_AT_ONCE - size) // widths[number], 1))
             waiting.append(batches[number].slice(start, some))
             size, start, count = size + some * widths[number], start + some, count - some
             if size >= _AT_ONCE or count:
-                yield _visible(waiting)
+                yield waiting
                 waiting, size = [], 0
     if waiting:
-        yield _visible(waiting)
+        yield waiting
 
 
-def grouped_pieces(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
-    """Yield what `grouped` returns, where that is very much in pieces of whole key groups, so that each key is in one of them."""
-    if sum(len(block.rows) for block in blocks) <= _WHOLE:
-        rows = grouped(blocks)
-        if rows is not None:
-            yield rows
-        return
-    blocks = [block for block in blocks if block.count]
-    batches = [block.batch() for block in blocks]
+def _of_whole_groups(blocks: Sequence[Block]) -> Iterator[Sequence[pa.RecordBatch]]:
+    batches, widths = [block.batch() for block in blocks], _widths(blocks)
     waiting: list[pa.RecordBatch] = []
     size, last = 0, None
-    for number, start, count in _ordered_runs(blocks).tolist():
-        group = _group_at(blocks[number], start)
+    for number, start, count, group in _ordered_runs(blocks).tolist():
         if group != last and size >= _AT_ONCE:
-            yield _visible(waiting)
+            yield waiting
             waiting, size = [], 0
         waiting.append(batches[number].slice(start, count))
-        size, last = size + count * max(len(blocks[number].rows) // blocks[number].count, 1), group
-    yield _visible(waiting)
+        size, last = size + count * widths[number], group
+    yield waiting
 
 
-def _group_at(block: Block, row: int) -> int:
-    """Return the key group of the run that a row is in."""
-    runs = block.runs()
-    return int(runs[np.searchsorted(runs[:, 2], row, "right") - 1, 0])
+def _widths(blocks: Sequence[Block]) -> list[int]:
+    """Return how many bytes a row of each block has, about."""
+    return [max(len(block.rows) // block.count, 1) for block in blocks]
 
 
 def _visible(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -404,19 +410,18 @@ def _visible(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _ordered_runs(blocks: Sequence[Block]) -> npt.NDArray[np.int64]:
-    """Return the runs of blocks by key group, source, split and position: number of the block, first row in it, how many rows."""
+    """Return the runs of blocks by key group, source, split and position: number of the block, first row in it, how many rows, key group."""
     # What a name of a place is in one block it need not be in another, so they are ranked together.
     ranks = {each: rank for rank, each in enumerate(sorted({(*p, b.part) for b in blocks for p in b.places}))}
-    groups, places, pieces = [], [], []
+    places, pieces = [], []
     for number, block in enumerate(blocks):
         runs = block.runs()
         rank = np.array([ranks[*place, block.part] for place in block.places], np.int64)
-        groups.append(runs[:, 0])
         places.append(rank[runs[:, 1]])
         counts = np.diff(runs[:, 2], append=block.count)
-        pieces.append(np.column_stack([np.full(len(runs), number), runs[:, 2], counts]))
+        pieces.append(np.column_stack([np.full(len(runs), number), runs[:, 2], counts, runs[:, 0]]))
     every = np.concatenate(pieces)
-    order = np.lexsort((every[:, 1], every[:, 0], np.concatenate(places), np.concatenate(groups)))
+    order = np.lexsort((every[:, 1], every[:, 0], np.concatenate(places), every[:, 3]))
     return every[order]
 
 
