@@ -419,19 +419,19 @@ def _record_lengths(word: _Words) -> tuple[Integers, Integers]:
 
     The lengths of records from 64 bytes to 8 kB have two bytes.
     """
-    two = _of_widths(word, (2,))
-    others = np.flatnonzero(~two)
+    others = np.flatnonzero(~_of_widths(word, (2,)))
     if len(others) > len(word) // 4:
-        size = np.minimum(_lengths(word), _LENGTH_BYTES + 1)
-        shift = np.uint64(64) - (size << 3).view(np.uint64)
-        return size, _values((word << shift) >> shift, int(size.max(initial=1)))
+        return _any_lengths(word)
     size, value = np.full(len(word), 2), _varint_in(word, 0, 2)
     if len(others):
-        rest = word[others]
-        size[others] = np.minimum(_lengths(rest), _LENGTH_BYTES + 1)
-        shift = np.uint64(64) - (size[others] << 3).view(np.uint64)
-        value[others] = _values((rest << shift) >> shift, _LENGTH_BYTES + 1)
+        size[others], value[others] = _any_lengths(word[others])
     return size, value
+
+
+def _any_lengths(word: _Words) -> tuple[Integers, Integers]:
+    size = np.minimum(_lengths(word), _LENGTH_BYTES + 1)
+    shift = np.uint64(64) - (size << 3).view(np.uint64)
+    return size, _values((word << shift) >> shift, int(size.max(initial=1)))
 
 
 def _followed(at: Integers, after: Integers, span: Span) -> Integers | None:
