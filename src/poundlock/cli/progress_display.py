@@ -96,7 +96,7 @@ class _LineWatcher:
 
     def __init__(self, job: str, log: Path, output: Output) -> None:
         self._output = output
-        self._state = ""
+        self._state = "INITIALIZING"  # which every job is at first
         self._heading = f"job {job}, log {log}"
 
     def _print(self, text: str) -> None:
@@ -108,7 +108,7 @@ class _LineWatcher:
     def update(self, progress: Progress) -> None:
         if progress.message:
             self._print(f"{progress.state}  {progress.message}")
-        elif progress.state not in (self._state, "FAILED", "INITIALIZING"):
+        elif progress.state not in (self._state, "FAILED"):
             self._print(status_line(progress))
         self._state = progress.state
 
