@@ -103,6 +103,28 @@ def joined(parts: Sequence[pa.Array]) -> pa.Array:
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
+def copied(data: npt.NDArray[np.uint8], starts: Numbers, ends: Numbers, kind: pa.DataType) -> pa.Array:
+    """Return the bytes from each start to each end, ascending, as a binary or string column; copied once, by Arrow.
+
+    The whole of the data is taken for a column of pieces, of which every second one is wanted.
+    """
+    count = len(starts)
+    bounds = np.empty(2 * count, np.int32)
+    bounds[0::2], bounds[1::2] = starts, ends
+    pieces = pa.Array.from_buffers(kind, max(2 * count - 1, 0), [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    return pieces.take(column_of(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32()))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a type is that of texts."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Return whether a type is that of byte strings."""
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
 def binary_array(values: Sequence[bytes | None]) -> pa.Array:
     """Return byte strings as a large_binary array. Unlike pa.array this looks at each value once."""
     n = len(values)
@@ -117,6 +139,11 @@ def binary_array(values: Sequence[bytes | None]) -> pa.Array:
     return pa.Array.from_buffers(
         pa.large_binary(), n, [valid, pa.py_buffer(ends), pa.py_buffer(b"".join(present))], missing
     )
+
+
+def bytes_scalar(value: bytes) -> pa.Scalar:
+    """Return a byte string as a large_binary value of Arrow's; pa.scalar would import pandas."""
+    return binary_array([value])[0]
 
 
 def texts_of(values: Sequence[str]) -> pa.Array:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import Flags, Numbers, column_of, numbers_in, valid_in
+from poundlock.formats.arrays import Flags, Numbers, column_of, copied, numbers_in, valid_in
 
 TYPES = (pa.float64(), pa.int64(), pa.int32(), pa.int16(), pa.int8(), pa.string(), pa.bool_())
 """The types that `column_in` makes."""
@@ -47,7 +47,7 @@ class Tokens:
 
 def text_tokens(data: _Bytes, starts: Numbers, ends: Numbers) -> Tokens:
     """Return texts that have no escapes, from where each begins, behind its quote, to where it ends. Positions ascend."""
-    text = _copied(data, starts, ends)
+    text = copied(data, starts, ends, pa.string())
     bounds, content = _content(text)
     bad = np.zeros(len(text), np.bool_)
     strange = (content < _SPACE) | (content == _QUOTE) | (content == _BACKSLASH)
@@ -63,7 +63,7 @@ def text_tokens(data: _Bytes, starts: Numbers, ends: Numbers) -> Tokens:
 
 def tokens(data: _Bytes, starts: Numbers, ends: Numbers) -> Tokens:
     """Return numbers and words, from where each begins to where it ends. Positions ascend."""
-    text = _copied(data, starts, ends)
+    text = copied(data, starts, ends, pa.string())
     bounds, content = _content(text)
     if not len(content):
         nothing = np.zeros(len(text), np.bool_)
@@ -162,15 +162,6 @@ def column_in(values: Tokens, field: pa.Field) -> tuple[pa.Array, Flags]:
         return whole, unfit
     unfit |= (numbers < -top) | (numbers >= top)
     return column_of(numbers.astype(field.type.to_pandas_dtype()), field.type, valid_in(whole)), unfit
-
-
-def _copied(data: _Bytes, starts: Numbers, ends: Numbers) -> pa.Array:
-    """Return the bytes from each start to each end, ascending, as texts; Arrow copies them, out of the pieces the data falls into."""
-    count = len(starts)
-    bounds = np.empty(2 * count, np.int32)
-    bounds[0::2], bounds[1::2] = starts, ends
-    pieces = pa.Array.from_buffers(pa.string(), max(2 * count - 1, 0), [None, pa.py_buffer(bounds), pa.py_buffer(data)])
-    return pieces.take(column_of(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32()))
 
 
 def _content(text: pa.Array) -> tuple[_Bounds, _Bytes]:

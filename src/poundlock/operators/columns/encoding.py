@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.formats.arrays import Numbers, binary_array, column_of, ends_in, numbers_in
+from poundlock.formats.arrays import Numbers, binary_array, column_of, ends_in, is_text, numbers_in
 from poundlock.formats.convert import column_values
 from poundlock.operators.keyed.codec import canonical_key, decode, encode, encode_each, encode_keys, normal, pack
 
@@ -25,7 +25,7 @@ _FIELD = 9  # bytes of a number: its kind and 64 bits
 
 def encode_key_columns(columns: Sequence[pa.Array]) -> pa.Array:
     """Return the bytes of keys, large_binary; several columns are a composite key."""
-    if len(columns) == 1 and _is_text(columns[0].type):
+    if len(columns) == 1 and is_text(columns[0].type):
         encoded = _encode_texts(columns[0])
         if encoded is not None:
             return encoded
@@ -35,17 +35,13 @@ def encode_key_columns(columns: Sequence[pa.Array]) -> pa.Array:
 
 def decode_key_columns(keys: pa.Array, kinds: Sequence[pa.DataType]) -> list[pa.Array]:
     """Return the columns of keys that were encoded."""
-    if len(kinds) == 1 and _is_text(kinds[0]):
+    if len(kinds) == 1 and is_text(kinds[0]):
         column = _decode_texts(keys, kinds[0])
         if column is not None:
             return [column]
     values = [canonical_key(decode(data)) for data in keys.to_pylist()]
     parts = [values] if len(kinds) == 1 else list(zip(*values, strict=True))
     return [pa.array(part, kind) for part, kind in zip(parts or [[] for _ in kinds], kinds, strict=True)]
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _encode_texts(column: pa.Array) -> pa.Array | None:

@@ -18,7 +18,18 @@ import pyarrow.compute as pc
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats import ddl
-from poundlock.formats.arrays import Flags, Numbers, binary_array, column_of, ends_in, joined, numbers_in, valid_in
+from poundlock.formats.arrays import (
+    Flags,
+    Numbers,
+    binary_array,
+    column_of,
+    ends_in,
+    is_binary,
+    is_text,
+    joined,
+    numbers_in,
+    valid_in,
+)
 from poundlock.formats.convert import column_values
 from poundlock.operators.keyed.codec import decode, encode_each
 
@@ -95,14 +106,6 @@ def _is_float(kind: pa.DataType) -> bool:
     return bool(pa.types.is_float32(kind) or pa.types.is_float64(kind))
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
-
-
 # --- to bytes -----------------------------------------------------------------------------------------------------------
 
 
@@ -123,8 +126,8 @@ def _items(column: pa.Array) -> pa.Array:
         words = np.frombuffer(column.buffers()[1] or b"", np.uint8, 16 * len(column), 16 * column.offset)
         cells[:, 2:] = words.reshape(-1, 16)
         return _fixed(cells, valid_in(column))
-    if _is_text(kind) or _is_bytes(kind):
-        return _texts(column, text=_is_text(kind))
+    if is_text(kind) or is_binary(kind):
+        return _texts(column, text=is_text(kind))
     return _texts(binary_array(encode_each(column_values(column))), text=False)
 
 
@@ -234,8 +237,8 @@ class _Cursor:
         return column_of(values, kind, valid)
 
     def _text(self, kind: pa.DataType, tags: _Bytes, valid: Flags, *, build: bool) -> pa.Array | None:
-        tags_of = _TEXTS if _is_text(kind) else _BINS
-        short = (tags & 0xE0 == _TEXT) if _is_text(kind) else np.zeros(len(tags), np.bool_)
+        tags_of = _TEXTS if is_text(kind) else _BINS
+        short = (tags & 0xE0 == _TEXT) if is_text(kind) else np.zeros(len(tags), np.bool_)
         lengths, heads = np.where(short, tags & _TEXT_MOST, 0).astype(np.int64), np.ones(len(tags), np.int64)
         known = short | ~valid
         for digits, tag in tags_of.items():
@@ -250,7 +253,7 @@ class _Cursor:
             return None
         ends = _ends(lengths)
         content = self._data[np.repeat(starts - ends[:-1], lengths) + np.arange(int(ends[-1]))]
-        if _is_text(kind) or _is_bytes(kind):
+        if is_text(kind) or is_binary(kind):
             return _text_column(content, ends, kind, valid)
         items = _large_binary(content, ends).to_pylist()
         return pa.array([decode(item) for item in items], kind)

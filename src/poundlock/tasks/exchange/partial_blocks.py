@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import ends_in
+from poundlock.formats.arrays import ends_in, is_binary, is_text
 from poundlock.operators.columns.partials import Partials, RowAggregation
 from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.blocks import DELIVERY_BYTES, Block, ExchangeInput, KeyHashing, encoded
@@ -154,12 +154,7 @@ def _length(column: pa.Array) -> int:
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_dictionary(kind) or pa.types.is_null(kind):
         return int(column.nbytes)
-    if (
-        pa.types.is_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_large_binary(kind)
-    ):
+    if is_text(kind) or is_binary(kind):
         ends = ends_in(column)
         return int(ends[-1] - ends[0]) + 4 * len(column)
     return len(column) * max(int(kind.bit_width) // 8, 1)

@@ -19,6 +19,7 @@ from poundlock.connectors.kafka.wire.fetch_client import FetchClient
 from poundlock.connectors.kafka.wire.range_fetch import OffsetRange, fetch_range, parse_kafka_id
 from poundlock.connectors.kafka.wire.record_batches import DamagedBatch, Records
 from poundlock.connectors.kafka.wire.record_fields import MalformedRecords, read_varint
+from poundlock.formats.arrays import copied
 from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines, Values
 from poundlock.formats.decode import Decoder, ValuesDecoder
 
@@ -123,7 +124,7 @@ def to_lines(records: Records, topic: str, partition: int) -> Lines | None:
     # What stands behind a value is the number of its headers; it was checked and is not needed for lines.
     kept = records.data[behind]
     records.data[behind] = _NEWLINE
-    joined = _gather(records.data, start, behind + 1)
+    joined = copied(records.data, start, behind + 1, pa.binary())
     bounds = np.frombuffer(joined.buffers()[1], np.int32, n + 1)
     size = int(bounds[-1])
     text = memoryview(joined.buffers()[2])[:size]
@@ -147,19 +148,9 @@ def _origin(records: Records, topic: str, partition: int) -> KafkaOrigin:
     return KafkaOrigin(topic, np.broadcast_to(np.int32(partition), len(records)), records.offset)
 
 
-def _gather(data: npt.NDArray[np.uint8], start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> pa.Array:
-    """Return the bytes from each start to each end, ascending, as one binary column; copied once, by Arrow."""
-    n = len(start)
-    bounds = np.empty(2 * n, np.int32)
-    bounds[0::2], bounds[1::2] = start, end
-    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
-    every_second = pa.Array.from_buffers(pa.int32(), n, [None, pa.py_buffer(np.arange(0, 2 * n, 2, dtype=np.int32))])
-    return pa.Array.from_buffers(pa.binary(), max(2 * n - 1, 0), buffers).take(every_second)
-
-
 def _binary(records: Records, field: str) -> pa.Array:
     start, length = records.column(f"{field}_start"), records.column(f"{field}_length")
-    column = _gather(records.data, start, start + np.maximum(length, 0))
+    column = copied(records.data, start, start + np.maximum(length, 0), pa.binary())
     valid = length >= 0
     if valid.all():
         return column

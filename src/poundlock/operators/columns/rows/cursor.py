@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.errors import TerminalError
-from poundlock.formats.arrays import Flags, Numbers, column_of, ends_in
+from poundlock.formats.arrays import Flags, Numbers, column_of, ends_in, is_binary, is_text
 from poundlock.formats.chunk import NoOrigin, Records
 from poundlock.formats.convert import to_batch
 from poundlock.formats.reject import Reject
@@ -36,9 +36,7 @@ from poundlock.operators.columns.rows.packing import (
     TRUE,
     header,
     instant_code,
-    is_binary,
     is_instant,
-    is_text,
     unpacked,
 )
 from poundlock.operators.keyed.codec import encode

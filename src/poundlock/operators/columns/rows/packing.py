@@ -13,7 +13,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import Flags, Numbers, binary_array, column_of, ends_in, flags_in, numbers_in, valid_in
+from poundlock.formats.arrays import (
+    Flags,
+    Numbers,
+    binary_array,
+    bytes_scalar,
+    column_of,
+    ends_in,
+    flags_in,
+    is_binary,
+    is_text,
+    numbers_in,
+    valid_in,
+)
 from poundlock.formats.convert import column_values
 from poundlock.operators.keyed.codec import LOCAL_MICROS, UTC_MICROS, decode_all, encode, encode_each
 
@@ -97,8 +109,8 @@ def header(short: int, long: int, count: int) -> bytes:
 
 
 def _joined(parts: Sequence[bytes | pa.Array]) -> pa.Array:
-    given = [pa.scalar(part, BYTES) if isinstance(part, bytes) else part for part in parts]
-    return pc.binary_join_element_wise(*given, pa.scalar(b"", BYTES))
+    given = [bytes_scalar(part) if isinstance(part, bytes) else part for part in parts]
+    return pc.binary_join_element_wise(*given, bytes_scalar(b""))
 
 
 def _tagged(tag: Sequence[int], numbers: npt.NDArray[Any], valid: Flags | None) -> pa.Array:
@@ -115,7 +127,7 @@ def _fixed(rows: npt.NDArray[np.uint8], valid: Flags | None) -> pa.Array:
     ends = np.arange(n + 1, dtype=np.int64) * width
     bits = None if valid is None else column_of(valid, pa.bool_()).buffers()[1]
     values = pa.Array.from_buffers(BYTES, n, [bits, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(rows))])
-    return values if valid is None else pc.fill_null(values, pa.scalar(bytes([NIL]), BYTES))
+    return values if valid is None else pc.fill_null(values, bytes_scalar(bytes([NIL])))
 
 
 def _packed_texts(column: pa.Array, *, text: bool, valid: Flags | None) -> pa.Array:
@@ -127,7 +139,7 @@ def _packed_texts(column: pa.Array, *, text: bool, valid: Flags | None) -> pa.Ar
         headers[:, 0] = TEXT if text else BINARY
         headers[:, 1:] = lengths.astype(">u4").view(np.uint8).reshape(-1, 4)
     values = _joined([_fixed(headers, None), column.cast(BYTES)])
-    return values if valid is None else pc.fill_null(values, pa.scalar(bytes([NIL]), BYTES))
+    return values if valid is None else pc.fill_null(values, bytes_scalar(bytes([NIL])))
 
 
 def is_instant(kind: pa.DataType) -> bool:
@@ -138,13 +150,3 @@ def is_instant(kind: pa.DataType) -> bool:
 def instant_code(kind: pa.DataType) -> int:
     """Return the code of such values, by whether they have a zone."""
     return LOCAL_MICROS if kind.tz is None else UTC_MICROS
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether a type is that of texts."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def is_binary(kind: pa.DataType) -> bool:
-    """Return whether a type is that of byte strings."""
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
