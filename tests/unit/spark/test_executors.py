@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark import SparkStageInfo
@@ -108,7 +109,7 @@ def stage(running: int = 0, completed: int = 0, failed: int = 0) -> SparkStageIn
 
 def test_work_without_executors_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(executors.time, "monotonic", lambda: now)
+    monkeypatch.setattr(executors, "time", SimpleNamespace(monotonic=lambda: now))
     cluster = Cluster()
     watch = Watch(cluster, timedelta(seconds=10))  # type: ignore[arg-type]
     watch.check()
@@ -133,7 +134,7 @@ def test_work_without_executors_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_attempts_that_died_leave_something_behind_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(executors.time, "monotonic", lambda: now)
+    monkeypatch.setattr(executors, "time", SimpleNamespace(monotonic=lambda: now))
     cluster = Cluster()
     watch = Watch(cluster, timedelta(seconds=10))  # type: ignore[arg-type]
     watch.check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -278,7 +279,7 @@ def test_an_object_that_a_store_tells_of_late_is_waited_for(monkeypatch: pytest.
     def gone(*arguments: object) -> None:
         raise UploadGone("there is no such upload")
 
-    monkeypatch.setattr(uploads.time, "sleep", slept.append)
+    monkeypatch.setattr(uploads, "time", SimpleNamespace(sleep=slept.append))
     monkeypatch.setattr(S3Storage, "complete_upload", gone)
     segment = FileSegment(path="a", bytes=1, rows=1, upload=SentParts("1", "mark", []))
     answers += [None, "mark"]

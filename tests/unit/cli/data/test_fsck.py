@@ -9,6 +9,7 @@ import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -558,7 +559,7 @@ def test_ledger_follows(project: Project, monkeypatch: pytest.MonkeyPatch, capsy
         else:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(ledger.time, "sleep", pause)
+    monkeypatch.setattr(ledger, "time", SimpleNamespace(sleep=pause))  # threads of other tests sleep as well
     assert main(["ledger", "swept", "--follow", "--json"]) == 130
     shown = [json.loads(line)["number"] for line in capsys.readouterr().out.splitlines()]
     assert shown == list(range(sum(1 for _ in Ledger(project.storage))))
