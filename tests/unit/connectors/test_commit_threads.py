@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from poundlock.checkpoint.participant import Committed
+from poundlock.connectors import commit_threads
 from poundlock.connectors.commit_threads import ConnectionPool, call_each, commit_each
 from poundlock.errors import CommitUnknown
 
@@ -62,17 +64,67 @@ def test_a_slow_first_one_keeps_no_thread_from_the_others() -> None:
 def test_who_stops_asking_waits_for_what_is_under_way_and_begins_no_more() -> None:
     begun: list[int] = []
     ended: list[int] = []
+    first_is_known = threading.Event()
 
     def call(item: int) -> int:
         begun.append(item)
+        if item:
+            assert first_is_known.wait(30)
         ended.append(item)
         return item
 
-    outcomes = call_each(call, iter(range(1000)), 4)
+    outcomes = call_each(call, iter(range(1_000_000)), 4)
     assert next(outcomes) == 0
-    outcomes.close()
-    assert begun == ended
     assert len(begun) <= 5
+    first_is_known.set()
+    outcomes.close()
+    assert sorted(begun) == sorted(ended) == list(range(len(begun)))
+    assert len(begun) < 1_000_000
+    assert not [thread for thread in threading.enumerate() if thread.name == "poundlock-commit"]
+
+
+def test_what_an_item_raises_comes_behind_the_outcomes_before_it() -> None:
+    class Killed(BaseException):
+        pass
+
+    def items() -> Iterator[int]:
+        yield from range(10)
+        raise Killed
+
+    seen: list[int] = []
+    with pytest.raises(Killed):
+        seen.extend(call_each(lambda item: item, items(), 4))
+    assert seen == list(range(10))
+
+
+def test_a_call_that_raises_no_exception_ends_it() -> None:
+    def call(item: int) -> int:
+        if item == 3:
+            raise SystemExit(item)
+        return item
+
+    seen: list[int] = []
+    with pytest.raises(SystemExit):
+        for outcome in call_each(call, iter(range(10)), 4):
+            assert not isinstance(outcome, Exception)
+            seen.append(outcome)
+    assert seen == [0, 1, 2]
+
+
+def test_no_more_threads_than_the_system_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Few(threading.Thread):
+        started = 0
+
+        def start(self) -> None:
+            if Few.started == 2:
+                raise RuntimeError("can't start new thread")
+            Few.started += 1
+            super().start()
+
+    fake = SimpleNamespace(Thread=Few, Condition=threading.Condition, Lock=threading.Lock)
+    monkeypatch.setattr(commit_threads, "threading", fake)
+    assert list(call_each(lambda item: item, iter(range(100)), 8)) == list(range(100))
+    assert Few.started == 2
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -1,0 +1,157 @@
+"""Dynamic allocation on a real standalone cluster: executors come with the input and go without it, and nothing is lost or done twice."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.cluster import StandaloneCluster
+from support.lives import Lives, files_found
+
+pytestmark = [pytest.mark.crash, pytest.mark.engine, pytest.mark.torture]
+
+JOB = Path(__file__).parent / "jobs" / "come_and_go.py"
+EXECUTORS, WAVES = 4, 3
+KEYS, ROWS = 40, 20
+DYNAMIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.maxExecutors": str(EXECUTORS),
+    "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+    "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout": "1s",
+    "spark.dynamicAllocation.executorIdleTimeout": "2s",
+    "spark.dynamicAllocation.cachedExecutorIdleTimeout": "2s",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "2s",
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
+}
+PATIENCE_S = 600.0
+
+
+class Input:
+    """Rows in files that appear whole, and what has to come of them."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._folder, self._made = folder, random.Random(seed)
+        folder.mkdir()
+        self.files = 0
+        self.rows: Counter[str] = Counter()
+        self.sums: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def wave(self, files: int = EXECUTORS) -> None:
+        """Write some files."""
+        for _ in range(files):
+            rows = [self._row() for _ in range(ROWS)]
+            hidden = self._folder / f".{self.files:05d}.jsonl"
+            hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            hidden.rename(self._folder / f"{self.files:05d}.jsonl")
+            self.files += 1
+
+    def _row(self) -> dict[str, Any]:
+        key, at, value = (
+            f"k{self._made.randrange(KEYS)}",
+            self._made.randrange(1_800_000),
+            self._made.randrange(1_000_000),
+        )
+        self.rows[key] += 1
+        window = (key, at // 10_000 * 10_000)
+        n, total = self.sums.get(window, (0, 0))
+        self.sums[window] = n + 1, total + value
+        return {"k": key, "at": 1_545_184_220_000 + at, "v": value}
+
+
+class Watched:
+    """How many executors there are, looked at again and again beside everything else."""
+
+    def __init__(self, cluster: StandaloneCluster) -> None:
+        self._cluster = cluster
+        self.seen: list[int] = [0]
+        self._over = threading.Event()
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._look, name="executors", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.3):
+            if (count := len(self._cluster.executors())) != self.seen[-1]:
+                self.seen.append(count)
+
+
+def waited(reached: Callable[[], bool], meanwhile: Callable[[], None], lives: Lives) -> None:
+    """Wait until something holds, and do something each half second meanwhile."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert lives.job is not None and lives.job.exit_code is None, lives.job and lives.job.log_tail()
+        assert time.monotonic() < deadline, lives.job.log_tail()
+        meanwhile()
+        time.sleep(0.5)
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in folder.rglob("part-*") for line in path.read_text().splitlines()]
+
+
+def test_executors_come_and_go_and_nothing_is_lost(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    moments, given, out = random.Random(seed), Input(tmp_path / "in", seed), tmp_path / "out"
+    environment = {
+        "CRASH_IN": str(tmp_path / "in"), "CRASH_OUT": str(out), "CRASH_CHECKPOINTS": str(tmp_path / "checkpoints"),
+    }  # fmt: skip
+    conf = [word for name, value in DYNAMIC.items() for word in ("--conf", f"{name}={value}")]
+    with StandaloneCluster(EXECUTORS) as cluster:
+        executors = Watched(cluster)
+        arguments = ["--master", cluster.master, "-p", str(EXECUTORS), *conf]
+        with (
+            Lives(JOB, environment=environment, folder=tmp_path, arguments=arguments) as lives,
+            executors.looking(),
+        ):
+            given.wave()
+            job = lives.start(CRASH_WATCH="1")
+            for number in range(WAVES):
+                begun = len(executors.seen)
+                waited(lambda since=begun: max(executors.seen[since - 1 :]) == EXECUTORS, given.wave, lives)
+                if number:  # one dies while others come and go
+                    time.sleep(moments.random() * 3)
+                    given.wave()
+                    if there := cluster.executors():
+                        moments.choice(there).kill()
+                waited(lambda: executors.seen[-1] == 0, lambda: None, lives)
+                print(f"wave {number}: executors {executors.seen}, {given.files} files")
+            given.wave()  # it goes on from none
+            job = lives.until(lambda: files_found(tmp_path / "checkpoints", "rows") == given.files, job)
+            assert lives.stop(job) == 0
+            assert lives.run(CRASH_WATCH="0") == [0]  # what the stop left unread, and the windows
+            assert lives.left_behind() == []
+    falls = sum(after < before for before, after in zip(executors.seen, executors.seen[1:], strict=False))
+    assert falls >= WAVES
+    numbers: dict[str, list[int]] = {}
+    for row in read(out / "numbers"):
+        numbers.setdefault(row["k"], []).append(row["n"])
+    assert {key: sorted(found) for key, found in numbers.items()} == {
+        key: list(range(1, count + 1)) for key, count in given.rows.items()
+    }
+    sums = read(out / "sums")
+    print(sums[:1])
+    assert Counter((row["k"], row["n"], row["v"]) for row in sums) == Counter(
+        (key, n, total) for (key, _), (n, total) in given.sums.items()
+    )
+    assert [path for path in out.rglob(".*") if path.is_file()] == []
