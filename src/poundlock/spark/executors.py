@@ -46,7 +46,7 @@ def await_executors(session: Session, *, wanted: int | None, patience: timedelta
     """Wait until the cluster has run a first small task, and a moment for the rest of the cores.
 
     Args:
-        wanted: how many cores were asked for; None = it is not known.
+        wanted: how many cores were asked for; None = it is not known. With dynamic allocation nobody waits for all of them.
 
     Raises:
         TransientError: no executor was given.
@@ -76,11 +76,13 @@ def await_executors(session: Session, *, wanted: int | None, patience: timedelta
             say(f"Waiting for an executor of {context.master}")
     if (failure := probe.exception()) is not None:
         raise (_unfit(failure) if session.alive else _ended(context)) from failure
+    if wanted is None or context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+        return  # more of them come where tasks wait, and not before
     deadline = time.monotonic() + _SETTLE_S
-    while wanted is not None and time.monotonic() < deadline and context.defaultParallelism < wanted:
+    while time.monotonic() < deadline and context.defaultParallelism < wanted:
         time.sleep(_POLL_S)
     cores_given = context.defaultParallelism
-    if wanted is not None and cores_given < wanted:
+    if cores_given < wanted:
         given = f"The cluster gave {cores_given} core(s) so far, and {wanted} were asked for"
         say(f"{given}: tasks run one after the other")
 
