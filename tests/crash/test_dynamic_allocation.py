@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.engine, pytest.mark.torture]
 JOB = Path(__file__).parent / "jobs" / "come_and_go.py"
 EXECUTORS, WAVES = 4, 3
 KEYS, ROWS = 40, 20
+BEGIN = datetime(2018, 12, 19, tzinfo=UTC)
 DYNAMIC = {
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.shuffleTracking.enabled": "true",
@@ -47,7 +49,7 @@ class Input:
         folder.mkdir()
         self.files = 0
         self.rows: Counter[str] = Counter()
-        self.sums: dict[tuple[str, int], tuple[int, int]] = {}
+        self.sums: dict[tuple[str, datetime], tuple[int, int]] = {}
 
     def wave(self, files: int = EXECUTORS) -> None:
         """Write some files."""
@@ -59,16 +61,13 @@ class Input:
             self.files += 1
 
     def _row(self) -> dict[str, Any]:
-        key, at, value = (
-            f"k{self._made.randrange(KEYS)}",
-            self._made.randrange(1_800_000),
-            self._made.randrange(1_000_000),
-        )
+        key, second = f"k{self._made.randrange(KEYS)}", self._made.randrange(1_800)
+        value = self._made.randrange(1_000_000)
         self.rows[key] += 1
-        window = (key, at // 10_000 * 10_000)
+        window = key, BEGIN + timedelta(seconds=second // 10 * 10)
         n, total = self.sums.get(window, (0, 0))
         self.sums[window] = n + 1, total + value
-        return {"k": key, "at": 1_545_184_220_000 + at, "v": value}
+        return {"k": key, "at": int((BEGIN.timestamp() + second) * 1000), "v": value}
 
 
 class Watched:
@@ -164,8 +163,6 @@ def test_executors_come_and_go_and_nothing_is_lost(tmp_path: Path) -> None:
         key: list(range(1, count + 1)) for key, count in given.rows.items()
     }
     sums = read(out / "sums")
-    print(sums[:1])
-    assert Counter((row["k"], row["n"], row["v"]) for row in sums) == Counter(
-        (key, n, total) for (key, _), (n, total) in given.sums.items()
-    )
+    found = [(row["k"], datetime.fromisoformat(row["window_start"]), row["n"], row["v"]) for row in sums]
+    assert sorted(found) == sorted((key, start, n, total) for (key, start), (n, total) in given.sums.items())
     assert [path for path in out.rglob(".*") if path.is_file()] == []
