@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from poundlock.arguments import check_object
-from poundlock.checkpoint.participant import JSON, CommitOutcome, Finding, Participant, Prepared
+from poundlock.checkpoint.participant import JSON, CommitOutcome, Finding, Leftover, Participant, Prepared
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -225,6 +225,19 @@ class AbortsMany(Protocol):
 
         A failure of one must not keep another from being removed.
         """
+
+
+@runtime_checkable
+class SweepsMany(Protocol):
+    """A participant whose leftovers may be found by the driver and removed by any process, where there are very many."""
+
+    @abstractmethod
+    def leftovers(self, state: JSON) -> Sequence[Leftover]:
+        """Return what `sweep` would remove. Nobody may need it later: names are unique to their attempt."""
+
+    @abstractmethod
+    def remove(self, leftovers: Sequence[Leftover]) -> None:
+        """Remove all of them; what is gone is no error. Raises what the first that stays does."""
 
 
 @runtime_checkable

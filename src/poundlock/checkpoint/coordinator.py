@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from poundlock.audit.write_totals import written
@@ -19,7 +20,8 @@ from poundlock.checkpoint.decision import Decision, Redo, SourceRange
 from poundlock.checkpoint.ledger.decision_log import History
 from poundlock.checkpoint.ledger.records import resting, state_of
 from poundlock.checkpoint.outcome import Outcome, Recovery, SinkDirectives, TaskResults
-from poundlock.checkpoint.participant import Occasion, Orphan, Prepared, Staged
+from poundlock.checkpoint.participant import Leftover, Occasion, Orphan, Prepared, Staged
+from poundlock.checkpoint.sweeping import remove_left, sweep_all
 from poundlock.checkpoint.validation import check_continues, check_counts, check_same_ranges
 from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.failpoints import Failpoint, hit
@@ -32,12 +34,16 @@ _END_ROUNDS = 100
 class Coordinator(History):
     """Decides and carries out the checkpoints of one job, in one life of its driver; see `History` for what it is given."""
 
+    tasks_follow: bool = False
+    """Whether `tasks` is set behind the recovery: very many leftovers are removed by `remove_left` then."""
+
     def __post_init__(self) -> None:
         self.lock = threading.RLock()
         """Taken by everything that decides; take it to look at several facts at once."""
         self.prepares_ahead = all(prepares_ahead(participant) for participant in self.participants.values())
         """Whether the tasks of the next checkpoint may run while the newest one is committed."""
         self._rolls: tuple[Decision, int | None] | None = None
+        self._left: dict[str, Sequence[Leftover]] = {}
 
     def recover(self) -> Recovery:
         """Bring the sinks to the state of the newest decision. Call it once, before the query starts.
@@ -270,6 +276,11 @@ class Coordinator(History):
         with self.lock, explained("removing leftovers", job=self.identity.name):
             self._sweep()
 
+    def remove_left(self) -> None:
+        """Remove what the recovery left for tasks, once there are some. Raises as `sweep`."""
+        with self.lock, explained("removing leftovers", job=self.identity.name, starting=True):
+            remove_left(self.participants, self._left, check=self.epoch.check, tasks=self.tasks, log=self.log)
+
     def next_roll_ms(self) -> int | None:
         """Return when, by the clock, `roll(ROLL)` will have something to do; None = not by time alone."""
         with self.lock:
@@ -329,10 +340,11 @@ class Coordinator(History):
         newest = self.newest
         if self.state is not None:
             self.state.sweep()
-        return {
-            name: participant.sweep(state_of(newest, name), remove=True, check=self.epoch.check)
-            for name, participant in self.participants.items()
-        }
+        self._left.clear()
+        orphans = sweep_all(self.participants, partial(state_of, newest), check=self.epoch.check, later=self._left)
+        if self.tasks is not None or not self.tasks_follow:
+            remove_left(self.participants, self._left, check=self.epoch.check, tasks=self.tasks, log=self.log)
+        return orphans
 
 
 @dataclass

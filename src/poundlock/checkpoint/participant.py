@@ -142,6 +142,19 @@ class Orphan:
 
 
 @dataclass(frozen=True, slots=True)
+class Leftover:
+    """An orphan, and what removes it.
+
+    Args:
+        orphan: as people see it.
+        place: where it is, in the participant's own words; JSON.
+    """
+
+    orphan: Orphan
+    place: JSON
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Something that is not as a decision says.
 

@@ -133,6 +133,7 @@ class Assembly:
         session = self._session(storage)
         sources = self._with_streams(session, sources)
         coordinator.tasks = SparkTasks(session, self.job.name)
+        coordinator.remove_left()
 
         def save(directory: str, retained: str | None = None, first: Callable[[], None] = lambda: None) -> Cut:
             def ready() -> None:

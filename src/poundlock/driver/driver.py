@@ -274,6 +274,7 @@ class Driver(Assembly):
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
         coordinator = self.coordinator(storage, identity, epoch)
+        coordinator.tasks_follow = True
         self.start_ahead(storage)
         recovery = coordinator.recover()
         self.tracker.rolled(recovery.files)

@@ -13,7 +13,7 @@ import pytest
 from poundlock.checkpoint.capabilities import CommitsMany
 from poundlock.checkpoint.participant import JSON, Committed, Prepared
 from poundlock.connectors.files.file_values import FileCommittable, FileSinkState
-from poundlock.connectors.files.sink.committer import abort_many, commit, commit_many, sweep, verify_many
+from poundlock.connectors.files.sink.committer import abort_many, commit, commit_many, leftovers, remove, verify_many
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import CommitUnknown, TerminalError, TransientError
 from poundlock.formats.encode_bulk import BulkMerger
@@ -192,11 +192,10 @@ def test_a_slow_store_is_swept_by_many_calls_at_once(tmp_path: Path) -> None:
     prepared_segments(tmp_path, 64, tag="ours")
     prepared_segments(tmp_path, 3, tag="theirs")
     (tmp_path / "part-0").write_text("finished\n")
-    looked: list[int] = []
-    state = FileSinkState.of({})
-    orphans = sweep(storage, "ours", state, remove=True, check=lambda: looked.append(len(content(tmp_path))))
-    assert len(orphans) == 64
-    assert looked == [68], "nothing is removed before it is known that nobody has taken over"
+    left = leftovers(storage, "ours", FileSinkState.of({}))
+    assert len(left) == 64
+    assert len(content(tmp_path)) == 68, "what is found is not removed yet"
+    remove(lambda root: storage, left)
     assert storage.most >= 16
     assert set(content(tmp_path)) == {"part-0", *(f".part-{n}-0.inprogress.theirs-a-0" for n in range(3))}
 

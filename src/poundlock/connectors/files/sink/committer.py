@@ -12,11 +12,11 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from io import BufferedReader, RawIOBase
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from math import ceil
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from poundlock.checkpoint.participant import JSON, CommitOutcome, Committed, Orphan, Prepared, unchecked
+from poundlock.checkpoint.participant import JSON, CommitOutcome, Committed, Leftover, Orphan, Prepared
 from poundlock.connectors.commit_threads import call_each
 from poundlock.connectors.files.file_values import FileCommittable, FileSinkState, PreparedFile
 from poundlock.connectors.files.sink.multipart import complete, inspect_upload, left_uploads, of_storage, verify_upload
@@ -194,23 +194,31 @@ def _remove(storage: Storage, path: str, upload: str | None) -> None:
         of_storage(storage).abort_upload(path, upload)
 
 
-def sweep(
-    storage: Storage, tag: str, state: FileSinkState, *, remove: bool, check: Callable[[], None] = unchecked
-) -> Sequence[Orphan]:
-    """Find, and remove if asked and `check` does not raise, hidden files and uploads with this job's tag that the state does not name."""
+def leftovers(storage: Storage, tag: str, state: FileSinkState) -> Sequence[Leftover]:
+    """Find hidden files and uploads with this job's tag that the state does not name."""
     if not tag:
         return []
     known = state.known
     left = sorted(
         (entry for entry in storage.list() if ours(entry.path, tag) and entry.path not in known), key=lambda e: e.path
     )
+    root = storage.root
+    files = [
+        Leftover(Orphan(f"{root}/{entry.path}", entry.bytes, entry.modified_ms), {"root": root, "path": entry.path})
+        for entry in left
+    ]
     uploads = left_uploads(storage, tag, known, state.joined or ())
-    if remove and (left or uploads):
-        check()
-        leftovers = chain(((entry.path, None) for entry in left), ((upload.path, upload.id) for upload, _ in uploads))
-        _raise_first(_each(storage, lambda one: _remove(storage, *one), leftovers))
-    orphans = [Orphan(f"{storage.root}/{entry.path}", entry.bytes, entry.modified_ms) for entry in left]
-    return orphans + [orphan for _, orphan in uploads]
+    return files + [
+        Leftover(orphan, {"root": root, "path": upload.path, "upload": upload.id}) for upload, orphan in uploads
+    ]
+
+
+def remove(open_folder: Callable[[str], Storage], left: Sequence[Leftover]) -> None:
+    """Remove leftovers, of one folder; none that is there is no error. Raises OSError: one of them stays."""
+    if left:
+        storage = open_folder(left[0].place["root"])
+        places = (each.place for each in left)
+        _raise_first(_each(storage, lambda place: _remove(storage, place["path"], place.get("upload")), places))
 
 
 def preflight(storage: Storage) -> None:

@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from poundlock.arguments import refuse_without_effect
 from poundlock.audit.read_back import Auditable, AuditScope, Reading
-from poundlock.checkpoint.capabilities import AbortsMany, Bindable, CommitsMany, Inspectable, InTasks, Measurable
+from poundlock.checkpoint.capabilities import (
+    AbortsMany,
+    Bindable,
+    CommitsMany,
+    Inspectable,
+    InTasks,
+    Measurable,
+    SweepsMany,
+)
 from poundlock.checkpoint.participant import (
     JSON,
     CommitOutcome,
     Committed,
     Finding,
     Kind,
+    Leftover,
     Occasion,
     Orphan,
     Prepared,
@@ -69,7 +78,9 @@ _NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9.=+-]{0,79}")
 
 
 @dataclass(frozen=True)
-class FileSink(Bindable, Portable, Legible, CommitsMany, AbortsMany, InTasks, Inspectable, Auditable, Measurable):
+class FileSink(
+    Bindable, Portable, Legible, CommitsMany, AbortsMany, SweepsMany, InTasks, Inspectable, Auditable, Measurable
+):
     """Records into files by bucket, exactly once: files appear complete and never change.
 
     Args:
@@ -230,10 +241,18 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, AbortsMany, InTasks, In
         return parts.committer.abort_many(self.storage(), prepared)
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
+        left = self.leftovers(state)
+        if remove and left:
+            check()
+            self.remove(left)
+        return [each.orphan for each in left]
+
+    def leftovers(self, state: JSON) -> Sequence[Leftover]:
         carried = _state(state)
-        return parts.committer.sweep(
-            self.storage(carried.root), self.tag or carried.tag, carried, remove=remove, check=check
-        )
+        return parts.committer.leftovers(self.storage(carried.root), self.tag or carried.tag, carried)
+
+    def remove(self, leftovers: Sequence[Leftover]) -> None:
+        parts.committer.remove(self.storage, leftovers)
 
     # Inspectable
 
