@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from poundlock.state.manifest import Manifest, OperatorChange, RunFile, TimerBound
+from poundlock.state.runs.merge import MergePolicy
 
 
 class StateDirective(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,8 +22,7 @@ class StateDirective(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: int
     parallelism: int
     manifest: Manifest
-    fan_in: int
-    budget: int
+    merging: MergePolicy
 
 
 class StateWork(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,8 +43,7 @@ class StateParticipant:
             checkpoint=checkpoint,
             parallelism=parallelism,
             manifest=manifest,
-            fan_in=self._policy.fan_in,
-            budget=self._policy.budget,
+            merging=self._policy,
         )
 
     def verify(self, directive: StateDirective, prepared: Sequence[PreparedState]) -> None:

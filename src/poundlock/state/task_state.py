@@ -18,7 +18,6 @@ from poundlock.state.operator_state import OperatorState
 from poundlock.state.runs.compaction import Compaction, Delta, MergePlan, plan_merges
 from poundlock.state.runs.files import RunFiles, run_name
 from poundlock.state.runs.lookup import View
-from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.runs.run import Removal, SectionKey
 from poundlock.state.runs.writing import HELD, RunWriter
 from poundlock.state.tables import TableWork
@@ -131,8 +130,7 @@ class TaskState:
 
     def _write(self, delta: Delta, view: View, fragments: Sequence[Fragment], groups: tuple[int, int]) -> _Written:
         directive = self._directive
-        policy = MergePolicy(fan_in=directive.fan_in, budget=directive.budget)
-        plan = plan_merges(fragments, self._runs, delta, self._names, policy)
+        plan = plan_merges(fragments, self._runs, delta, self._names, directive.merging)
         compaction = Compaction(view, self._runs, delta, plan, self._names, self._expired_before, self._merges)
         writer = RunWriter(self._files.folder, HELD)
         compaction.write(writer)

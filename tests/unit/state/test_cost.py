@@ -53,7 +53,7 @@ def test_a_checkpoint_costs_what_it_touches() -> None:
 
 
 def test_merges_keep_to_their_budget_and_say_what_they_owe() -> None:
-    store = ScratchState(128, 1, policy=MergePolicy(fan_in=2, budget=100_000))
+    store = ScratchState(128, 1, policy=MergePolicy(fan_in=2, budget=100_000, rewrites=0))
     owed = []
     for number in range(8):
         state = store.open(0, 0, 0)
@@ -73,13 +73,45 @@ def test_merges_keep_to_their_budget_and_say_what_they_owe() -> None:
     assert dict(state.table("count")) == {f"user-{i}": [7, "x" * 40] for i in range(5000)}
 
 
+def test_merges_keep_up_with_checkpoints_that_change_everything() -> None:
+    store = ScratchState(128, 1, policy=MergePolicy(budget=50_000))
+    names = [f"user-{i}" for i in range(1000)]
+    most = 0
+    for number in range(60):
+        state = store.open(0, 0, 0)
+        state.prefetch(names)
+        for name in names:
+            state.table("count")[name] = [number, "x" * 40]
+        [report] = store.write()
+        assert report.file is not None
+        assert report.file.bytes > 50_000, "a checkpoint adds more than the budget"
+        most = max(most, *(len(fragment.runs) for fragment in store.manifest.fragments))
+    assert most <= 2 * MergePolicy().fan_in
+    assert len(store.manifest.files) <= 2 * MergePolicy().fan_in, "a file is gone once its last group is merged"
+    assert dict(store.open(0, 0, 0).table("count")) == {name: [59, "x" * 40] for name in names}
+
+
+def test_groups_with_the_most_runs_have_their_turn_first() -> None:
+    store = ScratchState(8, 1, policy=MergePolicy(budget=1, rewrites=0))
+    names = [f"user-{i}" for i in range(100)]
+    for number in range(40):
+        state = store.open(0, 0, 0)
+        state.prefetch(names)
+        for name in names:
+            state.table("count")[name] = number
+        store.write()
+    # One group a checkpoint: each of the eight has its turn behind the seven others.
+    assert max(len(fragment.runs) for fragment in store.manifest.fragments) <= 8 + MergePolicy().fan_in
+    assert dict(store.open(0, 0, 0).table("count")) == dict.fromkeys(names, 39)
+
+
 def test_a_budget_is_kept_where_one_group_has_nearly_all(monkeypatch: pytest.MonkeyPatch) -> None:
     def crowded(keys: Any) -> Any:
         hashes = hashes_of(keys)
         return np.where(hashes % np.uint64(8) != 0, (np.uint64(1) << np.uint64(63)) | (hashes >> np.uint64(9)), hashes)
 
     monkeypatch.setattr(tables, "hashes_of", crowded)
-    store = ScratchState(128, 1, policy=MergePolicy(fan_in=2, budget=100_000))
+    store = ScratchState(128, 1, policy=MergePolicy(fan_in=2, budget=100_000, rewrites=0))
     names = [f"user-{i}" for i in range(8000)]
     for number in range(2):
         state = store.open(0, 0, 0)

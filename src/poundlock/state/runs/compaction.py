@@ -55,7 +55,7 @@ class Merge:
 class MergePlan:
     """What is merged at a checkpoint."""
 
-    merges: Sequence[Merge] = ()
+    merges: Sequence[Merge] = ()  # by their groups
     # groups and ids of runs that hold nothing of them any more: (first, stop, ids)
     dead: Sequence[tuple[int, int, tuple[int, ...]]] = ()
     owed: int = 0  # bytes of runs that are due and wait for a later checkpoint
@@ -75,13 +75,17 @@ class MergePlan:
 def plan_merges(
     fragments: Sequence[Fragment], runs: Mapping[int, Run], delta: Delta, operators: Iterable[int], policy: MergePolicy
 ) -> MergePlan:
-    """Return what is to be merged. `operators`: numbers of the operators there are; rows of others are of no use."""
+    """Return what is to be merged: of the groups with the most runs first, or those behind them would never have their turn.
+
+    Args:
+        operators: numbers of the operators there are; rows of others are of no use.
+    """
     merges: list[Merge] = []
     dead: list[tuple[int, int, tuple[int, ...]]] = []
-    owed, left, known = 0, policy.budget, frozenset(operators)
     groups = sum(fragment.stop - fragment.first for fragment in fragments)
     added = delta.bytes
-    for fragment in fragments:
+    owed, left, known = 0, max(policy.budget, policy.rewrites * added), frozenset(operators)
+    for fragment in sorted(fragments, key=lambda fragment: -len(fragment.runs)):
         sizes = _live_bytes(fragment, runs, delta, known)
         gone = tuple(number for number, size in sizes.items() if not size)
         if gone:
@@ -102,7 +106,7 @@ def plan_merges(
             left -= done
             size -= done
         owed += size
-    return MergePlan(merges, dead, owed)
+    return MergePlan(sorted(merges, key=lambda merge: merge.first), dead, owed)
 
 
 def _bytes_of(

@@ -25,6 +25,9 @@ class MergePolicy:
     fan_in: int = 8  # how many runs of similar size become one
     # about how many bytes of runs a task rewrites at one checkpoint; at least one key group is, if any is due
     budget: int = 64 << 20
+    # and no less than so many times what it adds: a row is rewritten once for each power of `fan_in` that state is larger than what a
+    # checkpoint adds, so that with less the runs of some groups would become ever more
+    rewrites: int = 4
 
 
 def runs_to_merge(sizes: Sequence[int], added: int, fan_in: int) -> int:
