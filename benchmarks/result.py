@@ -141,7 +141,7 @@ class Bar:
                     f"{found:.0%}",
                     found >= self.least_figure,
                 )
-            unit = "ms" if self.figure.endswith(" ms") else "×"
+            unit = next((unit for unit in ("ms", "MB") if self.figure.endswith(f" {unit}")), "×")
             return f"{self.name} {self.figure} ≤ {self.most:g} {unit}", f"{found:.2f} {unit}", found <= self.most
         if self.most_ms is not None:
             if mine.median_ms is None:
@@ -250,7 +250,8 @@ BARS = (
     Bar(name="skew/hot_key", figure="memory / uniform", most=1.5),
     Bar(name="skew/large", most_mb=2000),
     Bar(name="skew/buckets", most_mb=1500),
-    Bar(name="skew/window", most_mb=1200),
+    # Of what processes have of their own: resident pages of mapped state files go when others need the memory.
+    Bar(name="skew/window", figure="memory MB", most=1200),
     Bar(name="skew/window", figure="memory growth", most=2),
     Bar(name="cluster/locality", figure="key groups where they were, mean", least_figure=0.9),
     Bar(name="autoscale/local", figure="most tasks / at first", least_figure=2),

@@ -25,7 +25,7 @@ from poundlock.operators.windows.base import CONTENTS, WindowSpec
 from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.window import TimeWindow
 
-_AT_ONCE = 1 << 20  # rows of a window that are merged at a time
+_AT_ONCE = 1 << 18  # rows of a window that are decoded and merged at a time
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class ColumnWindowOperator(PartialsOperator):
         parts = [wanted.take(np.empty(0, np.int64))]
         for part in self._parts(window):
             at = np.minimum(np.searchsorted(hashes, part.hashes), len(hashes) - 1)
-            parts.append(part.take(np.flatnonzero(hashes[at] == part.hashes)))
+            parts.append(self._decoded(part.take(np.flatnonzero(hashes[at] == part.hashes))))
         there = merged([replace(part, slices=np.zeros(len(part), np.int64)) for part in parts], self._aggregates)
         both = grouped(np.concatenate([there.hashes, wanted.hashes]), joined([there.keys, wanted.keys]))
         pairs = both.starts[both.counts == 2]
@@ -189,21 +189,24 @@ class ColumnWindowOperator(PartialsOperator):
             self._added.pop(window.start, None)
             self.group.drop(CONTENTS, entry)
 
-    def _parts(self, window: TimeWindow) -> list[Partials]:
+    def _parts(self, window: TimeWindow) -> list[Any]:
         """Return what there is of a window, in the order of time: of each slice what state has and what was added, each by hash."""
-        parts = []
+        parts: list[Any] = []
         for start in range(window.start, window.end, self._partial.width):
-            parts += [self._decoded(rows) for rows in self.rows.rows_of(CONTENTS, (start, start + self._partial.width))]
+            parts += self.rows.rows_of(CONTENTS, (start, start + self._partial.width))
             parts += self._added.get(start, [])
         return parts
 
-    def _decoded(self, rows: Any) -> Partials:
-        zeros = np.zeros(len(rows.hashes), np.int64)
-        return Partials(rows.hashes, rows.keys, zeros, zeros, self._aggregates.decode(rows.values))
+    def _decoded(self, part: Any) -> Partials:
+        """Return a part of a window without its slices. What state has lies in mapped files, of which only some is to be decoded at a time."""
+        zeros = np.zeros(len(part), np.int64)
+        if isinstance(part, Partials):
+            return replace(part, slices=zeros)
+        return Partials(part.hashes, part.keys, zeros, zeros, self._aggregates.decode(part.values))
 
-    def _in_ranges(self, parts: Sequence[Partials]) -> Iterator[list[Partials]]:
-        """Yield the rows by ranges of hashes, so that memory does not follow how many keys a window has."""
-        whole = [replace(p, slices=np.zeros(len(p), np.int64)) for p in parts if len(p)]
+    def _in_ranges(self, parts: Sequence[Any]) -> Iterator[list[Partials]]:
+        """Yield the rows by ranges of hashes, so that memory does not follow how many keys a window has, nor how many rows."""
+        whole = [part for part in parts if len(part)]
         total = sum(map(len, whole))
         if not total:
             return
@@ -213,7 +216,7 @@ class ColumnWindowOperator(PartialsOperator):
         begins = [0] * len(whole)
         for edge in [*edges, None]:
             ends = [len(p) if edge is None else int(np.searchsorted(p.hashes, np.uint64(edge))) for p in whole]
-            some = [p.slice(b, e) for p, b, e in zip(whole, begins, ends, strict=True) if e > b]
+            some = [self._decoded(p.slice(b, e)) for p, b, e in zip(whole, begins, ends, strict=True) if e > b]
             begins = ends
             if some:
                 yield some

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import indices_of
+from poundlock.operators.columns import windows as windows_by_columns
 from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.aggregation import FunctionAggregation
 from poundlock.operators.columns.operator import ColumnChunk, ColumnWork, PartialsOperator, ResultColumns
@@ -265,7 +266,29 @@ def test_what_a_function_of_columns_does_is_what_sql_does(data: st.DataObject, s
 
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
-    compare(data, seed, None)
+    with pytest.MonkeyPatch.context() as patch:  # few rows of a window at a time, or all
+        patch.setattr(windows_by_columns, "_AT_ONCE", data.draw(st.sampled_from([3, 1 << 18])))
+        compare(data, seed, None)
+
+
+def test_a_window_of_many_checkpoints_is_decoded_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows_by_columns, "_AT_ONCE", 100)
+    decoded: list[int] = []
+    real = ColumnAggregates.decode
+
+    def counted(self: ColumnAggregates, values: pa.Array) -> Any:
+        decoded.append(len(values))
+        return real(self, values)
+
+    spec = WindowSpec(assigner=TumblingEventTimeWindows("1 d"), function=SqlAggregates([SqlAggregate(kind="count")]))
+    other = ByColumns(spec, KEYS["text"], MergePolicy(fan_in=100), random.Random(1), None)
+    for _ in range(10):
+        rows = [(f"key-{number}", 1000, 1, "x") for number in range(200)]
+        assert other.checkpoint(rows, MIN, MIN, 0, 1) == [([], [], [])]
+    monkeypatch.setattr(ColumnAggregates, "decode", counted)
+    ((_, _, fired),) = other.checkpoint([], MIN, 1 << 40, 0, 1)
+    assert [values for *_, values, _ in fired] == [(10,)] * 200
+    assert max(decoded) < 50, "of 2,000 rows no more than some of a run at a time"
 
 
 def compare(data: st.DataObject, seed: int, own: ArrowAggregateFunction | None) -> None:
