@@ -58,7 +58,8 @@ def test_plain_numbers_are_those_of_json(texts: list[str], kind: pa.DataType, **
     if column is not None:
         number = float.hex if kind == pa.float64() else int
         assert [number(value) for value in column.to_pylist()] == [  # type: ignore[operator]
-            number(float(value) if kind == pa.float64() else value) for value in wanted  # type: ignore[operator]
+            number(float(value) if kind == pa.float64() else value)
+            for value in wanted  # type: ignore[operator]
         ]
 
 

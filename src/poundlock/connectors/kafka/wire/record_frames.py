@@ -171,8 +171,8 @@ def _followed(at: Integers, frames: Frames, span: Span) -> Frames | None:
         runs.append(Frames(frames.begin[i : last + 1], frames.end[i : last + 1]))
         end = int(frames.end[last])
         i = int(np.searchsorted(at, end))
-    frames_there = _joined(runs)
-    return frames_there if len(found.end) == span.records else None
+    chain = _joined(runs)
+    return chain if len(chain.end) == span.records else None
 
 
 # -- one after another -------------------------------------------------------------------------------------------------
