@@ -114,7 +114,7 @@ def _same_length(data: Bytes, at: int, size: int, width: int, most: int) -> int:
             same &= data[k + count * size : k + (upto - 1) * size + 1 : size] == data[k]
         if not same.all():
             return count + int(same.argmin())
-        count, look = upto, 4 * look
+        count, look = upto, 16 * look
     return count
 
 
