@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poundlock.formats.number_words import number_column
+from poundlock.formats.json.numbers import number_column
 
 _DIGITS = st.integers(0, 10**9)
 _PLAIN = st.one_of(

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers
 from poundlock.formats.chunk import Values
-from poundlock.formats.json_tokens import TYPES, column_in, text_tokens, tokens
-from poundlock.formats.number_words import number_column
+from poundlock.formats.json.numbers import number_column
+from poundlock.formats.json.tokens import TYPES, column_in, text_tokens, tokens
 from poundlock.formats.words import SIZE, Words, words_in
 
 LEAST = 64
