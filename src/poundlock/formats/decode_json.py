@@ -1,7 +1,7 @@
 """JSON text to typed fields: objects that look alike by columns, else msgspec over a whole buffer where that is safe, or line by line.
 
 The last two ways use the same decoder of the same type, so they cannot disagree on a record; only the buffer needs guarding. The
-first takes nothing but what is plain, see json_alike.
+first takes nothing but what is plain, see json.alike.
 """
 
 from __future__ import annotations

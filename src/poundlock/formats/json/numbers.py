@@ -18,7 +18,7 @@ from poundlock.formats.words import SIZE, Words, byte_of_bit, words_at, words_in
 
 _LONGEST = 16  # characters, without the sign
 _EXACT_DIGITS = 15  # of a whole number that a float holds
-_POWERS = 10.0 ** np.arange(_LONGEST)
+_POWERS: npt.NDArray[np.float64] = np.power(10.0, np.arange(_LONGEST), dtype=np.float64)
 
 
 def _all_bytes(byte: int) -> np.uint64:
@@ -197,8 +197,8 @@ def _dots(word: Words) -> Words:
     """Return the top bit of the lowest byte of each word that is a point; 0 where none is."""
     word = word ^ _DOTS
     dots = (word - _ONES) & ~word & _TOPS
-    dots &= -dots
-    return dots
+    lowest: Words = dots & -dots
+    return lowest
 
 
 def _flags(bits: Words) -> Words:

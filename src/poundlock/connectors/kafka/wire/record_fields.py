@@ -115,12 +115,13 @@ def _short_numbers(words: Words, frames: Frames) -> _Numbers:
         raise UnusualNumber
     key_length, key_size, rest = short_varints(rest)
     key_start = at + (time_size + offset_size + key_size)
-    value_at = key_start
+    value_at: Integers = key_start
     if int(key_length.max()) > 0 or _most(time_size) + _most(offset_size) + _most(key_size) + _LONGEST_SHORT > SPARE:
         value_at = np.minimum(key_start + np.maximum(key_length, 0), frames.end)
         rest = words[value_at]
     value_length, value_size, _ = short_varints(rest)
-    return _Numbers(offset_delta, key_length, key_start, value_length, value_at + value_size)
+    value_start: Integers = value_at + value_size
+    return _Numbers(offset_delta, key_length, key_start, value_length, value_start)
 
 
 def _most(size: Integers | int) -> int:
