@@ -203,7 +203,8 @@ def _dots(word: Words) -> Words:
 
 def _flags(bits: Words) -> Words:
     """Return 1 for each word that is not 0."""
-    return (bits != 0).view(np.uint8).astype(np.uint64)
+    flags: Words = (bits != 0).view(np.uint8).astype(np.uint64)
+    return flags
 
 
 def _without(word: Words, dot: Words, pointed: Words) -> Words:
