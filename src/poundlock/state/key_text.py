@@ -38,8 +38,8 @@ class KeyTypes:
 
     @property
     def complete(self) -> bool:
-        """Whether there is a value for each column that is not null."""
-        return bool(self._known) and all(c.keys() - {type(None)} for columns in self._known.values() for c in columns)
+        """Whether of keys of some number of columns the types of all are known."""
+        return any(all(column.keys() - {type(None)} for column in columns) for columns in self._known.values())
 
     @property
     def example(self) -> str:
@@ -61,8 +61,9 @@ class KeyTypes:
             parts = _list_in(text)
             if parts is not None and len(parts) == arity:
                 return tuple(_part(part, column) for part, column in zip(parts, columns, strict=True))
-        if 0 in self._known:
-            return _part(_whole(text), self._known[0][0])
+        single = self._known.get(0, [{}])[0]
+        if single and (single.keys() - {type(None)} or len(self._known) == 1 or _whole(text) is None):
+            return _part(_whole(text), single)
         if self._known:
             raise ValueError(f"{text} has another number of columns")
         return _as_key(_json(text))
@@ -77,7 +78,7 @@ class _Quoted(str):
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -97,7 +98,7 @@ def _list_in(text: str) -> list[Any] | None:
     """Return the parts of a JSON list, numbers as the texts they are; None if it is none."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(value, list):
         return None
