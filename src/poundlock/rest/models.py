@@ -136,7 +136,7 @@ class RowSkew(_Answer):
     splits: list[RowShares]
 
 
-class StateEntry(BaseModel):
+class KeptEntry(BaseModel):
     """What is kept under one name, of one window where it is kept by window."""
 
     key: Any
@@ -151,7 +151,7 @@ class NamedState(BaseModel):
     kind: str | None
     ttl_ms: int | None
     count: int
-    entries: list[StateEntry]
+    entries: list[KeptEntry]
 
 
 class StateTimer(BaseModel):

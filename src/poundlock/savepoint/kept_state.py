@@ -85,7 +85,10 @@ def _kept(
         if operator in (None, name)
     ]
     if key is None:
-        return [OperatorContent(name, described(reader.manifest, reader.files, name, limit=limit)) for name, reader in readers]
+        return [
+            OperatorContent(name, described(reader.manifest, reader.files, name, limit=limit))
+            for name, reader in readers
+        ]
     return _of_key(readers, key, limit)
 
 

@@ -248,7 +248,7 @@ def test_no_changed_bit_of_a_record_is_believed(value: dict[str, object]) -> Non
     for bit in range(8 * (len(data) - 1)):  # behind the line's end nothing is said
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="."):
             raw_record(bytes(changed))
 
 
@@ -262,7 +262,9 @@ def test_a_changed_digit_of_a_position_is_found_wherever_the_record_is(storage: 
     archived = Path(storage.root, f"ledger-archive/{0:020d}-{4:020d}.jsonl.gz")
     archived.write_bytes(gzip.compress(gzip.decompress(archived.read_bytes()).replace(b'"0":3', b'"0":2')))
     for number, file in ((7, path), (2, archived)):
-        with pytest.raises(TerminalError, match=rf"{file.name} cannot be read: its checksum .*\nNext: .*poundlock fsck"):
+        with pytest.raises(
+            TerminalError, match=rf"{file.name} cannot be read: its checksum .*\nNext: .*poundlock fsck"
+        ):
             Ledger(storage).read(number)
     assert [each.split(" cannot ")[0] for each in Ledger(storage).damaged()] == [str(archived), str(path)]
     assert Ledger(storage).read(8) == decision(8)

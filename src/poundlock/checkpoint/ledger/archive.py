@@ -8,6 +8,7 @@ import shlex
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from poundlock.checkpoint.ledger.record_form import raw_record
@@ -54,7 +55,7 @@ class Archive:
             for first, last in self.files():
                 if first <= number <= last:
                     path = _archive_path(first, last)
-                    lines = read_record(self._storage, path, lambda data: _lines(data, last + 1 - first), next=self._next)  # noqa: B023
+                    lines = read_record(self._storage, path, partial(_lines, count=last + 1 - first), next=self._next)
                     self._held, self._first, self._path = lines or (), first, path
                     break
             else:

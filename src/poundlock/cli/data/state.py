@@ -72,7 +72,7 @@ def command(
         Option(
             "--key",
             metavar="KEY",
-            help='Only this key: ada, 12, 2018-12-19, 2018-12-19T01:50:26Z, 12.50, X\'00FF\' for bytes, or ["ada", 3] for two columns.',
+            help="Only this key: ada, 12, 2018-12-19, 2018-12-19T01:50:26Z, 12.50, X'00FF' for bytes, or [\"ada\", 3] for two columns.",
         ),
     ] = None,
     limit: Annotated[int, Option("--limit", min=1, help="Entries and timers of each to show.")] = _LIMIT,

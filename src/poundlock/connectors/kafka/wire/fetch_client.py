@@ -160,7 +160,7 @@ def _topic_metadata(topic: Any, brokers: Mapping[int, Address]) -> TopicMetadata
     for part in topic.partitions:
         if part.leader_id in brokers:
             leaders[part.partition_index] = brokers[part.leader_id]
-            epochs[part.partition_index] = int(getattr(part, "leader_epoch", -1) or 0)
+            epochs[part.partition_index] = -1 if part.leader_epoch is None else int(part.leader_epoch)
     return TopicMetadata(given if given else None, leaders, len(topic.partitions), epochs)
 
 

@@ -87,7 +87,11 @@ def _by_leader(
             if (address := leaders.get(partition)) is not None:
                 led.setdefault(address, []).append(partition)
             else:
-                without = f"{name}-{partition} has no leader" if partition < its.partitions else f"there is no {name}-{partition}"
+                without = (
+                    f"{name}-{partition} has no leader"
+                    if partition < its.partitions
+                    else f"there is no {name}-{partition}"
+                )
         for address, places in led.items():
             request = np.empty(len(places), _ASKED)
             request["partition"], request["epoch"] = places, [its.epochs.get(place, -1) for place in places]
@@ -142,7 +146,9 @@ def _taken(
     why = ""
     for topic, answer in answers:
         good = answer[answer["error"] == 0]
-        result.update(zip(((topic, place) for place in good["partition"].tolist()), good["offset"].tolist(), strict=True))
+        result.update(
+            zip(((topic, place) for place in good["partition"].tolist()), good["offset"].tolist(), strict=True)
+        )
         for place, code in answer[answer["error"] != 0][["partition", "error"]].tolist():
             why = f"{topic}-{place}: {kafka_python('errors').for_code(code).__name__}"
             if code not in _TRY_AGAIN:
