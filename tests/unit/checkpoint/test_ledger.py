@@ -248,7 +248,7 @@ def test_no_changed_bit_of_a_record_is_believed(value: dict[str, object]) -> Non
     for bit in range(8 * (len(data) - 1)):  # behind the line's end nothing is said
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"."):
             raw_record(bytes(changed))
 
 

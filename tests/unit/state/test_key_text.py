@@ -79,7 +79,7 @@ def test_a_text_is_read_as_the_type_that_the_keys_have(known: Any, text: str, wa
     ],
 )
 def test_what_no_key_can_be_is_refused(known: Any, text: str) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         KeyTypes([known]).key_of(text)
 
 
