@@ -42,7 +42,9 @@ class Ledger:
         self._archive, self._next = Archive(storage), restoring(storage)
         self._retention_ms = retention_ms
         self._per_file = per_file
-        self._archived = self._archive.last()  # as far as this process knows
+        self._archived: int | None = (
+            None  # the newest that is archived as far as this process knows; None = it has not looked
+        )
         # A chain of changes never reaches over the beginning of an archive file: what the retention leaves can be read.
         self._writer = RecordWriter(math.gcd(BLOCK, per_file))
         self._reader = RecordReader(self._raw)
@@ -78,6 +80,8 @@ class Ledger:
         """Return what a record says, wherever it is."""
         path, value = record_path(number), None
         # What the archive has is the truth: a driver that slept for very long may have made a file of that number since.
+        if self._archived is None:
+            self._archived = self._archive.last()
         if number > self._archived:
             value = read_record(self._storage, path, parse, next=self._next)
             if value is None:
@@ -206,6 +210,7 @@ class Ledger:
     def _count(self) -> int:
         # What the archive has forgotten is missing at the front only.
         archived = self._archive.files()
+        self._archived = max((last for _, last in archived), default=-1)
         count = archived[0][0] if archived else 0
         # Leftovers of interrupted writes have other names.
         for first, last in [*archived, *((number, number) for number in sorted(self._numbers()))]:
