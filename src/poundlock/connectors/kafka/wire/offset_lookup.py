@@ -59,6 +59,8 @@ def look_up(client: FetchClient, partitions: Iterable[Partition], asked: Offsets
             why = str(error) or type(error).__name__
         except TerminalError as error:  # a restart looks more closely, and says what to do
             raise OffsetsUnknown(error.what) from error
+        except kafka_python("errors").KafkaError as error:  # this user may not see a topic
+            raise OffsetsUnknown(str(error)) from error
         if not missing:
             return result
         if time.monotonic() > end:

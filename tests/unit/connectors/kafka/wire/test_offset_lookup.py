@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-import kafka.errors  # noqa: F401 - loaded before any time is taken
+import kafka.errors
 import numpy as np
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
@@ -193,6 +193,7 @@ def test_a_partition_that_is_new_or_has_no_leader_is_waited_for() -> None:
         ([right], {"a": TopicMetadata(None, {}, 1)}, "a-0 has no leader"),
         ([right], {"a": TopicMetadata(None, {}, 0)}, "there is no a-0"),
         ([TerminalError("refuses this user")], {"a": topic({0: ONE})}, "refuses this user"),
+        ([kafka.errors.TopicAuthorizationFailedError("topic a")], {"a": topic({0: ONE})}, "topic a"),
     ],
 )
 def test_what_is_not_answered_in_time_is_an_error(script: Any, leaders: Any, why: str) -> None:
