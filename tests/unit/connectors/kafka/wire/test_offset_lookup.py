@@ -24,7 +24,7 @@ from poundlock.connectors.kafka.wire.offset_lookup import (
     encode_request,
     look_up,
 )
-from poundlock.connectors.kafka.wire.record_fields import SPARE
+from poundlock.connectors.kafka.wire.varints import SPARE
 from poundlock.errors import TerminalError
 
 ONE, TWO = ("one", 1), ("two", 2)
