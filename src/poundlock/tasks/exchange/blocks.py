@@ -21,13 +21,14 @@ from poundlock.tasks.columns import int_column
 from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.placement import Custom, Partitioner, RoundRobin
 
-HASH = "__hash"
-"""The hidden column behind the rows of a block: the hash of the key; of an input without a key it is of nulls."""
+_ROWS = "__rows"  # a hidden column of nulls, which says how many rows there are where nobody needs a column of them
 EVERYWHERE = -1
 """The key group of broadcast rows."""
 
 DELIVERY_BYTES = 4 << 20  # of blocks that are sent at once
-_LIST_BYTES = 16 << 20  # of messages that PySpark pickles together; its JVM holds them as an array, of which many become garbage
+_LIST_BYTES = (
+    16 << 20
+)  # of messages that PySpark pickles together; its JVM holds them as an array, of which many become garbage
 _LEAST_BYTES = 256 << 10  # of a message
 _AT_ONCE = 128 << 20  # of rows that are put in order together
 _PIECE = 8 << 20  # of rows that are one batch where any will do, and they lie in runs that are worth a look each
@@ -81,7 +82,7 @@ class Block(msgspec.Struct, frozen=True):
         part: a writer that had many rows made several blocks; their order.
         places: where the rows were read: (source, sequence of the split), in the order they came.
         index: for each run of rows its key group, the number of its place and its first row, as int64.
-        rows: an Arrow IPC stream of one batch, its last column HASH.
+        rows: an Arrow IPC stream of one batch, its last column hidden.
     """
 
     operator: str
@@ -212,11 +213,9 @@ class BlockWriter:
             columns = [batch.column(name) for name in self.to.keys]
             hashes = self.hashing.key_hashes(columns) if columns else np.zeros(batch.num_rows, np.uint64)
             groups = self.hashing.groups_of(hashes, self.to.groups(self.parallelism)).astype(np.int64)
-            hidden = int_column(hashes, pa.uint64())
         else:
             groups = self._unkeyed(batch, place)
-            hidden = pa.nulls(batch.num_rows)
-        self._open.append((_with_hidden(batch, hidden), number))
+        self._open.append((batch.append_column(_ROWS, pa.nulls(batch.num_rows)), number))
         self._groups.append(groups)
         self._bytes += batch.nbytes
         return self._flush() if self._bytes >= self._full else []
@@ -303,11 +302,6 @@ def encoded(rows: pa.RecordBatch, *, compress: bool = False) -> bytes | bytearra
     with pa.FixedSizeBufferWriter(pa.py_buffer(data)) as out, pa.ipc.new_stream(out, rows.schema) as writer:
         writer.write_batch(rows)
     return data
-
-
-def _with_hidden(batch: pa.RecordBatch, hidden: pa.Array) -> pa.RecordBatch:
-    fields = [*batch.schema, pa.field(HASH, hidden.type)]
-    return pa.RecordBatch.from_arrays([*batch.columns, hidden], schema=pa.schema(fields, batch.schema.metadata))
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
