@@ -163,7 +163,7 @@ def test_what_is_full_goes_to_the_next_stage_before_the_last_row_is_read(monkeyp
             read.append(first)
             yield Batch(pa.record_batch([pa.array(range(first, first + 100))], schema=schema))
 
-    exchange = ExchangeStep(ExchangeInput("op", keys=("n",)), 1, schema, ("n",))
+    exchange = ExchangeStep(ExchangeInput(operator="op", keys=("n",)), 1, schema, ("n",))
     body = StageBody(0, JOB, [Step("in", Pass(), []), Step("op#0", exchange, [Edge("in")])], {}, "fail", [1])
     source: Any = Read(chunks)
     directive = Directive(3, 1, 0, "run", {}, TimeDirective(TimeState(), 0, {}), parallelism=2)
