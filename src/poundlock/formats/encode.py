@@ -10,6 +10,8 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+from operator import contains
 from typing import Any, BinaryIO, ClassVar
 
 import msgspec
@@ -100,7 +102,7 @@ class JsonEncoder(RowEncoder):
             return [{name: row.get(name) for name in self._columns} for row in rows]
         hidden = self._hidden
         # A name is looked up in each row, not each row's names among the hidden ones: there is one hidden name, or none.
-        if any(name in row for name in hidden for row in rows):
+        if any(any(map(contains, rows, repeat(name))) for name in hidden):
             return [{k: v for k, v in row.items() if k not in hidden} for row in rows]
         return list(rows)
 

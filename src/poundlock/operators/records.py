@@ -22,6 +22,7 @@ from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import column_values, dict_of_values, to_records
+from poundlock.formats.object_rows import ObjectRows
 from poundlock.stream.functions.records import (
     RecordField,
     RecordType,
@@ -52,11 +53,18 @@ class RecordMaker:
         """Yield the records of so many rows, given the values of each column."""
         if not values:
             return (self.cls() for _ in range(count))
+        if self.cls is dict:
+            return map(self._call, *values)
+        return self._of_tuples(zip(*values, strict=True))
+
+    def _of_tuples(self, values: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
+        """Yield the records of rows, given the values of each."""
         if self.cls is tuple:
-            return zip(*values, strict=True)
-        if self.cls.__bases__ == (tuple,):  # a NamedTuple, whose own constructor is written in Python
-            return map(partial(tuple.__new__, self.cls), zip(*values, strict=True))
-        return map(self._call, *values)
+            return values
+        if self.cls.__bases__ == (tuple,) and self.arguments is None and len(self.columns) == len(self.cls._fields):  # type: ignore[attr-defined]
+            # A NamedTuple, whose own constructor is written in Python, and knows defaults.
+            return map(partial(tuple.__new__, self.cls), values)
+        return starmap(self._call, values)
 
     def of_batch(self, batch: pa.RecordBatch) -> Iterator[Any]:
         """Yield the records of a batch."""
@@ -67,10 +75,13 @@ class RecordMaker:
         if isinstance(chunk, Batch):
             return self.of_batch(chunk.batch)
         rows = to_records(chunk).rows
-        if len(self.columns) < 2:  # itemgetter gives no tuple of one
+        if not self.columns:
+            return self.of_columns((), len(rows))
+        if isinstance(rows, ObjectRows) and (given := rows.values(self.columns)) is not None:
+            return self._of_tuples(given)
+        if len(self.columns) == 1:  # itemgetter gives no tuple of one
             return self.of_columns([[row[name] for row in rows] for name in self.columns], len(rows))
-        values = map(itemgetter(*self.columns), rows)
-        return values if self.cls is tuple else starmap(self._call, values)
+        return self._of_tuples(map(itemgetter(*self.columns), rows))
 
     @property
     def _call(self) -> Callable[..., Any]:
@@ -214,7 +225,7 @@ def _record_reader(cls: type) -> Callable[[Any], dict[str, Any]] | None:
     if cls is tuple or not isinstance(cls, type):
         return None
     if is_named_tuple(cls):
-        return lambda row, names=cls._fields: dict(zip(names, row, strict=True))  # type: ignore[attr-defined, misc]
+        return lambda row, made=dict_of_values(cls._fields): made(*row)  # type: ignore[attr-defined, misc]
     if is_struct(cls):
         names = zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True)  # type: ignore[attr-defined]
     elif is_dataclass(cls):
@@ -241,6 +252,6 @@ def as_dicts(rows: list[Any], names: Sequence[str]) -> list[Any]:
         return rows
     if kinds == {tuple} and set(map(len, rows)) == {len(names)}:
         return list(starmap(dict_of_values(tuple(names)), rows))
-    if len(kinds) == 1 and (read := record_reader(next(iter(kinds)))) is not None:
-        return list(map(read, rows))
+    if len(kinds) == 1 and (read := record_reader(cls := kinds.pop())) is not None:
+        return list(starmap(dict_of_values(cls._fields), rows) if is_named_tuple(cls) else map(read, rows))
     return [row if type(row) is dict else as_dict(row, names) for row in rows]

@@ -28,11 +28,13 @@ class SourceHead:
     Args:
         want: the form of rows that its first readers work on.
         columns: those that are needed; None = all.
+        straight: whether those readers make objects of their own of records, and look at no dict.
     """
 
     source: SplitSource
     want: Literal["batch", "records"]
     columns: tuple[str, ...] | None = None
+    straight: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,9 @@ class SourceStage:
             reader = readers.get(name)
             if reader is None:
                 head = self.sources[name]
-                context = ReaderContext(reject=partial(run.reject_at, name), columns=head.columns, want=head.want)
+                context = ReaderContext(
+                    reject=partial(run.reject_at, name), columns=head.columns, want=head.want, straight=head.straight
+                )
                 reader = readers[name] = head.source.reader(context)
             run.sinks.current_source = name
             run.place, run.place_number = each.place, each.number

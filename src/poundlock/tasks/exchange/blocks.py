@@ -26,9 +26,8 @@ EVERYWHERE = -1
 """The key group of broadcast rows."""
 
 DELIVERY_BYTES = 4 << 20  # of blocks that are sent at once
-_LIST_BYTES = (
-    16 << 20
-)  # of messages that PySpark pickles together; its JVM holds them as an array, of which many become garbage
+# Of messages that PySpark pickles together: arrays in its JVM, which die young if they are small, and else wait for a full heap.
+_LIST_BYTES = 4 << 20
 _LEAST_BYTES = 256 << 10  # of a message
 _AT_ONCE = 128 << 20  # of rows that are put in order together
 _PIECE = 8 << 20  # of rows that are one batch where any will do, and they lie in runs that are worth a look each
