@@ -23,6 +23,7 @@ import pyarrow.csv as pa_csv
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Records
 from poundlock.formats.convert import not_utf8, python_values
+from poundlock.formats.object_rows import ObjectRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,10 @@ class JsonEncoder(RowEncoder):
         return list(map(kind, *(values(column) for column in batch.columns)))
 
     def _of_records(self, rows: Sequence[dict[str, Any]]) -> list[Any]:
+        if isinstance(rows, ObjectRows) and self._columns is None:
+            objects = rows.to_write(self._hidden)
+            if objects is not None:
+                return objects
         if self._columns is not None:
             return [{name: row.get(name) for name in self._columns} for row in rows]
         hidden = self._hidden

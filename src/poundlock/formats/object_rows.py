@@ -1,11 +1,11 @@
-"""Rows as the objects that a decoder made, for functions that want a record of their own type: dicts are made only when somebody asks.
+"""Rows as the objects that a decoder or a user's function made: dicts of them are made only when somebody asks for one.
 
 What is made then is what would have been there at first, and it stays: who changes a row changes it for those behind, as ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from operator import attrgetter
 from typing import Any, overload
 
@@ -17,12 +17,18 @@ class ObjectRows(Sequence[dict[str, Any]]):
         objects: one for each row.
         attributes: the name of an object's attribute by column.
         dicts: makes the dicts of all rows.
+        alike: whether an object is written as JSON just as its dict is.
     """
 
     def __init__(
-        self, objects: Sequence[Any], attributes: Mapping[str, str], dicts: Callable[[], Sequence[dict[str, Any]]]
+        self,
+        objects: Sequence[Any],
+        attributes: Mapping[str, str],
+        dicts: Callable[[], Sequence[dict[str, Any]]],
+        *,
+        alike: bool = False,
     ) -> None:
-        self._objects, self._attributes, self._make = objects, attributes, dicts
+        self._objects, self._attributes, self._make, self._alike = objects, attributes, dicts, alike
         self._dicts: Sequence[dict[str, Any]] | None = None
 
     def __len__(self) -> int:
@@ -48,6 +54,12 @@ class ObjectRows(Sequence[dict[str, Any]]):
         if len(attributes) > 1:
             return map(attrgetter(*attributes), self._objects)
         return zip(*(map(attrgetter(name), self._objects) for name in attributes), strict=True)
+
+    def to_write(self, hidden: Set[str]) -> list[Any] | None:
+        """Return objects that are written as JSON just as their dicts are; None where dicts are needed, as to hide columns."""
+        if self._dicts is not None or not self._alike or not hidden.isdisjoint(self._attributes):
+            return None
+        return list(self._objects)
 
     def _rows(self) -> Sequence[dict[str, Any]]:
         if self._dicts is None:

@@ -237,6 +237,27 @@ def _record_reader(cls: type) -> Callable[[Any], dict[str, Any]] | None:
     return made
 
 
+def struct_rows(rows: list[Any], names: Sequence[str]) -> ObjectRows | None:
+    """Return Structs of one class that has just these columns as rows; None where they are not, or are written otherwise than a dict."""
+    kinds = set(map(type, rows))
+    columns = _written_like_dicts(kinds.pop()) if len(kinds) == 1 else None
+    if columns is None or columns.keys() != set(names):
+        return None
+    return ObjectRows(rows, columns, lambda: as_dicts(rows, names), alike=True)
+
+
+@lru_cache(_KEPT)
+def _written_like_dicts(cls: type) -> dict[str, str] | None:
+    """Return the attributes of a Struct by column; None where msgspec writes its objects otherwise than a dict of them."""
+    if not is_struct(cls):
+        return None
+    config = cls.__struct_config__  # type: ignore[attr-defined]
+    unset = any("Unset" in str(hint) for base in cls.__mro__ for hint in vars(base).get("__annotations__", {}).values())
+    if config.array_like or config.tag is not None or config.omit_defaults or unset:
+        return None
+    return dict(zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True))  # type: ignore[attr-defined]
+
+
 def as_dict(row: Any, names: Sequence[str]) -> Any:
     """Return a record of any type as a dict, a tuple by the names of the columns; what is none, or of another length, as it is."""
     if type(row) is tuple:

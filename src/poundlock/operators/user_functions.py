@@ -21,7 +21,7 @@ from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Origin, Records, sub
 from poundlock.formats.reject import Reject
 from poundlock.operators.batches import batch_as, batches_of
 from poundlock.operators.chain import MAIN, Emit, Misfit, RowFailed, UserFunction
-from poundlock.operators.records import RecordMaker, as_dict, as_dicts
+from poundlock.operators.records import RecordMaker, as_dict, as_dicts, struct_rows
 from poundlock.stream.functions.records import BatchFormat
 from poundlock.stream.stream import Side
 
@@ -124,6 +124,9 @@ class MapRecords(UserFunction):
         names = tuple(self.schema.names)
         known = frozenset(names)
         results, of = _each(self.function, chunk, self.records, self.failed)
+        if self.failed is None and (objects := struct_rows(results, names)) is not None:
+            emit(MAIN, Records(objects, chunk.origin, _index(chunk)))
+            return
         rows = as_dicts(results, names)
         if not _all_have(rows, known):
             for i, row in enumerate(rows):
