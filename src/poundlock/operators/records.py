@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import starmap
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, NewType, Union, get_args, get_origin
 
 import pyarrow as pa
 
@@ -240,22 +240,41 @@ def _record_reader(cls: type) -> Callable[[Any], dict[str, Any]] | None:
 def struct_rows(rows: list[Any], names: Sequence[str]) -> ObjectRows | None:
     """Return Structs of one class that has just these columns as rows; None where they are not, or are written otherwise than a dict."""
     kinds = set(map(type, rows))
-    columns = _written_like_dicts(kinds.pop()) if len(kinds) == 1 else None
-    if columns is None or columns.keys() != set(names):
+    written = _written_like_dicts(kinds.pop()) if len(kinds) == 1 else None
+    if written is None or written.columns.keys() != set(names):
         return None
-    return ObjectRows(rows, columns, lambda: as_dicts(rows, names), alike=True)
+    if any("UnsetType" in {kind.__name__ for kind in set(map(type, map(attrgetter(a), rows)))} for a in written.unsure):
+        return None
+    return ObjectRows(rows, written.columns, lambda: as_dicts(rows, names), alike=True)
+
+
+class _Written(NamedTuple):
+    """A Struct that is written like a dict: its attributes by column, and those that may hold UNSET, which is left out, for all we know."""
+
+    columns: dict[str, str]
+    unsure: list[str]
 
 
 @lru_cache(_KEPT)
-def _written_like_dicts(cls: type) -> dict[str, str] | None:
-    """Return the attributes of a Struct by column; None where msgspec writes its objects otherwise than a dict of them."""
+def _written_like_dicts(cls: type) -> _Written | None:
+    """Return how a Struct is written; None where msgspec writes its objects otherwise than a dict of them."""
     if not is_struct(cls):
         return None
     config = cls.__struct_config__  # type: ignore[attr-defined]
-    unset = any("Unset" in str(hint) for base in cls.__mro__ for hint in vars(base).get("__annotations__", {}).values())
-    if config.array_like or config.tag is not None or config.omit_defaults or unset:
+    if config.array_like or config.tag is not None or config.omit_defaults:
         return None
-    return dict(zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True))  # type: ignore[attr-defined]
+    names: Sequence[str] = cls.__struct_fields__  # type: ignore[attr-defined]
+    fields_of = {each.argument: each.annotation for each in record_fields(cls)}
+    columns = dict(zip(cls.__struct_encode_fields__, names, strict=True))  # type: ignore[attr-defined]
+    return _Written(columns, [name for name in names if not _is_sure(fields_of.get(name, Any))])
+
+
+def _is_sure(annotation: Any) -> bool:
+    """Return whether an annotation says of what classes values are, and that UNSET is none."""
+    if get_origin(annotation) in (Union, UnionType):
+        return all(map(_is_sure, get_args(annotation)))
+    kind = get_origin(annotation) or annotation
+    return isinstance(kind, type) and kind is not object and kind is not Any and kind.__name__ != "UnsetType"
 
 
 def as_dict(row: Any, names: Sequence[str]) -> Any:

@@ -19,10 +19,11 @@ from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Lines, Records
 from poundlock.formats.convert import to_records
 from poundlock.formats.decode import Want, decoder
+from poundlock.formats.encode import JsonEncoder
 from poundlock.formats.object_rows import ObjectRows
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Chain, Edge, Emit, Pass, Step, StepCounts
-from poundlock.operators.records import record_maker
+from poundlock.operators.records import as_dicts, record_maker, struct_rows
 from poundlock.operators.user_functions import FlatMap, MapRecords
 from poundlock.plan.explain import explain
 from poundlock.stream.functions.records import RecordType
@@ -209,3 +210,71 @@ def test_explain_says_which_records_are_made_straight(tmp_path: Any) -> None:
     topic: Mapping[str, Any] = {"bootstrap_servers": "b:9092", "topics": "t", "format": "json", "end": "latest"}
     assert explained(KafkaSource(**topic, schema="r string")) == straight
     assert explained(KafkaSource(**topic, schema="r string", metadata={"k": "key"})) == general
+
+
+class Out(msgspec.Struct):
+    n: Any
+    word: Any = msgspec.field(name="t", default=None)
+
+
+class Tagged(msgspec.Struct, tag=True):
+    n: Any
+    t: Any = None
+
+
+class WithoutDefaults(msgspec.Struct, omit_defaults=True):
+    n: Any
+    t: Any = None
+
+
+class AsArray(msgspec.Struct, array_like=True):
+    n: Any
+    t: Any = None
+
+
+class MayBeUnset(msgspec.Struct):
+    n: int | msgspec.UnsetType
+    t: Any = None
+
+
+WRITTEN = st.one_of(
+    VALUES,
+    st.sampled_from([b"bytes", np.int32(7), {1, 2}, 1j, Out(1, [Out(2)]), Named("a"), float("nan"), {"k": object()}]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(WRITTEN, min_size=1, max_size=5), WRITTEN, st.sampled_from([(), ("n",), ("x",)]))
+def test_structs_are_written_just_as_their_dicts(values: list[Any], word: Any, hidden: tuple[str, ...]) -> None:
+    given_ = [Out(value, word) for value in values]
+    straight = struct_rows(given_, ["t", "n"])
+    assert straight is not None
+    encoded = [JsonEncoder(None, hidden).encode(Records(rows)) for rows in (straight, as_dicts(given_, ["t", "n"]))]
+    data, ends, bad = zip(*((bytes(each.data), each.ends.tolist(), dict(each.bad)) for each in encoded), strict=True)
+    assert (data[0], ends[0], bad[0]) == (data[1], ends[1], bad[1])
+    assert [list(row.items()) for row in straight] == [list(row.items()) for row in as_dicts(given_, ["t", "n"])]
+
+
+class Sure(msgspec.Struct):
+    n: int | None
+    t: list[str]
+
+
+def test_a_value_that_msgspec_leaves_out_is_not_written_as_a_struct() -> None:
+    assert struct_rows([MayBeUnset(1), MayBeUnset(2)], ["n", "t"]) is not None
+    for given_ in ([MayBeUnset(1), MayBeUnset(msgspec.UNSET)], [Out(1, msgspec.UNSET)]):
+        assert struct_rows(given_, ["n", "t"]) is None
+    assert struct_rows([Sure(1, [])], ["n", "t"]) is not None
+
+
+@pytest.mark.parametrize("cls", [Tagged, WithoutDefaults, AsArray, Named, Data, dict])
+def test_what_is_written_otherwise_than_a_dict_becomes_one(cls: Any) -> None:
+    rows = [cls(n=1, t="x")] if cls is not Named else [Named("a")]
+    assert struct_rows(rows, ["n", "t"]) is None
+
+
+def test_structs_of_other_columns_or_classes_are_looked_at_one_by_one() -> None:
+    assert struct_rows([Out(1)], ["n", "t", "more"]) is None
+    assert struct_rows([Out(1)], ["n"]) is None
+    assert struct_rows([Out(1), Tagged(1)], ["n", "t"]) is None
+    assert struct_rows([], ["n"]) is None
