@@ -225,7 +225,8 @@ def _record_reader(cls: type) -> Callable[[Any], dict[str, Any]] | None:
     if cls is tuple or not isinstance(cls, type):
         return None
     if is_named_tuple(cls):
-        return lambda row, made=dict_of_values(cls._fields): made(*row)  # type: ignore[attr-defined, misc]
+        of_values = dict_of_values(cls._fields)  # type: ignore[attr-defined]
+        return lambda row: of_values(*row)
     if is_struct(cls):
         names = zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True)  # type: ignore[attr-defined]
     elif is_dataclass(cls):

@@ -15,7 +15,10 @@ def source_head(node: SourceNode, source: SplitSource, nodes: Sequence[Node]) ->
     readers = _readers(node, nodes)
     per_record = any(isinstance(reader, PythonNode) and reader.kind != "map_batches" for reader in readers)
     return SourceHead(
-        source, "records" if per_record else "batch", _needed_columns(readers), straight=made_straight(node, nodes, source)
+        source,
+        "records" if per_record else "batch",
+        _needed_columns(readers),
+        straight=made_straight(node, nodes, source),
     )
 
 
