@@ -293,6 +293,6 @@ def as_dicts(rows: list[Any], names: Sequence[str]) -> list[Any]:
         return rows
     if kinds == {tuple} and set(map(len, rows)) == {len(names)}:
         return list(starmap(dict_of_values(tuple(names)), rows))
-    if len(kinds) == 1 and (read := record_reader(cls := kinds.pop())) is not None:
-        return list(starmap(dict_of_values(cls._fields), rows) if is_named_tuple(cls) else map(read, rows))
+    if len(kinds) == 1 and (read := record_reader(kinds.pop())) is not None:
+        return list(map(read, rows))
     return [row if type(row) is dict else as_dict(row, names) for row in rows]
