@@ -22,10 +22,7 @@ from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import PASSED_ON, S3Address
 
 # No row enters this JVM: what it does is not worth the optimising compiler, and a small heap is never short.
-# Without the two ratios its old generation doubles behind what an exchange left there as garbage.
-_NO_ROWS = (
-    "-XX:TieredStopAtLevel=1", "-Xms64m", "-XX:MaxNewSize=48m", "-XX:MinHeapFreeRatio=15", "-XX:MaxHeapFreeRatio=30",
-)  # fmt: skip
+_NO_ROWS = ("-XX:TieredStopAtLevel=1", "-Xms64m", "-XX:MaxNewSize=48m")
 # Eight times the JVM's own thresholds: with them the optimising compiler takes a sixth of the processor time of a job that
 # catches up for a quarter of a minute, and gives back less. What stays hot is still compiled.
 _SECOND_COMPILER_LATER = (
