@@ -249,7 +249,7 @@ def struct_rows(rows: list[Any], names: Sequence[str]) -> ObjectRows | None:
     return ObjectRows(rows, written.columns, lambda: as_dicts(rows, names), alike=True)
 
 
-class _Written(NamedTuple):
+class _StructColumns(NamedTuple):
     """A Struct that is written like a dict: its attributes by column, and those that may hold UNSET, which is left out, for all we know."""
 
     columns: dict[str, str]
@@ -257,7 +257,7 @@ class _Written(NamedTuple):
 
 
 @lru_cache(_KEPT)
-def _written_like_dicts(cls: type) -> _Written | None:
+def _written_like_dicts(cls: type) -> _StructColumns | None:
     """Return how a Struct is written; None where msgspec writes its objects otherwise than a dict of them."""
     if not is_struct(cls):
         return None
@@ -267,7 +267,7 @@ def _written_like_dicts(cls: type) -> _Written | None:
     names: Sequence[str] = cls.__struct_fields__  # type: ignore[attr-defined]
     fields_of = {each.argument: each.annotation for each in record_fields(cls)}
     columns = dict(zip(cls.__struct_encode_fields__, names, strict=True))  # type: ignore[attr-defined]
-    return _Written(columns, [name for name in names if not _is_sure(fields_of.get(name, Any))])
+    return _StructColumns(columns, [name for name in names if not _is_sure(fields_of.get(name, Any))])
 
 
 def _is_sure(annotation: Any) -> bool:
