@@ -233,6 +233,15 @@ class KafkaSource:
         return ReplayPromise("exact", "offsets always mean the same records, or the job stops and says which are gone")
 
     @property
+    def decodes_objects(self) -> bool:
+        """Whether records can be made of values without a dict: of JSON that nothing else of a record stands beside."""
+        if self.format != "json" or self.carried:
+            return False
+        from poundlock.formats.arrays import is_flat
+
+        return is_flat(self.schema())
+
+    @property
     def place(self) -> str:
         """What it reads, for explain."""
         return ", ".join(self.topics or self.partitions or ()) or str(self.pattern)
