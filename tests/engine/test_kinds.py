@@ -167,6 +167,16 @@ def steps(a: DataStream, b: DataStream) -> dict[str, tuple[DataStream, KeyedOper
         .equal_to("k")
         .window(SlidingEventTimeWindows("4 s", "2 s"))
         .apply(pair, schema=PAIR, name="pairs"),
+        "chosen": a.join(b)
+        .where("k")
+        .equal_to("k")
+        .window(TumblingEventTimeWindows("3 s"))
+        .select("left.k", "left.n", "right.n as m", name="chosen"),
+        "doubled": a.join(b)
+        .where("k")
+        .equal_to("k")
+        .window(EventTimeSessionWindows("400 ms"))
+        .select("left.k", "left.n", "right.n + 0 as m", name="doubled"),
         "groups": a.co_group(b)
         .where("k")
         .equal_to("k")

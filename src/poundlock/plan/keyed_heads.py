@@ -272,7 +272,7 @@ def _process(
             ]
         )
         _check_names(node.id, outputs[MAIN], 'name one of them, as in select("left.ts", "right.ts AS right_ts")')
-    elif isinstance(node, IntervalJoinNode) and node.select:
+    elif isinstance(node, (IntervalJoinNode, WindowJoinNode)) and node.select:
         outputs[MAIN] = PairRows(*schemas)
     else:
         outputs[MAIN] = RecordRows(node.id, _main(node, schemas[0]))
@@ -357,19 +357,15 @@ def _join_by_columns(
             return None
         sides.append(JoinSide(tuple(taken.keys), taken.time, layout, tag))
     left, right = sides
-    named = tuple(tag for tag, schema in node.side_outputs.items() if schema is not None)
+    of: PairOutput | PairFunction | None = _columns_of_pairs(output)
+    if of is None:
+        assert node.function is not None
+        assert not isinstance(node.function, CoGroupFunction)
+        of = PairFunction(node.function, tuple(tag for tag, text in node.side_outputs.items() if text is not None))
     if isinstance(node, WindowJoinNode):
         assert isinstance(node.assigner, AlignedWindows)
-        assert not isinstance(node.function, CoGroupFunction)
-        calls = PairFunction(node.function, named)
-        return ColumnWindowJoin(node.assigner, (left, right), calls, key_hashes)
-    columns = _columns_of_pairs(output)
-    if columns is None:
-        assert node.function is not None
-        return ColumnIntervalJoin(
-            node.lower_ms, node.upper_ms, (left, right), PairFunction(node.function, named), key_hashes
-        )
-    return ColumnIntervalJoin(node.lower_ms, node.upper_ms, (left, right), columns, key_hashes)
+        return ColumnWindowJoin(node.assigner, (left, right), of, key_hashes)
+    return ColumnIntervalJoin(node.lower_ms, node.upper_ms, (left, right), of, key_hashes)
 
 
 def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, needed: bool) -> str | None:

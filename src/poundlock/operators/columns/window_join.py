@@ -18,7 +18,7 @@ from poundlock.formats.arrays import Numbers, indices_of
 from poundlock.operators.columns.joins import SIDES, ColumnJoinOperator, HashKeys, JoinSide
 from poundlock.operators.columns.matching import HeldRows, TimedRows, at_once, match_ranges, places_of
 from poundlock.operators.columns.operator import ColumnChunk
-from poundlock.operators.columns.pairs import PairFunction, SomePairs
+from poundlock.operators.columns.pairs import PairFunction, PairOutput, SomePairs
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import OutputChunk
 from poundlock.operators.windows.aligned import slice_of
@@ -37,13 +37,13 @@ class ColumnWindowJoin:
     Args:
         assigner: the windows, with their default trigger, no lateness and no evictor.
         sides: left and right.
-        output: the function of pairs.
+        output: what becomes of pairs.
         hash_keys: the hash of keys, by which rows were sent.
     """
 
     assigner: AlignedWindows
     sides: tuple[JoinSide, JoinSide]
-    output: PairFunction
+    output: PairOutput | PairFunction
     hash_keys: HashKeys
 
     def operator(self) -> ColumnWindowJoinOperator:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.operators.columns import window_join as module
 from poundlock.operators.columns.joins import JoinSide
+from poundlock.operators.columns.operator import ColumnChunk
 from poundlock.operators.columns.pairs import PairFunction
 from poundlock.operators.columns.records import layout_of
 from poundlock.operators.columns.window_join import ColumnWindowJoin
@@ -39,6 +40,7 @@ from poundlock.stream.windows.builtin_assigners import (
     TumblingProcessingTimeWindows,
 )
 from poundlock.stream.windows.builtin_triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
+from poundlock.tasks.keyed_rows import PairColumns
 
 GROUPS = 8
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
@@ -67,6 +69,11 @@ class Counted(JoinFunction):
     def join(self, left: Any, right: Any) -> Iterator[Any]:
         self.n.update(self.n.value() + 1)
         yield {"k": left["k"], "l": left["n"], "r": right["n"], "n": self.n.value()}
+
+
+PARTS = [(0, "k"), (1, "n")]
+SELECTED = PairColumns([(side, name, SCHEMA.field(name).with_name(f"{name}{side}")) for side, name in PARTS])
+"""What is made of pairs where they are selected."""
 
 
 def node(function: Any, assigner: Any, **changed: Any) -> WindowJoinNode:
@@ -108,7 +115,8 @@ class ByColumns:
     def __init__(self, of: WindowJoinNode, policy: MergePolicy) -> None:
         assert join_by_record(of) is None
         side = JoinSide(("k",), "at" if of.assigner.is_event_time() else None, layout_of(SCHEMA) or "")
-        self.join = ColumnWindowJoin(of.assigner, (side, side), PairFunction(of.function), key_hashes)  # type: ignore[arg-type]
+        output = SELECTED if of.select else PairFunction(of.function)  # type: ignore[arg-type]
+        self.join = ColumnWindowJoin(of.assigner, (side, side), output, key_hashes)  # type: ignore[arg-type]
         self.state = ScratchState(GROUPS, policy=policy)
         self.late_dropped = 0
 
@@ -136,8 +144,16 @@ def batch(rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([keys, numbers, at], ["k", "n", "at"])
 
 
-def results(chunks: Iterable[OutputChunk]) -> list[Any]:
-    return [(time, value) for chunk in chunks for value, time in zip(chunk.values, chunk.timestamps, strict=True)]
+def results(chunks: Iterable[OutputChunk | ColumnChunk]) -> list[Any]:
+    done: list[Any] = []
+    for chunk in chunks:
+        if isinstance(chunk, ColumnChunk):
+            done += zip(chunk.times.tolist(), chunk.rows.to_pylist(), strict=True)
+        elif chunk.values and isinstance(chunk.values[0], tuple):  # pairs that are selected from
+            done += zip(chunk.timestamps, SELECTED.rows(chunk).select([0, 1]).to_pylist(), strict=True)
+        else:
+            done += zip(chunk.timestamps, chunk.values, strict=True)
+    return done
 
 
 def by_window_and_key(rows: list[Any], *, in_order: bool) -> list[Any]:
@@ -146,7 +162,7 @@ def by_window_and_key(rows: list[Any], *, in_order: bool) -> list[Any]:
     for time, of in groupby(rows, key=lambda row: row[0]):
         records = [value for _, value in of]
         if in_order:
-            records.sort(key=lambda record: record["k"])
+            records.sort(key=lambda record: record.get("k", record.get("k0")))
         else:  # which pair was counted as which depends on their order
             records = sorted(({**each, "n": 0} for each in records), key=repr)
         windows.append((time, records))
@@ -162,7 +178,8 @@ def task_of(key: Any, tasks: int) -> int:
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
     dice = random.Random(seed)
     assigner = data.draw(st.sampled_from(WINDOWS))
-    of = node(data.draw(st.sampled_from([pair, Counted()])), assigner)
+    function = data.draw(st.sampled_from([pair, Counted(), None]))
+    of = node(function, assigner, select=[] if function else ["left.k AS k0", "right.n AS n1"])
     policy = MergePolicy(fan_in=data.draw(st.sampled_from([2, 3, 8])))
     one, other = ByRecord(of, policy), ByColumns(of, policy)
     in_order = isinstance(assigner, (TumblingEventTimeWindows, TumblingProcessingTimeWindows))
