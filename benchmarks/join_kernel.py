@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.data import WrongOutput
-from poundlock.operators.columns.interval_join import ColumnIntervalJoin
-from poundlock.operators.columns.joins import ColumnJoinOperator, JoinSide
+from poundlock.operators.columns.joins.interval_join import ColumnIntervalJoin
+from poundlock.operators.columns.joins.pairs import PairFunction
+from poundlock.operators.columns.joins.sides import ColumnJoinOperator, JoinSide
+from poundlock.operators.columns.joins.window_join import ColumnWindowJoin
 from poundlock.operators.columns.operator import ColumnChunk
-from poundlock.operators.columns.pairs import PairFunction
 from poundlock.operators.columns.records import layout_of
-from poundlock.operators.columns.window_join import ColumnWindowJoin
 from poundlock.operators.factory import window_operator
 from poundlock.operators.keyed.group import MIN
 from poundlock.operators.keyed.operator import KeyedOperator

@@ -16,10 +16,11 @@ from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.aggregation import FunctionAggregation
-from poundlock.operators.columns.interval_join import ColumnIntervalJoin
-from poundlock.operators.columns.joins import JoinSide
+from poundlock.operators.columns.joins.interval_join import ColumnIntervalJoin
+from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput
+from poundlock.operators.columns.joins.sides import JoinSide
+from poundlock.operators.columns.joins.window_join import ColumnWindowJoin
 from poundlock.operators.columns.operator import ColumnWork, ResultColumns, change_schema
-from poundlock.operators.columns.pairs import PairFunction, PairOutput
 from poundlock.operators.columns.partials import SessionAggregation, SliceAggregation
 from poundlock.operators.columns.records import layout_of
 from poundlock.operators.columns.rows.counts import ColumnCounts
@@ -28,7 +29,6 @@ from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.columns.rows.rolling import ColumnRolling
 from poundlock.operators.columns.rows.top_n import ColumnTopN
 from poundlock.operators.columns.sessions import ColumnSessions
-from poundlock.operators.columns.window_join import ColumnWindowJoin
 from poundlock.operators.columns.windows import ColumnWindows
 from poundlock.operators.factory import (
     by_record,

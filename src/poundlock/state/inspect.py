@@ -260,6 +260,6 @@ def _listed(section: SectionKey, meta: TableMeta, key: Any, subkey: bytes, value
         for start, end, held in stored:
             yield StateEntry(table=table, key=key, window=(start, end), windowed=True, value=held)
         return
-    windowed = meta.windowed or meta.kind in ("panes", "slices")
+    windowed = meta.windowed or meta.kind in ("panes", "slices", "joined slices")
     window = canonical_key(decode(subkey)) if meta.windowed else namespace
     yield StateEntry(table=table, key=key, window=window, windowed=windowed, value=stored)

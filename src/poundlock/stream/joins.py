@@ -217,7 +217,7 @@ class JoinedWindows(WindowsOfStreams):
         Raises:
             DefinitionError: it is no such function, or the schema cannot be read.
         """
-        kind, wanted = self.streams.kind, JoinFunction if self.streams.kind == "join" else CoGroupFunction
+        wanted = JoinFunction if self.streams.kind == "join" else CoGroupFunction
         fits = isinstance(function, wanted)
         if not fits and (isinstance(function, (type, JoinFunction, CoGroupFunction)) or not callable(function)):
             raise DefinitionError(

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from poundlock.checkpoint.skew import Shares
 from poundlock.formats.chunk import Batch, NoOrigin
-from poundlock.operators.columns.joins import ColumnJoinOperator
+from poundlock.operators.columns.joins.sides import ColumnJoinOperator
 from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork, PartialsOperator
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator

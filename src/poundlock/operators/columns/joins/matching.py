@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,9 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers, indices_of, joined
 from poundlock.operators.columns.groups import Hashes, grouped
+from poundlock.operators.columns.joins.kept_rows import StoredRows, read_as
 from poundlock.operators.columns.operator import CHUNK_ROWS, EncodedRows
-from poundlock.operators.columns.records import decode_records, encode_records, joined_rows
+from poundlock.operators.columns.records import encode_records, joined_rows
 
 _LARGE = 1 << 62
 _BYTES_AT_ONCE = 64 << 20  # of pairs in a chunk, about
@@ -185,20 +187,16 @@ def _places(own: Numbers, others: Numbers, bounds: tuple[int, int], keys: int) -
 
 
 class HeldRows:
-    """Rows of a side of a join: those that state has, then those that were added in this checkpoint.
+    """Rows of a side of a join: those that state has, and those that came in this checkpoint.
 
     Args:
-        stored: rows of state, oldest first.
-        added: such as came.
+        parts: in the order they came.
         schema: the columns that are kept of a row.
     """
 
-    def __init__(self, stored: Sequence[Any], added: Sequence[TimedRows], schema: pa.Schema) -> None:
-        stored, added = [rows for rows in stored if len(rows)], [rows for rows in added if len(rows)]
-        self._schema, self._added = schema, added
-        self._values = [rows.values for rows in stored]
-        self._stored = sum(map(len, stored))
-        parts = [*stored, *added]
+    def __init__(self, parts: Sequence[StoredRows | TimedRows], schema: pa.Schema) -> None:
+        self._schema = schema
+        self._parts = parts = [part for part in parts if len(part)]
         if parts:
             self.hashes: Hashes = np.concatenate([part.hashes for part in parts])
             self.keys = joined([part.keys for part in parts])
@@ -209,15 +207,30 @@ class HeldRows:
         return self._length
 
     def records(self, used: Numbers, names: Sequence[str]) -> tuple[pa.RecordBatch, Numbers]:
-        """Return the rows that are used, and those that were added, as columns; and the place of each here.
+        """Return the rows that are used, and those that came in this checkpoint, as columns; and the place of each here.
 
         Args:
             used: places, ascending.
             names: the columns that are needed.
         """
-        used = used[used < self._stored]
-        parts = [rows.records.select(list(names)) for rows in self._added]
-        if len(used) or not parts:
-            values = joined(self._values).take(indices_of(used))
-            parts.insert(0, decode_records(values, self._schema, names).select(list(names)))
-        return joined_rows(parts), np.concatenate([used, np.arange(self._stored, self._length)])
+        rows: list[pa.RecordBatch] = []
+        kept: list[Numbers] = []
+        first = 0
+        for layout, parts in groupby(self._parts, key=_layout):
+            some = list(parts)
+            end = first + sum(map(len, some))
+            own = np.arange(first, end) if layout is None else used[(used >= first) & (used < end)]
+            if layout is None:
+                rows += [part.records.select(list(names)) for part in some if isinstance(part, TimedRows)]
+            elif len(own):
+                values = [part.values for part in some if isinstance(part, StoredRows)]
+                rows.append(read_as(joined(values).take(indices_of(own - first)), layout, self._schema, names))
+            kept.append(own)
+            first = end
+        nothing = [pa.nulls(0, self._schema.field(name).type) for name in names]
+        rows = rows or [pa.RecordBatch.from_arrays(nothing, list(names))]
+        return joined_rows(rows), np.concatenate([*kept, np.empty(0, np.int64)])
+
+
+def _layout(part: StoredRows | TimedRows) -> str | None:
+    return part.layout if isinstance(part, StoredRows) else None

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, indices_of
-from poundlock.operators.columns.joins import SIDES, ColumnJoinOperator, HashKeys, JoinSide
-from poundlock.operators.columns.matching import HeldRows, TimedRows, at_once, match_ranges, places_of
+from poundlock.operators.columns.joins.kept_rows import StoredRows
+from poundlock.operators.columns.joins.matching import HeldRows, TimedRows, at_once, match_ranges, places_of
+from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput, SomePairs
+from poundlock.operators.columns.joins.sides import ColumnJoinOperator, HashKeys, JoinSide
 from poundlock.operators.columns.operator import ColumnChunk
-from poundlock.operators.columns.pairs import PairFunction, PairOutput, SomePairs
+from poundlock.operators.columns.rows.packing import unpacked
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import OutputChunk
 from poundlock.operators.windows.aligned import slice_of
@@ -26,7 +28,6 @@ from poundlock.operators.windows.base import CONTENTS
 from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.window import TimeWindow
 
-_KIND = "joined slices"
 _AT_ONCE = 1 << 20  # rows of a window that are matched at a time
 
 
@@ -54,6 +55,8 @@ class ColumnWindowJoin:
 class ColumnWindowJoinOperator(ColumnJoinOperator):
     """Joins the rows of each key and window."""
 
+    kind: ClassVar[str] = "joined slices"
+
     def __init__(self, join: ColumnWindowJoin) -> None:
         super().__init__(join.sides, join.output, join.hash_keys)
         self._assigner = join.assigner
@@ -61,15 +64,22 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
         offset_and_width = slice_of(join.assigner)
         assert offset_and_width is not None
         self._offset, self._width = offset_and_width
+        self._panes: set[tuple[int, int]] = set()  # windows that the operator of single records began
 
     def bind(self, group: KeyGroup) -> None:
-        group.declare(
-            CONTENTS, _KIND
-        )  # where the operator of single records has its state, so that neither passes over the other's
-        for side, name in zip(self.sides, SIDES, strict=True):
-            group.declare(name, _KIND, merges=(side.layout,))
-        for start in {start for name in SIDES for start, _ in group.namespaces(name)}:
+        # There the operator of single records has its state, so that it does not pass over this one's.
+        group.declare(CONTENTS, self.kind, replaces=("panes",))
+        for tables in self.tables:
+            tables.declare(group)
+        for start in {start for tables in self.tables for start, _ in tables.namespaces(group)}:
             self._set_timers(start)
+        self._panes = set(group.namespaces(CONTENTS))
+        for start, end in sorted(self._panes):
+            if self._event_time and end - 1 <= group.watermark:  # it has fired, and was kept for late elements
+                self._drop_pane((start, end))
+            else:
+                timers = group.event_timers if self._event_time else group.processing_timers
+                timers.register(end - 1, (start, end))
 
     # --- rows -----------------------------------------------------------------------------------------------------------
 
@@ -107,26 +117,47 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk | OutputChunk]:  # type: ignore[override]
         if len(entry) == 2:
             yield from self._fire(TimeWindow(*entry))
+            self._drop_pane(entry)
             return
         (start,) = entry
-        for side, name in enumerate(SIDES):
-            self.group.drop(name, (start, start + self._width))
+        for side, tables in enumerate(self.tables):
+            tables.drop(self.group, (start, start + self._width))
             left = [rows.where(rows.times != start) for rows in self.added[side]]
             self.added[side] = [rows for rows in left if len(rows)]
 
     def _fire(self, window: TimeWindow) -> Iterator[ColumnChunk | OutputChunk]:
-        sides = [self._parts(side, window) for side in (0, 1)]
+        sides = [[*first, *self._parts(side, window)] for side, first in enumerate(self._in_pane(window))]
         if all(sides):
             for left, right in _in_ranges(sides):
                 yield from self._pairs(
-                    HeldRows(*left, self.sides[0].schema), HeldRows(*right, self.sides[1].schema), window
+                    HeldRows(left, self.sides[0].schema), HeldRows(right, self.sides[1].schema), window
                 )
 
-    def _parts(self, side: int, window: TimeWindow) -> list[Any]:
+    def _in_pane(self, window: TimeWindow) -> tuple[list[TimedRows], list[TimedRows]]:
+        """Return the rows of each side in a window that the operator of single records began: a list of [side, record] for each key."""
+        sides: tuple[list[TimedRows], list[TimedRows]] = [], []
+        if (window.start, window.end) not in self._panes:
+            return sides
+        entries = self.rows.entries_of(CONTENTS, (window.start, window.end))
+        held = unpacked(entries.values)
+        for number, parts in enumerate(sides):
+            own = [(place, record) for place, each in enumerate(held) for side, record in each if side == number]
+            if own:
+                of = np.array([place for place, _ in own], np.int64)
+                times = np.full(len(own), window.start, np.int64)
+                parts.append(self.from_records(number, entries, of, times, [record for _, record in own]))
+        return sides
+
+    def _drop_pane(self, pane: tuple[int, int]) -> None:
+        if pane in self._panes:
+            self._panes.remove(pane)
+            self.group.drop(CONTENTS, pane)
+
+    def _parts(self, side: int, window: TimeWindow) -> list[StoredRows | TimedRows]:
         """Return what there is of a side in a window: of each slice what state has, oldest first, and what was added, by hash."""
-        parts: list[Any] = []
+        parts: list[StoredRows | TimedRows] = []
         for start in range(window.start, window.end, self._width):
-            parts += self.rows.rows_of(SIDES[side], (start, start + self._width))
+            parts += self.tables[side].rows_of(self.rows, (start, start + self._width))
             added = [rows.where(rows.times == start) for rows in self.added[side]]
             for rows in added:
                 if len(rows):
@@ -165,27 +196,26 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
             if added:
                 rows = TimedRows.joined(added)
                 for start in np.unique(rows.times).tolist():
-                    self.rows.append(SIDES[side], (start, start + self._width), rows.where(rows.times == start))
+                    self.tables[side].append(self.rows, (start, start + self._width), rows.where(rows.times == start))
         self.added = [[], []]
 
 
-def _in_ranges(sides: Sequence[Sequence[Any]]) -> Iterator[list[tuple[list[Any], list[TimedRows]]]]:
-    """Yield the rows of both sides by ranges of hashes, those of state and those that were added, so that memory does not follow how
-    many keys a window has."""
+def _in_ranges(
+    sides: Sequence[Sequence[StoredRows | TimedRows]],
+) -> Iterator[list[list[StoredRows | TimedRows]]]:
+    """Yield the rows of both sides by ranges of hashes, so that memory does not follow how many keys a window has."""
     parts = [part for side in sides for part in side]
     low, high = min(int(part.hashes[0]) for part in parts), max(int(part.hashes[-1]) for part in parts)
     count = -(-sum(map(len, parts)) // _AT_ONCE)
     edges = [low + (high - low) * number // count for number in range(1, count)]
     begins = {id(part): 0 for part in parts}
     for edge in [*edges, None]:
-        some: list[tuple[list[Any], list[TimedRows]]] = []
+        some: list[list[StoredRows | TimedRows]] = []
         for side in sides:
-            stored: list[Any] = []
-            added: list[TimedRows] = []
+            cuts: list[StoredRows | TimedRows] = []
             for part in side:
                 end = len(part) if edge is None else int(np.searchsorted(part.hashes, np.uint64(edge)))
-                cut = part.slice(begins[id(part)], end)
+                cuts.append(part.slice(begins[id(part)], end))
                 begins[id(part)] = end
-                (added if isinstance(part, TimedRows) else stored).append(cut)
-            some.append((stored, added))
+            some.append(cuts)
         yield some

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import indices_of
-from poundlock.operators.columns.joins import SIDES, ColumnJoinOperator, HashKeys, JoinSide
-from poundlock.operators.columns.matching import HeldRows, TimedRows, at_once, match_ranges, of_hashes, places_of
+from poundlock.operators.columns.joins.kept_rows import StoredRows
+from poundlock.operators.columns.joins.matching import HeldRows, TimedRows, at_once, match_ranges, of_hashes, places_of
+from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput, SomePairs
+from poundlock.operators.columns.joins.sides import SIDES, ColumnJoinOperator, HashKeys, JoinSide
 from poundlock.operators.columns.operator import ColumnChunk, Slice
-from poundlock.operators.columns.pairs import PairFunction, PairOutput, SomePairs
+from poundlock.operators.columns.rows.packing import unpacked
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import OutputChunk
 
-_KIND = "joined rows"
 _PARTS_OF_A_STAY, _LEAST_MS = 4, 1_000
 """In how many buckets the rows are that stay as long as a row does, unless a bucket were shorter than this."""
 
@@ -52,6 +53,8 @@ class ColumnIntervalJoin:
 class ColumnIntervalJoinOperator(ColumnJoinOperator):
     """Joins side 0, left, with side 1, right. A host calls `take_side` for each side, `advance_watermark`, `store`."""
 
+    kind: ClassVar[str] = "joined rows"
+
     def __init__(self, join: ColumnIntervalJoin) -> None:
         super().__init__(join.sides, join.output, join.hash_keys)
         lower, upper = join.lower_ms, join.upper_ms
@@ -61,10 +64,23 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
         self._width = [max(kept // _PARTS_OF_A_STAY, _LEAST_MS) for kept in self._kept_ms]
 
     def bind(self, group: KeyGroup) -> None:
-        for side, name in enumerate(SIDES):
-            group.declare(name, _KIND, merges=(self.sides[side].layout,))
-            for bucket in group.namespaces(name):
+        for side, tables in enumerate(self.tables):
+            if None in group.namespaces(SIDES[side]):
+                self._take_over(group, side)
+            tables.declare(group, replaces=("interval join",))
+            for bucket in tables.namespaces(group):
                 self._wait_for(side, bucket)
+
+    def _take_over(self, group: KeyGroup, side: int) -> None:
+        """Take the rows that the operator of single records kept: lists of times and of records, an entry of state for each key."""
+        entries = self.rows.entries_of(SIDES[side], None)
+        group.drop(SIDES[side])
+        held = unpacked(entries.values)
+        of = np.repeat(np.arange(len(held)), [len(times) for times, _ in held])
+        times = np.array([time for each, _ in held for time in each], np.int64)
+        if len(times):
+            records = [record for _, each in held for record in each]
+            self.added[side].append(self.from_records(side, entries, of, times, records))
 
     # --- rows -----------------------------------------------------------------------------------------------------------
 
@@ -102,18 +118,18 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
     def _held(self, side: int, wanted: TimedRows, first: int, last: int) -> HeldRows:
         """Return the rows of a side from one time to another that may have one of some keys: what state has, and what was added."""
         limit, hashes = self._limit(side), np.unique(wanted.hashes)
-        stored = []
-        for start, end in self.group.namespaces(SIDES[side]):
+        stored: list[StoredRows] = []
+        for start, end in self.tables[side].namespaces(self.group):
             # A bucket without a width has rows that came at the watermark's own time, and goes with the next watermark.
             if start > last or (start if start == end else end - 1) < first:
                 continue
-            for part in self.rows.rows_of(SIDES[side], (start, end)):
+            for part in self.tables[side].rows_of(self.rows, (start, end)):
                 rows = of_hashes(part, hashes)
-                times = part.times_or_none()[rows]
+                times = part.times[rows]
                 within = (times >= first) & (times <= last)
                 stored.append(part.take(rows[within if start == end else within & (times > limit)]))
         added = [rows.where((rows.times >= first) & (rows.times <= last)) for rows in self.added[side]]
-        return HeldRows(stored, added, self.sides[side].schema)
+        return HeldRows([*stored, *added], self.sides[side].schema)
 
     def _limit(self, side: int) -> int:
         """Return up to which time nothing can join a row of a side any more."""
@@ -131,8 +147,11 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
                 self.added[side] = [rows for rows in left if len(rows)]
 
     def on_timer(self, time: int, entry: Any, *, event: bool) -> None:
-        side, bucket = entry
-        self.group.drop(SIDES[side], bucket)
+        if (
+            type(entry) is tuple and len(entry) == 2 and type(entry[1]) is tuple
+        ):  # others are of keys, of single records
+            side, bucket = entry
+            self.tables[side].drop(self.group, bucket)
 
     def _wait_for(self, side: int, bucket: Slice) -> None:
         """Make a bucket go away when its last row does."""
@@ -155,5 +174,5 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
         ends = np.where(rows.times > self._limit(side), starts + width, rows.times)
         starts = np.where(rows.times > self._limit(side), starts, rows.times)
         for start, end in np.unique(np.stack([starts, ends], axis=1), axis=0).tolist():
-            self.rows.append(SIDES[side], (start, end), rows.where((starts == start) & (ends == end)))
+            self.tables[side].append(self.rows, (start, end), rows.where((starts == start) & (ends == end)))
             self._wait_for(side, (start, end))
