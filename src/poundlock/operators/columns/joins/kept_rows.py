@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.errors import TerminalError
-from poundlock.formats.arrays import Numbers
+from poundlock.formats.arrays import Numbers, indices_of
 from poundlock.operators.columns.groups import Hashes
 from poundlock.operators.columns.operator import Pending, Slice
 from poundlock.operators.columns.records import columns_of, decode_records
@@ -30,43 +30,48 @@ class StoredRows:
     Args:
         rows: by hash.
         layout: the columns that they were written with, as `layout_of` tells them.
+        places: of those of the rows that are meant; None: all of them.
     """
 
     rows: Any
     layout: str
+    places: Numbers | None = None
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.rows if self.places is None else self.places)
 
     @property
     def hashes(self) -> Hashes:
         """The hash of each row's key."""
-        hashes: Hashes = self.rows.hashes
+        hashes: Hashes = self.rows.hashes if self.places is None else self.rows.hashes[self.places]
         return hashes
 
     @property
     def keys(self) -> pa.Array:
         """The bytes of each row's key."""
-        return self.rows.keys
-
-    @property
-    def values(self) -> pa.Array:
-        """The bytes of each row."""
-        return self.rows.values
+        return self.rows.keys if self.places is None else self.rows.keys.take(indices_of(self.places))
 
     @property
     def times(self) -> Numbers:
         """The time of each row, ms."""
         times: Numbers = self.rows.times_or_none()
-        return times
+        return times if self.places is None else times[self.places]
+
+    @property
+    def width(self) -> int:
+        """About how many bytes a row has."""
+        return int(self.rows.values.nbytes) // max(len(self.rows), 1)
+
+    def values_at(self, places: Numbers) -> pa.Array:
+        """Return the bytes of some of the rows."""
+        own = places if self.places is None else self.places[places]
+        return self.rows.values.take(indices_of(own))
 
     def slice(self, start: int, stop: int) -> StoredRows:
         """Return a stretch of the rows, without a copy."""
+        if self.places is not None:
+            return StoredRows(self.rows, self.layout, self.places[start:stop])
         return StoredRows(self.rows.slice(start, stop), self.layout)
-
-    def take(self, places: Numbers) -> StoredRows:
-        """Return rows by their places."""
-        return StoredRows(self.rows.take(places), self.layout)
 
 
 class SideTables:

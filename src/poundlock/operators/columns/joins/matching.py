@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,12 +15,10 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers, indices_of, joined
 from poundlock.operators.columns.groups import Hashes, grouped
-from poundlock.operators.columns.joins.kept_rows import StoredRows, read_as
-from poundlock.operators.columns.operator import CHUNK_ROWS, EncodedRows
-from poundlock.operators.columns.records import encode_records, joined_rows
+from poundlock.operators.columns.operator import EncodedRows
+from poundlock.operators.columns.records import encode_records
 
 _LARGE = 1 << 62
-_BYTES_AT_ONCE = 64 << 20  # of pairs in a chunk, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +48,10 @@ class TimedRows:
         rows = indices_of(places)
         return TimedRows(self.hashes[places], self.keys.take(rows), self.times[places], self.records.take(rows))
 
-    def __call__(self) -> EncodedRows:
-        """Return them as state keeps them."""
-        return EncodedRows(self.hashes, self.keys, encode_records(self.records), times=self.times)
+    @property
+    def width(self) -> int:
+        """About how many bytes a row has."""
+        return int(self.records.nbytes) // max(len(self), 1)
 
     def slice(self, start: int, stop: int) -> TimedRows:
         """Return a stretch of the rows, without a copy."""
@@ -62,16 +60,24 @@ class TimedRows:
             self.hashes[start:stop], self.keys.slice(start, n), self.times[start:stop], self.records.slice(start, n)
         )
 
-    @classmethod
-    def joined(cls, parts: Sequence[TimedRows]) -> TimedRows:
-        """Return the rows of all parts, one behind the other; of one part it is the very same."""
-        if len(parts) == 1:
-            return parts[0]
-        return cls(
-            np.concatenate([part.hashes for part in parts]),
-            joined([part.keys for part in parts]),
-            np.concatenate([part.times for part in parts]),
-            joined_rows([part.records for part in parts]),
+
+@dataclass(frozen=True, slots=True)
+class AddedRows:
+    """Rows that are to be written.
+
+    Args:
+        parts: in the order they came. Their texts would not all fit into one column.
+    """
+
+    parts: Sequence[TimedRows]
+
+    def __call__(self) -> EncodedRows:
+        """Return them as state keeps them."""
+        return EncodedRows(
+            np.concatenate([part.hashes for part in self.parts]),
+            joined([part.keys for part in self.parts]),
+            joined([encode_records(part.records) for part in self.parts]),
+            times=np.concatenate([part.times for part in self.parts]),
         )
 
 
@@ -95,19 +101,6 @@ def ranges(starts: Numbers, counts: Numbers) -> Numbers:
     """Return start, start + 1, … of each range, one behind the other."""
     before = np.cumsum(counts) - counts
     return np.repeat(starts - before, counts) + np.arange(int(counts.sum()))
-
-
-def places_of(kept: Numbers, n: int) -> Numbers:
-    """Return for each of n rows its place among those that were kept; of one that was not it is any."""
-    places = np.zeros(n, np.int64)
-    places[kept] = np.arange(len(kept))
-    return places
-
-
-def at_once(sides: Sequence[pa.RecordBatch]) -> int:
-    """Return how many pairs of rows are made at once, so that wide rows do not fill the memory."""
-    size = 1 + sum(int(rows.nbytes) // max(int(rows.num_rows), 1) for rows in sides)
-    return max(1, min(CHUNK_ROWS, _BYTES_AT_ONCE // size))
 
 
 class Pairs(NamedTuple):
@@ -184,53 +177,3 @@ def _places(own: Numbers, others: Numbers, bounds: tuple[int, int], keys: int) -
     different, places = np.unique(others, return_inverse=True)
     stop = np.searchsorted(different, own + upper, "right")
     return places, len(different), np.searchsorted(different, own + lower), stop
-
-
-class HeldRows:
-    """Rows of a side of a join: those that state has, and those that came in this checkpoint.
-
-    Args:
-        parts: in the order they came.
-        schema: the columns that are kept of a row.
-    """
-
-    def __init__(self, parts: Sequence[StoredRows | TimedRows], schema: pa.Schema) -> None:
-        self._schema = schema
-        self._parts = parts = [part for part in parts if len(part)]
-        if parts:
-            self.hashes: Hashes = np.concatenate([part.hashes for part in parts])
-            self.keys = joined([part.keys for part in parts])
-            self.times: Numbers = np.concatenate([part.times for part in parts])
-        self._length = sum(map(len, parts))
-
-    def __len__(self) -> int:
-        return self._length
-
-    def records(self, used: Numbers, names: Sequence[str]) -> tuple[pa.RecordBatch, Numbers]:
-        """Return the rows that are used, and those that came in this checkpoint, as columns; and the place of each here.
-
-        Args:
-            used: places, ascending.
-            names: the columns that are needed.
-        """
-        rows: list[pa.RecordBatch] = []
-        kept: list[Numbers] = []
-        first = 0
-        for layout, parts in groupby(self._parts, key=_layout):
-            some = list(parts)
-            end = first + sum(map(len, some))
-            own = np.arange(first, end) if layout is None else used[(used >= first) & (used < end)]
-            if layout is None:
-                rows += [part.records.select(list(names)) for part in some if isinstance(part, TimedRows)]
-            elif len(own):
-                values = [part.values for part in some if isinstance(part, StoredRows)]
-                rows.append(read_as(joined(values).take(indices_of(own - first)), layout, self._schema, names))
-            kept.append(own)
-            first = end
-        nothing = [pa.nulls(0, self._schema.field(name).type) for name in names]
-        rows = rows or [pa.RecordBatch.from_arrays(nothing, list(names))]
-        return joined_rows(rows), np.concatenate([*kept, np.empty(0, np.int64)])
-
-
-def _layout(part: StoredRows | TimedRows) -> str | None:
-    return part.layout if isinstance(part, StoredRows) else None

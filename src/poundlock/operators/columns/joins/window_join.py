@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, indices_of
-from poundlock.operators.columns.joins.kept_rows import StoredRows
-from poundlock.operators.columns.joins.matching import HeldRows, TimedRows, at_once, match_ranges, places_of
+from poundlock.operators.columns.joins.held_rows import HeldRows, Part, pair_chunks
+from poundlock.operators.columns.joins.matching import AddedRows, TimedRows, match_ranges
 from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput, SomePairs
 from poundlock.operators.columns.joins.sides import ColumnJoinOperator, HashKeys, JoinSide
 from poundlock.operators.columns.operator import ColumnChunk
@@ -29,6 +30,7 @@ from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.window import TimeWindow
 
 _AT_ONCE = 1 << 20  # rows of a window that are matched at a time
+_OF_A_SIDE = 1 << 22  # so many of one side, where a key has more of them
 
 
 @dataclass(frozen=True)
@@ -128,10 +130,10 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
     def _fire(self, window: TimeWindow) -> Iterator[ColumnChunk | OutputChunk]:
         sides = [[*first, *self._parts(side, window)] for side, first in enumerate(self._in_pane(window))]
         if all(sides):
-            for left, right in _in_ranges(sides):
-                yield from self._pairs(
-                    HeldRows(left, self.sides[0].schema), HeldRows(right, self.sides[1].schema), window
-                )
+            for lefts, rights in _in_ranges(sides):
+                for left, right in product(_pieces(lefts), _pieces(rights)):
+                    held = [HeldRows(some, side.schema) for some, side in zip((left, right), self.sides, strict=True)]
+                    yield from self._pairs(held[0], held[1], window)
 
     def _in_pane(self, window: TimeWindow) -> tuple[list[TimedRows], list[TimedRows]]:
         """Return the rows of each side in a window that the operator of single records began: a list of [side, record] for each key."""
@@ -153,9 +155,9 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
             self._panes.remove(pane)
             self.group.drop(CONTENTS, pane)
 
-    def _parts(self, side: int, window: TimeWindow) -> list[StoredRows | TimedRows]:
+    def _parts(self, side: int, window: TimeWindow) -> list[Part]:
         """Return what there is of a side in a window: of each slice what state has, oldest first, and what was added, by hash."""
-        parts: list[StoredRows | TimedRows] = []
+        parts: list[Part] = []
         for start in range(window.start, window.end, self._width):
             parts += self.tables[side].rows_of(self.rows, (start, start + self._width))
             added = [rows.where(rows.times == start) for rows in self.added[side]]
@@ -181,28 +183,24 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
         if not matched.counts.any():
             return
         needed = [self.emitter.needed(side, self.sides[side].schema) for side in (0, 1)]
-        lefts, left_kept = left.records(np.sort(order[matched.counts > 0]), needed[0])
-        rights, right_kept = right.records(matched.used, needed[1])
-        at = [places_of(left_kept, len(left)), places_of(right_kept, len(right))]
-        keys, times = left.keys.take(indices_of(left_kept)), [left.times[left_kept], right.times[right_kept]]
-        for own, other in matched.pairs(at_once([lefts, rights])):
-            places = [at[0][order[own]], at[1][other]]
-            last: Numbers = np.full(len(own), window.end - 1, np.int64)
-            yield from self.emitter.emit(self.group, SomePairs([lefts, rights], places, keys, times, last))
+        for lefts, rights in pair_chunks(matched, (left, right), order, needed):
+            last: Numbers = np.full(len(lefts.places), window.end - 1, np.int64)
+            yield from self.emitter.emit(self.group, SomePairs(lefts, rights, last))
 
     def store(self, group: KeyGroup) -> None:
         self.use(group)
         for side, added in enumerate(self.added):
-            if added:
-                rows = TimedRows.joined(added)
-                for start in np.unique(rows.times).tolist():
-                    self.tables[side].append(self.rows, (start, start + self._width), rows.where(rows.times == start))
+            for start in sorted({start for rows in added for start in np.unique(rows.times).tolist()}):
+                parts = [rows.where(rows.times == start) for rows in added]
+                self.tables[side].append(
+                    self.rows, (start, start + self._width), AddedRows([p for p in parts if len(p)])
+                )
         self.added = [[], []]
 
 
 def _in_ranges(
-    sides: Sequence[Sequence[StoredRows | TimedRows]],
-) -> Iterator[list[list[StoredRows | TimedRows]]]:
+    sides: Sequence[Sequence[Part]],
+) -> Iterator[list[list[Part]]]:
     """Yield the rows of both sides by ranges of hashes, so that memory does not follow how many keys a window has."""
     parts = [part for side in sides for part in side]
     low, high = min(int(part.hashes[0]) for part in parts), max(int(part.hashes[-1]) for part in parts)
@@ -210,12 +208,22 @@ def _in_ranges(
     edges = [low + (high - low) * number // count for number in range(1, count)]
     begins = {id(part): 0 for part in parts}
     for edge in [*edges, None]:
-        some: list[list[StoredRows | TimedRows]] = []
+        some: list[list[Part]] = []
         for side in sides:
-            cuts: list[StoredRows | TimedRows] = []
+            cuts: list[Part] = []
             for part in side:
                 end = len(part) if edge is None else int(np.searchsorted(part.hashes, np.uint64(edge)))
                 cuts.append(part.slice(begins[id(part)], end))
                 begins[id(part)] = end
             some.append(cuts)
         yield some
+
+
+def _pieces(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """Yield rows some at a time, where one key has very many."""
+    if sum(map(len, parts)) <= _OF_A_SIDE:
+        yield list(parts)
+        return
+    for part in parts:
+        for start in range(0, len(part), _OF_A_SIDE):
+            yield [part.slice(start, min(start + _OF_A_SIDE, len(part)))]

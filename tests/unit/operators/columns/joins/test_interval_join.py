@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import indices_of
-from poundlock.operators.columns.joins import matching
+from poundlock.operators.columns.joins import held_rows, interval_join, matching
 from poundlock.operators.columns.joins.interval_join import ColumnIntervalJoin, ColumnIntervalJoinOperator
 from poundlock.operators.columns.joins.pairs import PairFunction
 from poundlock.operators.columns.joins.sides import JoinSide
@@ -138,7 +138,8 @@ class ByColumns:
             chunks = []
             for side, rows in enumerate(sides):
                 mine = self.batch([row for row in rows if task_of(row[0], tasks) == task])
-                chunks += operator.take_side(group, mine, side)
+                for first in range(0, mine.num_rows, 9):  # many rows come by pieces
+                    chunks += operator.take_side(group, mine.slice(first, 9), side)
             assert not list(operator.advance_watermark(group, after))
             operator.store(group)
             done.append(self._sorted_out(chunks))
@@ -197,6 +198,16 @@ def test_times_that_are_far_apart_are_matched_by_their_rank(data: st.DataObject,
         compare(data, seed)
 
 
+@settings(max_examples=10)
+@given(data=st.data(), seed=st.integers(0, 1 << 32))
+def test_very_many_rows_are_searched_for_and_read_by_pieces(data: st.DataObject, seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interval_join, "_AT_ONCE", 3)
+        patch.setattr(held_rows, "_READ_BYTES", data.draw(st.sampled_from([0, 500, 1 << 20])))
+        patch.setattr(held_rows, "_PAIR_BYTES", data.draw(st.sampled_from([1, 500, 1 << 20])))
+        compare(data, seed)
+
+
 def compare(data: st.DataObject, seed: int) -> None:
     dice = random.Random(seed)
     unit = data.draw(st.sampled_from([1, 100, 10_000]))  # ms; with small ones many rows are exactly at a bound
@@ -236,7 +247,7 @@ def compare(data: st.DataObject, seed: int) -> None:
 
 
 def test_pairs_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matching, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(held_rows, "CHUNK_ROWS", 7)
     rows = ByColumns(KEYS["number"], (-5, 5), (None, None), MergePolicy())
     operator, group = rows.join.operator(), rows.state.open()
     some = [(1, n % 3, {"k": 1, "n": n, "t": None}) for n in range(6)]

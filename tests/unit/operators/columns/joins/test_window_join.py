@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
+from poundlock.operators.columns.joins import held_rows
 from poundlock.operators.columns.joins import window_join as module
 from poundlock.operators.columns.joins.pairs import PairFunction
 from poundlock.operators.columns.joins.sides import JoinSide
@@ -129,7 +130,8 @@ class ByColumns:
             chunks: list[Any] = list(operator.advance_processing_time(group, clock))
             for side, rows in enumerate(sides):
                 mine = [row for row in rows if task_of(row[0], tasks) == task]
-                chunks += operator.take_side(group, batch(mine), side)
+                for some in pieces(batch(mine)):
+                    chunks += operator.take_side(group, some, side)
             chunks += operator.advance_watermark(group, after)
             operator.store(group)
             done.append(results(chunks))
@@ -142,6 +144,11 @@ def batch(rows: Sequence[Row]) -> pa.RecordBatch:
     at = pa.array([row[1] * 1000 for row in rows], pa.int64()).cast(pa.timestamp("us", "UTC"))
     keys, numbers = pa.array([row[0] for row in rows], pa.string()), pa.array([row[2] for row in rows], pa.int64())
     return pa.RecordBatch.from_arrays([keys, numbers, at], ["k", "n", "at"])
+
+
+def pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield rows as they come where they are many, or none at all."""
+    return (rows.slice(first, 7) for first in range(0, rows.num_rows, 7))
 
 
 def results(chunks: Iterable[OutputChunk | ColumnChunk]) -> list[Any]:
@@ -182,10 +189,14 @@ def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> N
     of = node(function, assigner, select=[] if function else ["left.k AS k0", "right.n AS n1"])
     policy = MergePolicy(fan_in=data.draw(st.sampled_from([2, 3, 8])))
     one, other = ByRecord(of, policy), ByColumns(of, policy)
-    in_order = isinstance(assigner, (TumblingEventTimeWindows, TumblingProcessingTimeWindows))
+    of_a_side, read = data.draw(st.sampled_from([(1 << 20, 1 << 27), (2, 0)]))
+    tumbling = isinstance(assigner, (TumblingEventTimeWindows, TumblingProcessingTimeWindows))
+    in_order = tumbling and of_a_side > 2
     now, before, number = 0, MIN, 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_AT_ONCE", data.draw(st.sampled_from([3, 1 << 20])))
+        patch.setattr(module, "_OF_A_SIDE", of_a_side)
+        patch.setattr(held_rows, "_READ_BYTES", read)
         for step in range(data.draw(st.integers(1, 7)) + 1):
             now += dice.randrange(9_000)
             sides: list[list[Row]] = []
