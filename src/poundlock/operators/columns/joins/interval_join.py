@@ -26,6 +26,7 @@ from poundlock.operators.keyed.output import OutputChunk
 _AT_ONCE = 1 << 20  # rows of the other side that may match some, about
 _PARTS_OF_A_STAY, _LEAST_MS = 4, 1_000
 """In how many buckets the rows are that stay as long as a row does, unless a bucket were shorter than this."""
+_MOST_BUCKETS = 64  # of what a checkpoint adds: one stream may be days ahead of the other
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
         self._bounds = (lower, upper), (-upper, -lower)
         self._kept_ms = max(0, upper), max(0, -lower)
         self._width = [max(kept // _PARTS_OF_A_STAY, _LEAST_MS) for kept in self._kept_ms]
+        self.added: list[list[TimedRows]] = [[], []]
+        """By side the rows that were added in this checkpoint."""
 
     def bind(self, group: KeyGroup) -> None:
         for side, tables in enumerate(self.tables):
@@ -176,13 +179,17 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
 
     def _keep(self, side: int, added: Sequence[TimedRows]) -> None:
         by_bucket: dict[Slice, list[TimedRows]] = {}
+        span = max(int(rows.times.max()) for rows in added) - min(int(rows.times.min()) for rows in added)
+        width = self._width[side]
+        while span // width > _MOST_BUCKETS:
+            width *= 2
         for rows in added:
-            starts = rows.times // self._width[side] * self._width[side]
             # What would be gone, had the watermark moved since it came: it has the watermark's own time, and stays until then.
             stays = rows.times > self._limit(side)
-            starts, ends = np.where(stays, starts, rows.times), np.where(stays, starts + self._width[side], rows.times)
-            for start, end in np.unique(np.stack([starts, ends], axis=1), axis=0).tolist():
-                by_bucket.setdefault((start, end), []).append(rows.where((starts == start) & (ends == end)))
+            for some, length in ((rows.where(stays), width), (rows.where(~stays), 0)):
+                starts = some.times // length * length if length else some.times
+                for start, part in some.parted(starts):
+                    by_bucket.setdefault((start, start + length), []).append(part)
         for bucket, parts in sorted(by_bucket.items()):
             self.tables[side].append(self.rows, bucket, AddedRows(parts))
             self._wait_for(side, bucket)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,11 +43,21 @@ class TimedRows:
 
     def where(self, flags: Flags) -> TimedRows:
         """Return some of the rows."""
-        if flags.all():
-            return self
-        places = np.flatnonzero(flags)
+        return self if flags.all() else self.take(np.flatnonzero(flags))
+
+    def take(self, places: Numbers) -> TimedRows:
+        """Return rows by their places."""
         rows = indices_of(places)
         return TimedRows(self.hashes[places], self.keys.take(rows), self.times[places], self.records.take(rows))
+
+    def parted(self, starts: Numbers) -> Iterator[tuple[int, TimedRows]]:
+        """Yield the rows by a number that each has, such as when its stretch of time begins; those of one number in their order."""
+        order = np.argsort(starts, kind="stable")
+        rows = self if (starts[1:] >= starts[:-1]).all() else self.take(order)
+        different, first = np.unique(starts[order], return_index=True)
+        bounds = pairwise([*first.tolist(), len(rows)])
+        for number, (start, stop) in zip(different.tolist(), bounds, strict=True):
+            yield number, rows.slice(start, stop)
 
     @property
     def width(self) -> int:

@@ -67,8 +67,6 @@ class ColumnJoinOperator(KeyedOperator):
         self.sides = sides
         self.tables = [SideTables(name, self.kind, side.layout) for name, side in zip(SIDES, sides, strict=True)]
         self.emitter = emitter_of(output, self.out)
-        self.added: list[list[TimedRows]] = [[], []]
-        """By side the rows that were added in this checkpoint."""
         self._hash_keys = hash_keys
 
     def open(self) -> None:

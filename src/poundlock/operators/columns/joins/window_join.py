@@ -66,6 +66,7 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
         offset_and_width = slice_of(join.assigner)
         assert offset_and_width is not None
         self._offset, self._width = offset_and_width
+        self._added: list[dict[int, list[TimedRows]]] = [{}, {}]  # by side and slice the rows of this checkpoint
         self._panes: set[tuple[int, int]] = set()  # windows that the operator of single records began
 
     def bind(self, group: KeyGroup) -> None:
@@ -97,10 +98,11 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
         late = np.array(gone, np.bool_)[which]
         yield from self.send_late(rows, times, late, side)
         own = self.taken(rows, slices, ~late, side)
-        if len(own):
-            self.added[side].append(own)
-            for start in np.unique(own.times).tolist():
+        for start, rows_of_slice in own.parted(own.times):
+            known = self._added[side].setdefault(start, [])
+            if not known:
                 self._set_timers(start)
+            known.append(rows_of_slice)
 
     def _last(self, start: int) -> int:
         """Return the last ms of the last window that a slice is in."""
@@ -124,8 +126,7 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
         (start,) = entry
         for side, tables in enumerate(self.tables):
             tables.drop(self.group, (start, start + self._width))
-            left = [rows.where(rows.times != start) for rows in self.added[side]]
-            self.added[side] = [rows for rows in left if len(rows)]
+            self._added[side].pop(start, None)
 
     def _fire(self, window: TimeWindow) -> Iterator[ColumnChunk | OutputChunk]:
         sides = [[*first, *self._parts(side, window)] for side, first in enumerate(self._in_pane(window))]
@@ -160,18 +161,8 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
         parts: list[Part] = []
         for start in range(window.start, window.end, self._width):
             parts += self.tables[side].rows_of(self.rows, (start, start + self._width))
-            added = [rows.where(rows.times == start) for rows in self.added[side]]
-            for rows in added:
-                if len(rows):
-                    order = np.argsort(rows.hashes, kind="stable")
-                    parts.append(
-                        TimedRows(
-                            rows.hashes[order],
-                            rows.keys.take(indices_of(order)),
-                            rows.times[order],
-                            rows.records.take(indices_of(order)),
-                        )
-                    )
+            for rows in self._added[side].get(start, ()):
+                parts.append(rows.take(np.argsort(rows.hashes, kind="stable")))
         return [part for part in parts if len(part)]
 
     def _pairs(self, left: HeldRows, right: HeldRows, window: TimeWindow) -> Iterator[ColumnChunk | OutputChunk]:
@@ -189,13 +180,10 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
 
     def store(self, group: KeyGroup) -> None:
         self.use(group)
-        for side, added in enumerate(self.added):
-            for start in sorted({start for rows in added for start in np.unique(rows.times).tolist()}):
-                parts = [rows.where(rows.times == start) for rows in added]
-                self.tables[side].append(
-                    self.rows, (start, start + self._width), AddedRows([p for p in parts if len(p)])
-                )
-        self.added = [[], []]
+        for tables, added in zip(self.tables, self._added, strict=True):
+            for start, parts in added.items():
+                tables.append(self.rows, (start, start + self._width), AddedRows(parts))
+        self._added = [{}, {}]
 
 
 def _in_ranges(
