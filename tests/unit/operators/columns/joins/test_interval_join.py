@@ -316,3 +316,23 @@ def test_a_row_without_event_time_is_refused_in_words() -> None:
     batch = batch.set_column(batch.schema.get_field_index("at"), "at", pa.nulls(1, pa.timestamp("us", "UTC")))
     with pytest.raises(DefinitionError, match="a record of the right side of an interval join has no event time"):
         list(rows.join.operator().take_side(rows.state.open(), batch.take(indices_of([0])), 1))
+
+
+def test_a_checkpoint_writes_what_came_and_nothing_else() -> None:
+    rows = ByColumns(KEYS["number"], (-3_600_000, 3_600_000), (None, None), MergePolicy(fan_in=100))
+    written: list[int] = []
+    for number in range(10):
+        came = [(n, number * 1000 + n, {"k": n, "n": n, "t": "x"}) for n in range(100)]
+        rows.checkpoint([came, came], 0, 0, 2)
+        there = [file for file in rows.state.manifest.files if file.checkpoint == rows.state.checkpoint]
+        written.append(sum(file.bytes for file in there))
+    assert max(written) <= 1.05 * min(written), "whatever was kept before"
+
+
+def test_a_stream_that_is_far_ahead_of_the_other_is_kept_in_few_buckets() -> None:
+    rows = ByColumns(KEYS["number"], (-1, 1), (None, None), MergePolicy())
+    times = range(0, 86_400_000, 100_000)
+    rows.checkpoint([[(1, time, {"k": 1, "n": time, "t": None}) for time in times], []], 0, 0, 1)
+    assert len(rows.state.open().namespaces("left")) <= 65
+    late = [(1, time + 1, {"k": 1, "n": time, "t": None}) for time in times[::7]]
+    assert len(rows.checkpoint([[], late], 0, 0, 1)[0][0]) == len(late)
