@@ -219,7 +219,8 @@ def _by_columns(
         assert isinstance(aggregates, ColumnAggregates)
         keys = RowKeys(tuple(taken.keys), key_hashes)
         return ColumnCounts(spec.assigner.n, keys, tuple(taken.columns), aggregates, results)
-    rows = (tuple(taken.keys), taken.time, tuple(taken.columns), aggregates, spec.assigner, key_hashes)
+    time = taken.time if spec.assigner.is_event_time() else None  # a stream with event time may be in windows of the clock
+    rows = (tuple(taken.keys), time, tuple(taken.columns), aggregates, spec.assigner, key_hashes)
     if isinstance(spec.assigner, EventTimeSessionWindows):
         return ColumnSessions(spec, SessionAggregation(*rows), results, tuple(taken.whole))
     return ColumnWindows(spec, SliceAggregation(*rows), results, tuple(taken.whole))
@@ -244,8 +245,10 @@ def _process(
         node = replace(node, column=_rolled(node.id, node.kind, node.column, schemas[0]))
     inputs = []
     for side, schema in enumerate(schemas):
-        needed = isinstance(node, IntervalJoinNode) or (
-            isinstance(node, DeduplicateNode) and node.order == "event_time"
+        needed = (
+            isinstance(node, IntervalJoinNode)
+            or (isinstance(node, WindowJoinNode) and node.assigner.is_event_time())
+            or (isinstance(node, DeduplicateNode) and node.order == "event_time")
         )
         time = _time(node.id, node.columns[side], schema, timed[side], needed=needed)
         wanted = node.records[side] if isinstance(node, ProcessNode) else None
