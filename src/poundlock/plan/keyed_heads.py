@@ -219,7 +219,9 @@ def _by_columns(
         assert isinstance(aggregates, ColumnAggregates)
         keys = RowKeys(tuple(taken.keys), key_hashes)
         return ColumnCounts(spec.assigner.n, keys, tuple(taken.columns), aggregates, results)
-    time = taken.time if spec.assigner.is_event_time() else None  # a stream with event time may be in windows of the clock
+    time = (
+        taken.time if spec.assigner.is_event_time() else None
+    )  # a stream with event time may be in windows of the clock
     rows = (tuple(taken.keys), time, tuple(taken.columns), aggregates, spec.assigner, key_hashes)
     if isinstance(spec.assigner, EventTimeSessionWindows):
         return ColumnSessions(spec, SessionAggregation(*rows), results, tuple(taken.whole))
