@@ -159,7 +159,7 @@ def record(dice: random.Random, schema: pa.Schema, number: int, key: str) -> dic
     return {name: values[name] for name in schema.names}
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_state_is_read_whichever_columns_and_operator_it_was_written_with(data: st.DataObject, seed: int) -> None:
     dice = random.Random(seed)

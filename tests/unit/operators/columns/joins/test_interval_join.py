@@ -198,7 +198,7 @@ def test_times_that_are_far_apart_are_matched_by_their_rank(data: st.DataObject,
         compare(data, seed)
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_very_many_rows_are_searched_for_and_read_by_pieces(data: st.DataObject, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -336,3 +336,21 @@ def test_a_stream_that_is_far_ahead_of_the_other_is_kept_in_few_buckets() -> Non
     assert len(rows.state.open().namespaces("left")) <= 65
     late = [(1, time + 1, {"k": 1, "n": time, "t": None}) for time in times[::7]]
     assert len(rows.checkpoint([[], late], 0, 0, 1)[0][0]) == len(late)
+
+
+def test_a_row_that_python_has_no_time_for_is_joined_and_named_where_people_read_it() -> None:
+    rows = ByColumns(KEYS["number"], (-5, 5), (None, None), MergePolicy())
+    layout = "rows of k bigint, at timestamp"
+    side = JoinSide(("k",), "at", layout)
+    at = pa.array([1 << 60], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    batch = pa.RecordBatch.from_arrays([pa.array([1]), at], ["k", "at"])
+    output = PairColumns([(0, "k", pa.field("k", pa.int64()))])
+    for _ in range(2):
+        operator = ColumnIntervalJoinOperator(ColumnIntervalJoin(-5, 5, (side, side), output, key_hashes))
+        group = rows.state.open()
+        chunks = [chunk for number in (0, 1) for chunk in operator.take_side(group, batch, number)]
+        operator.store(group)
+        rows.state.write()
+    assert sum(len(chunk) for chunk in chunks) == 3
+    with pytest.raises(TerminalError, match=r"that Python has not: .*\nNext: leave such rows out first"):
+        list(StateReader(rows.state.manifest, rows.state.files).entries(OPERATOR))
