@@ -265,7 +265,7 @@ def test_every_kind_of_step_gives_what_its_harness_gives(tmp_path: Path) -> None
         found[name][0].side_output(tag).sink_to(FileSink(str(tmp_path / "out" / tag), format="json"), name=f"{tag}-out")
     assert run(job, settings=settings(tmp_path)).state == "FINISHED"
 
-    two = {"near", "pairs", "groups", "both", "told", "over", "whole"}
+    two = {"near", "pairs", "chosen", "doubled", "groups", "both", "told", "over", "whole"}
     for name, (_, h) in found.items():
         for files in given:
             order = [1, 0] if name == "over" else [0, 1]  # rules hold for the rows that come with them
