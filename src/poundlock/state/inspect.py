@@ -15,6 +15,7 @@ import numpy as np
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import binary_array
+from poundlock.formats.convert import column_values
 from poundlock.operators.columns.records import columns_of, decode_records
 from poundlock.operators.keyed.codec import canonical_key, decode, encode_key, normal_key
 from poundlock.operators.keyed.group import MIN
@@ -255,7 +256,10 @@ def _added_up(table: TableView, hashes: Hashes, merges: tuple[str, ...]) -> Tabl
 def _listed(section: SectionKey, meta: TableMeta, key: Any, subkey: bytes, value: bytes) -> Iterator[StateEntry]:
     _, table, namespace = section
     if stay_apart(meta.merges):  # a row of a join by columns, or what a function has added up
-        (row,) = decode_records(binary_array([value]), columns_of(meta.merges[0])).to_pylist()
+        columns = decode_records(binary_array([value]), columns_of(meta.merges[0]))
+        row = {
+            name: column_values(column)[0] for name, column in zip(columns.schema.names, columns.columns, strict=True)
+        }
         windowed = meta.kind == "slices"
         window = namespace if windowed else None
         yield StateEntry(table=table, key=key, window=window, windowed=windowed, value=row)
@@ -265,6 +269,6 @@ def _listed(section: SectionKey, meta: TableMeta, key: Any, subkey: bytes, value
         for start, end, held in stored:
             yield StateEntry(table=table, key=key, window=(start, end), windowed=True, value=held)
         return
-    windowed = meta.windowed or meta.kind in ("panes", "slices")
+    windowed = meta.windowed or meta.kind in ("panes", "slices", "joined slices")
     window = canonical_key(decode(subkey)) if meta.windowed else namespace
     yield StateEntry(table=table, key=key, window=window, windowed=windowed, value=stored)
