@@ -39,7 +39,7 @@ CONNECTOR_NAMES = {
 # A module may import from its own rank and from those below it.
 RANKS = [
     {"errors"},
-    {"values", "failpoints", "redaction", "threads", "versions", "arguments"},
+    {"values", "failpoints", "redaction", "threads", "versions", "arguments", "calls"},
     {"formats", "storage", "config"},
     {"operators", "stream"},
     {"checkpoint", "audit", "connectors", "state"},

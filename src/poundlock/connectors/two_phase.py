@@ -25,6 +25,7 @@ from poundlock.checkpoint.participant import (
     unchecked,
 )
 from poundlock.checkpoint.sink_values import SinkValue
+from poundlock.calls import check_methods
 from poundlock.errors import DefinitionError, TerminalError
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class TwoPhaseCommitSink(ABC):
 
     def as_participant(self) -> TwoPhaseParticipant:
         """Return what takes part in checkpoints for this sink."""
+        check_methods(self, TwoPhaseCommitSink, "sink_to")
         return TwoPhaseParticipant(self)
 
 

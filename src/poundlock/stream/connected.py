@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from poundlock.arguments import check_object
+from poundlock.calls import check_methods
 from poundlock.errors import DefinitionError
 from poundlock.stream.definitions import (
     checked_keys,
@@ -86,6 +87,7 @@ class Processed(Generic[F]):
         """
         inputs = self._inputs()
         _check_kind(function, inputs.kind)
+        check_methods(function, inputs.kind, "process")
         first = inputs.streams[0]
         records = [requested_record(call, "process") for call in element_calls(function)]
         return first.then(

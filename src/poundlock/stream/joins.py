@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from poundlock.calls import check_function, check_methods
 from poundlock.errors import DefinitionError
 from poundlock.stream.definitions import (
     checked_keys,
@@ -113,6 +114,7 @@ class IntervalJoined:
                 f"{function!r} is no ProcessJoinFunction",
                 next='derive a class from it and give an object of it, or write .select("left.user", "right.price")',
             )
+        check_methods(function, ProcessJoinFunction, "process")
         return self._add(checked_schema(schema, "process"), checked_sides(side_outputs), name, function=function)
 
     def select(self, *expressions: str, name: str | None = None) -> DataStream:
@@ -221,6 +223,10 @@ class JoinedWindows(WindowsOfStreams):
                 f"{function!r} is no {wanted.__name__}",
                 next=f"give an object of a class derived from {wanted.__name__}, or a function of left and right",
             )
+        if fits:
+            check_methods(function, wanted, kind)
+        else:
+            check_function(function, kind, *(("left", "right") if kind == "join" else ("lefts", "rights")))
         stream = self.streams.left
         nodes = [stream.node, self.streams.right.node]
         return stream.then(

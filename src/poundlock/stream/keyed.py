@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from poundlock.calls import check_function
 from poundlock.errors import DefinitionError
 from poundlock.stream.connected import Connectable, ProcessInputs
 from poundlock.stream.definitions import checked_stream, event_time_column, same_number, sort_columns
@@ -89,8 +90,7 @@ class KeyedStream(Connectable[KeyedProcessFunction]):
             function: of two records to one with the same columns; it must not change them.
             name: of the operator.
         """
-        if not callable(function):
-            raise DefinitionError(f"reduce needs a function, got {function!r}", next="write reduce(lambda a, b: …)")
+        check_function(function, "reduce", "a", "b")
         return self._rolling("reduce", name, function=function)
 
     def _rolling(

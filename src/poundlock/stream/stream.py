@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from poundlock.arguments import check_object
+from poundlock.calls import check_function
 from poundlock.errors import DefinitionError
 from poundlock.stream.connected import BroadcastStream, Connectable, ProcessInputs
 from poundlock.stream.definitions import checked_keys, checked_schema, checked_sides, checked_stream
@@ -94,7 +95,9 @@ class DataStream(Connectable[ProcessFunction]):
         """
         self._check_same_job("apply", others)
         inputs = [self.node, *(other.node for other in others)]
-        return self.then(ApplyNode(self.operator_id("apply", name), inputs, _callable(function, "apply")))
+        frames = ["df"] if not others else [f"df{number}" for number in range(1, len(inputs) + 1)]
+        check_function(function, "apply", *frames)
+        return self.then(ApplyNode(self.operator_id("apply", name), inputs, function))
 
     def _check_same_job(self, what: str, others: Sequence[DataStream]) -> None:
         if any(other.job is not self.job for other in others):
@@ -159,7 +162,8 @@ class DataStream(Connectable[ProcessFunction]):
                 DataFrame of pandas or polars. It may return any of these.
             batch_format: the same, where there is no annotation: "record_batch", "table", "pandas" or "polars".
         """
-        wanted = requested_batch(_callable(function, "map_batches"), batch_format, "map_batches")
+        check_function(function, "map_batches", "batch")
+        wanted = requested_batch(function, batch_format, "map_batches")
         return self._python("map_batches", function, schema, {}, on_error, name, wanted)
 
     def _python(
@@ -177,13 +181,14 @@ class DataStream(Connectable[ProcessFunction]):
                 f"{kind}: on_error={on_error!r} is not known",
                 next='use "fail" or "bad_record"; Job(on_error=…) says what becomes of bad records',
             )
+        check_function(function, kind, "batch" if kind == "map_batches" else "record")
         check_rich_function(function, kind)
         if schema is not None:
             checked_schema(schema, kind)
-        sides, checked = checked_sides(sides), _callable(function, kind)
-        record = None if kind == "map_batches" else requested_record(checked, kind)
+        sides = checked_sides(sides)
+        record = None if kind == "map_batches" else requested_record(function, kind)
         id = self.operator_id(kind, name)
-        return self.then(PythonNode(id, [self.node], kind, checked, schema, sides, on_error, record, batch_format))
+        return self.then(PythonNode(id, [self.node], kind, function, schema, sides, on_error, record, batch_format))
 
     def side_output(self, tag: str) -> DataStream:
         """Return the stream of records that this stream's function sent to a tag, or of its windows' late rows.
@@ -265,8 +270,8 @@ class DataStream(Connectable[ProcessFunction]):
         Raises:
             DefinitionError: it is no function, or a key is no SQL text.
         """
-        checked = _callable(partitioner, "partition_custom")
-        return self._partition("partition_custom", name, checked_keys(keys, "partition_custom"), checked)
+        check_function(partitioner, "partition_custom", "key", "tasks")
+        return self._partition("partition_custom", name, checked_keys(keys, "partition_custom"), partitioner)
 
     def _partition(
         self,
@@ -327,9 +332,3 @@ class DataStream(Connectable[ProcessFunction]):
         """Send the rows to a sink; may be called several times. Returns this stream."""
         self.job.add_sink(SinkNode(self.operator_id("sink", name), [self.node], sink))
         return self
-
-
-def _callable(function: Any, kind: str) -> Callable[..., Any]:
-    if not callable(function):
-        raise DefinitionError(f"{kind} needs a function, got {function!r}", next=f"write {kind}(my_function, …)")
-    return function  # type: ignore[no-any-return]

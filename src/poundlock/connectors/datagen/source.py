@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from poundlock.arguments import refuse_without_effect
+from poundlock.calls import check_function
 from poundlock.connectors.base import ReaderContext, ReplayPromise, Split
 from poundlock.connectors.datagen.rows import Columns, Events, FunctionRows, RowGenerator, Times
 from poundlock.errors import DefinitionError
@@ -131,6 +132,7 @@ def _rows(rows: Any, schema: str | None, fields: Mapping[str, Any] | None, seed:
             raise DefinitionError(
                 "a generator function needs a schema", next='give schema="…", the DDL of what it returns'
             )
+        check_function(rows, "DatagenSource", "number", "random")
         made = FunctionRows(rows, schema, seed)
         made.schema()
         return made

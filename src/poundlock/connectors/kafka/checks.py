@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from poundlock.arguments import check_choices, defaults_of, refuse_without_effect
+from poundlock.calls import check_function
 from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.kafka.sink.transaction_ids import PREFIX
 from poundlock.errors import DefinitionError, required
@@ -172,6 +173,8 @@ def _check_topics(sink: KafkaSink) -> None:
         _need_topic(topic)
     elif not isinstance(topic, TopicExpression) and not callable(topic):
         raise DefinitionError(f"topic={topic!r} is no topic", next='write topic="orders", or a TopicExpression(…)')
+    elif not isinstance(topic, TopicExpression):
+        check_function(topic, "KafkaSink: topic", "record")
     if not is_topic(sink.marker_topic) or sink.marker_topic == topic:
         raise DefinitionError(
             f"marker_topic={sink.marker_topic!r} cannot hold the markers",

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from poundlock.arguments import check_object
+from poundlock.calls import check_methods
 from poundlock.errors import DefinitionError
 from poundlock.stream.definitions import checked_schema, checked_sides, event_time_column, tag_name
 from poundlock.stream.functions.arrow import ArrowAggregateFunction
@@ -41,6 +42,8 @@ def windowed_time(assigner: Any, streams: Sequence[DataStream], what: str) -> li
         DefinitionError: it is no window assigner, or its windows are of event time and a stream has none.
     """
     check_object(assigner, "window assigner", (WindowAssigner,), 'use one such as TumblingEventTimeWindows("1 min")')
+    kind = MergingWindowAssigner if isinstance(assigner, MergingWindowAssigner) else WindowAssigner
+    check_methods(assigner, kind, "window")
     return [event_time_column(stream.node, what, needed=assigner.is_event_time()) for stream in streams]
 
 
@@ -60,6 +63,7 @@ class WindowsOfStreams:
             DefinitionError: it is no trigger, or the windows merge and the trigger cannot.
         """
         check_object(trigger, "trigger", (Trigger,), "use one such as CountTrigger(100)")
+        check_methods(trigger, Trigger, "trigger")
         if isinstance(self.assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise DefinitionError(
                 f"{type(trigger).__name__} does not know what to do when {self.assigner.describe()} merge",
@@ -74,6 +78,7 @@ class WindowsOfStreams:
             DefinitionError: it is no evictor.
         """
         check_object(evictor, "evictor", (Evictor,), "use one such as CountEvictor(100)")
+        check_methods(evictor, Evictor, "evictor")
         return replace(self, _evictor=evictor)
 
     def allowed_lateness(self, lateness: str | timedelta) -> Self:

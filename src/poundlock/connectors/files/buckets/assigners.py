@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from poundlock.arguments import check_choices, function_name
+from poundlock.calls import check_function
 from poundlock.connectors.files.sink.names import bucket_fault
 from poundlock.errors import DefinitionError, pip_install
 from poundlock.values import duration
@@ -271,6 +272,7 @@ class PythonBucketAssigner:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise DefinitionError(f"{self.function!r} is not a function", next="give a function record -> bucket name")
+        check_function(self.function, "the bucket", "record")
 
     def open(self, context: WriterContext, *, raw: bool) -> OpenAssigner:
         from poundlock.connectors.files.buckets.assignment import PythonBuckets

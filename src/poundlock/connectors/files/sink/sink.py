@@ -381,6 +381,7 @@ def _check_format(sink: FileSink) -> None:
     bucket = sink.bucket
     if isinstance(bucket, type) or not (isinstance(bucket, BucketAssigner) or callable(bucket)):
         raise DefinitionError(f"bucket={bucket!r} is no assigner", next="use one of the …BucketAssigner, or a function")
+    _ = sink.assigner  # refuses a function of something else
     if isinstance(bucket, EventTimeBucketAssigner) and sink.row is None and bucket.json(raw=False):
         raise DefinitionError('source="json" needs raw rows', next='give the sink row="value", or source="column"')
     if not isinstance(sink.rolling, RollingPolicy):
