@@ -130,7 +130,7 @@ def needs_more(record: Any, *, limit: int) -> Any:
 WRONG: dict[str, tuple[Callable[[DataStream], Any], str, str]] = {
     "map": (lambda s: s.map(lambda a, b: a, schema=NUMBER), "map: <lambda>(a, b) cannot be called as", "(record)"),
     "a keyword": (lambda s: s.map(needs_more, schema=NUMBER), "map: needs_more(record, *, limit)", "(record)"),
-    "flat_map": (lambda s: s.flat_map(lambda: [], schema=NUMBER), "flat_map: <lambda>()", "(record)"),
+    "flat_map": (lambda s: s.flat_map(lambda: iter(()), schema=NUMBER), "flat_map: <lambda>()", "(record)"),
     "filter": (lambda s: s.filter(operator.gt), "filter: gt(a, b, /)", "(record)"),
     "map_batches": (lambda s: s.map_batches(lambda a, b: a, schema=NUMBER), "map_batches: <lambda>", "(batch)"),
     "apply": (lambda s: s.apply(lambda a: a, s), "apply: <lambda>(a) cannot be called as <lambda>(df1, df2)", "df2"),
@@ -143,7 +143,11 @@ WRONG: dict[str, tuple[Callable[[DataStream], Any], str, str]] = {
         "process: Elements.process_element(value) cannot be called as Elements.process_element(value, ctx)",
         "def process_element(self, value, ctx)",
     ),
-    "on_timer": (lambda s: s.key_by("n").process(Timers(), schema=NUMBER), "Timers.on_timer(timestamp)", "def on_timer"),
+    "on_timer": (
+        lambda s: s.key_by("n").process(Timers(), schema=NUMBER),
+        "Timers.on_timer(timestamp)",
+        "def on_timer",
+    ),
     "an interval join": (
         lambda s: s.key_by("n").interval_join(s.key_by("n")).between("0 s", "1 s").process(Pairs(), schema=NUMBER),
         "process: Pairs.process_element(left, right)",

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from poundlock.arguments import refuse_without_effect
+from poundlock.arguments import TEXT, WHOLE, check_kind, refuse_without_effect
 from poundlock.connectors.base import ReaderContext, ReplayPromise, Split
 from poundlock.connectors.files.source.reader import FileReader
 from poundlock.errors import DefinitionError, TerminalError, TransientError
@@ -66,6 +66,8 @@ class SocketSource:
             raise DefinitionError(f"format {format!r} is not known here", next='use "text", "json" or "csv"')
         if format == "text":
             refuse_without_effect("SocketSource", {"timestamp_unit": (timestamp_unit, "s")}, because="format is 'text'")
+        check_kind("SocketSource", TEXT, {"host": host})
+        check_kind("SocketSource", WHOLE, {"port": port})
         if not 0 < port < 65536:
             raise DefinitionError(f"{port} is no port", next="give a number from 1 to 65535")
         if (schema is None) != (format == "text"):

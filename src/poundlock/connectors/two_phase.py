@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from poundlock.calls import check_methods
 from poundlock.checkpoint.capabilities import Bindable, Preflight
 from poundlock.checkpoint.participant import (
     JSON,
@@ -25,7 +26,6 @@ from poundlock.checkpoint.participant import (
     unchecked,
 )
 from poundlock.checkpoint.sink_values import SinkValue
-from poundlock.calls import check_methods
 from poundlock.errors import DefinitionError, TerminalError
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from poundlock.arguments import NUMBER, check_kind
 from poundlock.errors import DefinitionError, FencedError, PoundlockError, TerminalError, TransientError, next_of
 from poundlock.values import duration, format_duration
 
@@ -114,6 +115,7 @@ class ExponentialDelayRestart(RestartStrategy):
         _at_least("initial in ms", _ms(duration(self.initial)), 1)
         if self.attempts is not None:
             _at_least("attempts", self.attempts, 0)
+        check_kind("ExponentialDelayRestart", NUMBER, {"jitter": self.jitter})
         if not 0 <= self.jitter <= 1:
             raise DefinitionError(f"jitter={self.jitter} is not between 0 and 1", next="set jitter to 0.1")
         if duration(self.maximum) < duration(self.initial):

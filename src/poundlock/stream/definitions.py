@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from poundlock.arguments import MAPPING, check_kind
 from poundlock.errors import DefinitionError
 from poundlock.stream.nodes import Node, SortColumn, WatermarkNode, walk
 
@@ -37,6 +38,7 @@ def tag_name(tag: Any, what: str) -> str:
 
 def checked_sides(sides: Mapping[str, str] | None) -> dict[str, str]:
     """Return tags with their DDL."""
+    check_kind("side_outputs", MAPPING, {"side_outputs": sides}, optional=True)
     return {
         tag_name(tag, "give tags names"): checked_schema(schema, f"the side output {tag!r}")
         for tag, schema in (sides or {}).items()

@@ -93,15 +93,10 @@ class DataStream(Connectable[ProcessFunction]):
                 twice: `events.apply(function, events)`.
             name: of the operator; the key of its state in savepoints.
         """
-        self._check_same_job("apply", others)
-        inputs = [self.node, *(other.node for other in others)]
+        inputs = [self.node, *(checked_stream(other, self, "apply").node for other in others)]
         frames = ["df"] if not others else [f"df{number}" for number in range(1, len(inputs) + 1)]
         check_function(function, "apply", *frames)
         return self.then(ApplyNode(self.operator_id("apply", name), inputs, function))
-
-    def _check_same_job(self, what: str, others: Sequence[DataStream]) -> None:
-        if any(other.job is not self.job for other in others):
-            raise DefinitionError(f"{what} of streams of two jobs", next="make both streams from one Job")
 
     def map(
         self, function: Callable[[Any], Any], *, schema: str, on_error: OnError = "fail", name: str | None = None
@@ -209,8 +204,8 @@ class DataStream(Connectable[ProcessFunction]):
         """Return the rows of this stream and the others, in no order; columns are matched by name."""
         if not others:
             raise DefinitionError("union needs at least one other stream", next="write a.union(b)")
-        self._check_same_job("union", others)
-        return self.then(UnionNode(self.operator_id("union", name), [self.node, *(o.node for o in others)]))
+        inputs = [self.node, *(checked_stream(other, self, "union").node for other in others)]
+        return self.then(UnionNode(self.operator_id("union", name), inputs))
 
     def assign_timestamps_and_watermarks(
         self,

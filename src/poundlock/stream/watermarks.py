@@ -135,6 +135,11 @@ class WatermarkStrategy:
             check_function(self.timestamp, "the timestamp assigner", "record")
         if not isinstance(self.column, str) or not self.column.strip():
             raise DefinitionError("the event time needs a column", next='write column="event_time"')
+        if not isinstance(self.delay, timedelta):
+            raise DefinitionError(
+                f"delay={self.delay!r} is no timedelta",
+                next='write WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp=…)',
+            )
         if self.delay < timedelta(0):
             raise DefinitionError(f"a delay of {format_duration(self.delay)}", next='give "0 s" or more')
         self._refuse_without_effect()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import ClassVar
 
+from poundlock.arguments import MAPPING, NAMES, check_kind
 from poundlock.checkpoint.capabilities import Bindable
 from poundlock.checkpoint.participant import (
     JSON,
@@ -83,6 +84,8 @@ class JdbcSink(Bindable, Participant):
     jvm: ClassVar[bool] = True  # the runtime gives it a way to one
 
     def __post_init__(self) -> None:
+        check_kind("JdbcSink", NAMES, {"key": self.key, "columns": self.columns, "jars": self.jars}, optional=True)
+        check_kind("JdbcSink", MAPPING, {"properties": self.properties})
         for name in ("key", "columns", "jars"):
             given = getattr(self, name)
             if given is not None:

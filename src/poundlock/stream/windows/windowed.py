@@ -219,9 +219,10 @@ class WindowedStream(WindowsOfStreams):
         name: str | None,
         aggregates: Sequence[str] = (),
     ) -> DataStream:
+        checked = checked_sides(sides)
         if sides and function is not None and function.process is None:
             raise DefinitionError("side outputs without a process function", next="yield Side(tag, record) in process=")
-        if sides and self._late_tag in sides:
+        if self._late_tag in checked:
             raise DefinitionError(
                 f"the side output {self._late_tag!r} is of late rows and of the function", next="name them apart"
             )
@@ -240,6 +241,6 @@ class WindowedStream(WindowsOfStreams):
                 evictor=self._evictor,
                 allowed_lateness=self._lateness,
                 late_tag=self._late_tag,
-                side_outputs=checked_sides(sides),
+                side_outputs=checked,
             )
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from poundlock.arguments import refuse_without_effect
+from poundlock.arguments import NAMES, TEXT, check_kind, refuse_without_effect
 from poundlock.audit.read_back import Auditable, AuditScope, Reading
 from poundlock.checkpoint.capabilities import AbortsMany, Bindable, CommitsMany, Inspectable, InTasks, Measurable
 from poundlock.checkpoint.participant import (
@@ -112,6 +112,9 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, AbortsMany, InTasks, In
     def __post_init__(self) -> None:
         if isinstance(self.columns, str):
             raise DefinitionError(f"columns={self.columns!r} is one text", next=f'write columns=["{self.columns}"]')
+        check_kind("FileSink", NAMES, {"columns": self.columns}, optional=True)
+        texts = {"format": self.format, "suffix": self.suffix, "compression": self.compression, "row": self.row}
+        check_kind("FileSink", TEXT, texts, optional=True)
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(self.columns))
         _check_format(self)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from poundlock.arguments import MAPPING, NAMES, check_kind
 from poundlock.connectors.base import ReplayPromise
 from poundlock.connectors.kafka.checks import FIELDS, check_source
 from poundlock.connectors.kafka.cluster import Cluster
@@ -121,6 +122,9 @@ class KafkaSource:
         options: Mapping[str, Any] | None = None,
         client_options: Mapping[str, Any] | None = None,
     ) -> None:
+        check_kind("KafkaSource", NAMES, {"topics": topics}, optional=True)
+        mappings = {"format_options": format_options, "metadata": metadata, "options": options}
+        check_kind("KafkaSource", MAPPING, {**mappings, "client_options": client_options}, optional=True)
         values = {
             "bootstrap_servers": bootstrap_servers,
             "topics": (topics,) if isinstance(topics, str) else None if topics is None else tuple(topics),

@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from poundlock.arguments import NAMES, check_kind
 from poundlock.checkpoint.capabilities import Bindable, Inspectable, Repeatable
 from poundlock.checkpoint.participant import (
     JSON,
@@ -90,6 +91,7 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
     def __post_init__(self) -> None:
         if self.guarantee is None:
             object.__setattr__(self, "guarantee", "exactly-once" if self.key is None else "effectively-once")
+        check_kind("PostgresSink", NAMES, {"key": self.key, "columns": self.columns}, optional=True)
         for name in ("key", "columns"):
             given = getattr(self, name)
             if given is not None:
