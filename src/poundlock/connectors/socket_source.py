@@ -96,6 +96,11 @@ class SocketSource:
         """Return the columns of the rows."""
         return pa.schema([("value", pa.binary())]) if self.columns is None else ddl.parse(self.columns)
 
+    @property
+    def known_columns(self) -> pa.Schema:
+        """The columns of the rows."""
+        return self.schema()
+
     def preflight(self) -> None:
         """Do nothing: a peer such as `nc -l` serves the first connection only, so that it must not be a trial."""
 

@@ -78,7 +78,7 @@ def user_modules() -> Iterator[ModuleType]:
 
 @cache
 def _installed_in(folder: Path) -> frozenset[str]:
-    """Return the names that pip has installed into a folder, as with `pip install --target`."""
+    """Return the names that pip has installed into a folder of the user's own, as with its --target."""
     names = set()
     for record in folder.glob("*.dist-info/RECORD"):
         paths = (line.partition(",")[0] for line in record.read_text(encoding="utf-8").splitlines())

@@ -111,6 +111,11 @@ class DatagenSource:
         """Return the columns of the rows."""
         return self.rows.schema()
 
+    @property
+    def known_columns(self) -> pa.Schema:
+        """The columns of the rows."""
+        return self.schema()
+
     def preflight(self) -> None:
         """Make one row, so that a function that cannot is found out before the job starts."""
         if self.count != 0:

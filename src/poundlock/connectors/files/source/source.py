@@ -181,6 +181,11 @@ class FileSource:
         )  # fmt: skip
 
     @property
+    def known_columns(self) -> pa.Schema | None:
+        """The columns of the rows; None where they are in the files."""
+        return self.schema() if self.format == "text" or self.columns is not None else None
+
+    @property
     def place(self) -> str:
         """What it reads, for explain."""
         return self.path

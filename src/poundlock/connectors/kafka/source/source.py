@@ -200,6 +200,11 @@ class KafkaSource:
         beside = [column for column in columns if column.name in self.carried and column.name not in decoded.names]
         return pa.schema([*decoded, *beside])
 
+    @property
+    def known_columns(self) -> pa.Schema:
+        """The columns of the rows."""
+        return self.schema()
+
     # -- SplitSource ---------------------------------------------------------------------------------------------------
 
     def bind(
