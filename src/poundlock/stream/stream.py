@@ -13,7 +13,7 @@ from poundlock.arguments import check_object
 from poundlock.calls import check_function
 from poundlock.errors import DefinitionError
 from poundlock.stream.connected import BroadcastStream, Connectable, ProcessInputs
-from poundlock.stream.definitions import checked_keys, checked_schema, checked_sides, checked_stream
+from poundlock.stream.definitions import check_places_known, checked_keys, checked_schema, checked_sides, checked_stream
 from poundlock.stream.functions.base import check_rich_function
 from poundlock.stream.functions.process import ProcessFunction
 from poundlock.stream.functions.records import BatchFormat, requested_batch, requested_record
@@ -230,6 +230,7 @@ class DataStream(Connectable[ProcessFunction]):
         next = 'write WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp_seconds(ts)")'
         check_object(given, "watermark strategy", (WatermarkStrategy,), next)
         given.check()
+        check_places_known(self.node, given)
         return self.then(WatermarkNode(self.operator_id("watermark", name), [self.node], given))
 
     def key_by(self, *keys: str) -> KeyedStream:
@@ -239,8 +240,8 @@ class DataStream(Connectable[ProcessFunction]):
     def rebalance(self, *, name: str | None = None) -> DataStream:
         """Spread rows evenly over all tasks, one after the other: before a slow step, where splits or keys are of unlike sizes.
 
-        Rows behind it are in the order of their splits within each task, and no longer know where they were read: assign
-        timestamps and watermarks before it.
+        Rows behind it are in the order of their splits within each task, and no longer know where they were read: timestamps
+        and watermarks are assigned before it, and refused behind it.
         """
         return self._partition("rebalance", name)
 
