@@ -258,8 +258,9 @@ class DataStream(Connectable[ProcessFunction]):
         """Place each row in the task that a function names. What holds of rows behind `rebalance` holds here.
 
         Args:
-            partitioner: given the key and how many tasks there are, returns the number of one, from 0. It must be
-                deterministic, and is asked once for each key of a batch; a key of several expressions is a tuple.
+            partitioner: given the key and how many tasks there are, returns the number of one, from 0: the same number in any
+                process and at any time. One that gives another when it is asked again, as for the first keys of each batch,
+                is refused. It is asked once for each other key of a batch; a key of several expressions is a tuple.
             keys: Spark SQL expressions, such as "user".
             name: of the operator.
 
