@@ -75,7 +75,7 @@ class Custom:
         values = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         known: dict[Any, int] = {}
         places = np.fromiter((self._target(value, known) for value in values), np.int64, len(values))
-        first = list(islice(known.items(), _ASKED_TWICE)) or list(zip(values[:1], places[:1].tolist(), strict=True))
+        first = list(islice(known.items(), _ASKED_TWICE)) or [*zip(values[:1], places[:1].tolist(), strict=True)] * 2
         self._ask_again(first)
         return places
 
