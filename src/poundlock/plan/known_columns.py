@@ -15,7 +15,7 @@ from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.formats import ddl
 from poundlock.operators.columns.operator import change_schema
 from poundlock.operators.records import record_maker
-from poundlock.plan.sql_text import Part, named_column, parse_aggregates, parts_of, without_alias
+from poundlock.plan.sql_text import Part, named_column, parse_aggregates, parts_of, resolve_column, without_alias
 from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.nodes import (
     DeduplicateNode,
@@ -44,7 +44,8 @@ def check_columns(nodes: Sequence[Node]) -> None:
     """Check what the steps of a job, inputs before readers, ask for by name.
 
     Raises:
-        DefinitionError: a function's record has a field that is no column, or of another type; a join selects what no side has.
+        DefinitionError: a function's record has a field that is no column, or of another type; a key, an aggregate or an order
+            names none, or a join selects one that no side has.
     """
     known: dict[int, pa.Schema | None] = {}
     for node in nodes:
@@ -55,10 +56,32 @@ def check_columns(nodes: Sequence[Node]) -> None:
             schema = None if record is None else _columns(parent, known)
             if schema is not None:
                 record_maker(record, schema, node.id)
+        for parent, names in zip(node.inputs, _named(node), strict=False):
+            schema = _columns(parent, known) if names else None
+            for name in names if schema is not None else ():
+                resolve_column(schema, name, node.id)
         if isinstance(node, IntervalJoinNode) and node.select:
             sides = {side: _columns(parent, known) for side, parent in zip(_SIDES, node.inputs, strict=True)}
             for text in node.select:
                 _check_pair(node.id, text, sides)
+
+
+def _named(node: Node) -> list[list[str]]:
+    """Return the columns that a step names, for each of its inputs: keys, what is added up, what records are put in order by."""
+    if isinstance(node, (WindowNode, PartitionNode)):
+        texts = [list(node.keys)]
+    elif isinstance(node, KeyedNode):
+        texts = [list(keys) for keys in node.keys]
+    else:
+        return []
+    if isinstance(node, WindowNode) and node.aggregates:
+        texts[0] += parse_aggregates(node.aggregates, node.id).arguments
+    names = [[column.path[0] for text in each if (column := named_column(text)) is not None] for each in texts]
+    if isinstance(node, RollingNode) and node.column is not None:
+        names[0].append(node.column)
+    if isinstance(node, TopNNode):
+        names[0] += [each.column for each in node.order_by]
+    return names
 
 
 def _columns(node: Node, known: dict[int, pa.Schema | None]) -> pa.Schema | None:

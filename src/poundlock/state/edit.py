@@ -185,7 +185,7 @@ class StateEditor:
         meta = self._manifest.operators.get(operator)
         if meta is None or table not in meta.tables:
             there = self._manifest.operators if meta is None else meta.tables
-            what = f"an operator {operator!r}" if meta is None else f"{table!r} of {operator}"
+            what = f"an operator {operator!r}" if meta is None else f"{table.removeprefix('state:')!r} of {operator}"
             raise DefinitionError(
                 f"there is no state of {what}", next=f"give one of: {', '.join(sorted(there)) or 'none'}"
             )

@@ -39,10 +39,10 @@ def check_value(
         sums = ColumnAggregates.of(meta.merges or meta.holds).types
         kinds = sums if meta.merges else [pa.int64(), *sums]
         if not (isinstance(value, list) and len(value) == len(kinds) and _are(value, kinds)):
-            _refuse(operator, value, "accumulator", f"a list of {', '.join(map(str, kinds))}")
+            _refuse(operator, value, "accumulator", f"as a list of {', '.join(map(str, kinds))}")
     elif meta.kind in _COUNTED:
         if not (isinstance(value, list) and len(value) == 2 and type(value[0]) is int and value[0] > 0):
-            _refuse(operator, value, "count window", "a list of the number of its rows and what they came to")
+            _refuse(operator, value, "count window", "as a list of the number of its rows and what they came to")
     elif slots and isinstance(was, list):
         if not (isinstance(value, list) and len(value) == len(was) and all(map(_alike, value, was))):
             _refuse(operator, value, "accumulator", f"like the one that is there: {was!r}")
@@ -51,12 +51,12 @@ def check_value(
     elif meta.kind == "map" and not isinstance(value, dict):
         _refuse(operator, value, "map", 'as {"a": 1}')
     elif meta.kind == "rolling" and not _is_record(value, there := example()):
-        _refuse(operator, value, "record", _LIKE_NONE if there is None else f"like this one: {there!r}")
+        _refuse(operator, value, "record", f"as {_LIKE_NONE}" if there is None else f"like this one: {there!r}")
     elif meta.kind == "last":
         there = example()
         timed = isinstance(value, list) and len(value) == 2 and (value[0] is None or type(value[0]) is int)
         if not timed or not _is_record(value[1], None if there is None else there[1]):
-            form = f"[time in ms, {_LIKE_NONE}]" if there is None else f"like this one: {there!r}"
+            form = f"as [time in ms, {_LIKE_NONE}]" if there is None else f"like this one: {there!r}"
             _refuse(operator, value, "record with its time", form)
 
 

@@ -121,6 +121,29 @@ WRONG: dict[str, tuple[Callable[[DataStream], DataStream], str, str]] = {
         "Ranked asks for 'plase'",
         "did you mean 'place'?",
     ),
+    "a key": (
+        lambda s: s.key_by("usr").max("price"),
+        "there is no column 'usr'; there are user, price, at",
+        "did you mean 'user'?",
+    ),
+    "a part of a key": (
+        lambda s: s.key_by("user", "prise").max("price", name="m"),
+        "m: there is no column 'prise'",
+        "'price'?",
+    ),
+    "a rolling aggregate": (lambda s: s.key_by("user").sum("prise"), "no column 'prise'", "did you mean 'price'?"),
+    "an order": (lambda s: s.key_by("user").top_n(2, "prise desc"), "no column 'prise'", "did you mean 'price'?"),
+    "an aggregate": (
+        lambda s: s.key_by("user").window(MINUTE).aggregate("count(*) AS n", "max(prise) AS top"),
+        "no column 'prise'",
+        "did you mean 'price'?",
+    ),
+    "a key of a join": (
+        lambda s: s.join(s).where("user").equal_to("id").window(MINUTE).apply(lambda a, b: a, schema="n int"),
+        "no column 'id'",
+        "name one of these",
+    ),
+    "a key of placement": (lambda s: s.partition_custom(lambda key, tasks: 0, "usr"), "no column 'usr'", "'user'?"),
     "a tuple": (mapped(pair), "a tuple of 2 values, and there are 3 columns", "NamedTuple"),
     "a column of both sides": (
         joined("user"),
@@ -153,6 +176,8 @@ def test_what_is_no_column_is_refused_before_anything_starts(name: str) -> None:
         lambda s: mapped(sale)(s.select("*")),
         lambda s: mapped(sale)(s.apply(lambda df: df)),
         lambda s: mapped(sale)(s.key_by("user").max("price")),
+        lambda s: s.key_by("USER", "price * 2", "lower(user) AS name").window(MINUTE).aggregate("sum(price + 1) AS n"),
+        lambda s: s.key_by("current_date", "at").top_n(2, "PRICE desc"),
         lambda s: mapped(total)(s.key_by("user").window(MINUTE).aggregate("count(*) AS n")),
         joined("left.user", "LEFT.Price", "right.cost * 2 AS price", "concat(left.user, 'price') AS cost"),
         joined("left.*", "transform(array(1), price -> price + 1) AS ns", "CAST(right.cost AS string) cost"),

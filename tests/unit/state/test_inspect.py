@@ -164,7 +164,7 @@ def test_values_of_a_parquet_file(store: ScratchState, tmp_path: Path) -> None:
     ("operator", "table", "what"),
     [
         ("other", "state:count", "no state of an operator 'other'"),
-        (OPERATOR, "state:other", "no state of 'state:other'"),
+        (OPERATOR, "state:other", "no state of 'other' of"),
         (OPERATOR, "contents", "is kept by key and window"),
         (OPERATOR, "window:sum", "is kept by key and window"),
         (OPERATOR, "sessions", "is kept by key and window"),
