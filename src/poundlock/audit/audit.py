@@ -20,7 +20,7 @@ from poundlock.errors import DefinitionError
 
 @dataclass(slots=True)
 class SinkAudit:
-    """What the audit found of one sink."""
+    """The audit of one sink."""
 
     counts: Counts = field(default_factory=Counts)  # what the ledger says went to it
     visible: int = 0  # rows that decisions made visible, as the ledger says
@@ -37,7 +37,7 @@ class SinkAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """What the audit found."""
+    """The result of an audit."""
 
     # the checkpoints looked at; None where the ledger has none in the range
     first: int | None

@@ -130,7 +130,7 @@ class SocketEnumerator:
         self._ended: bool = False
         self._failure: OSError | None = None
         self._next = 0  # number of the next file
-        self._asked = 0  # bytes that were sent to it, and nobody said that they are there
+        self._asked = 0  # bytes that were sent to it, and nobody confirmed that they are there
         self._read_to: int | None = None
 
     def initial(self) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def _name(number: int) -> str:
 
 
 def _cut(lines: bytes, first: int = 0) -> list[tuple[int, int]]:
-    """Return the parts of some lines, none much larger than a checkpoint reads; the first of so many bytes, if that is said."""
+    """Return the parts of some lines, none much larger than a checkpoint reads; the first of so many bytes, if that is given."""
     parts, at = [(0, first)] if first else [], first
     while at < len(lines):
         end = len(lines) if len(lines) - at <= _LIMIT else lines.find(b"\n", at + _LIMIT - 1) + 1

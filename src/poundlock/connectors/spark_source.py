@@ -1,6 +1,6 @@
 """Anything else that Spark can read as a stream, by the name of its format.
 
-Nothing is known of what is behind it: no identity is checked, and nothing is told to it. Spark keeps its offsets; a position is
+Nothing is known of what is behind it: no identity is checked, and it learns nothing. Spark keeps its offsets; a position is
 how many batches of its query were read.
 """
 

@@ -90,14 +90,14 @@ class FailureRateRestart(RestartStrategy):
 
 @dataclass(frozen=True, kw_only=True)
 class ExponentialDelayRestart(RestartStrategy):
-    """Start again after delays that grow, and begin anew once the job has run well for a while. The default.
+    """Start again after delays that grow, and start over once the job has run well for a while. The default.
 
     Args:
         initial: first delay.
         maximum: no delay is longer, jitter included.
         multiplier: each delay is the one before times this.
         jitter: each delay is moved by up to this part of itself, up or down; 0.1 = 10 %.
-        reset_after: after this time since the last restart without a failure the delays and attempts begin anew.
+        reset_after: after this time since the last restart without a failure the delays and attempts start over.
         attempts: restarts before the job is given up, counted since the last reset; None = no limit.
     """
 

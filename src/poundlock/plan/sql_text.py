@@ -1,6 +1,6 @@
 """Pieces of Spark SQL that a plan can understand by their words alone: columns, their names, aggregates.
 
-Texts are cut, never written anew: what goes on to Spark is what the user wrote. An aggregate that is not one known function of one
+Texts are cut, never rewritten: what goes on to Spark is what the user wrote. An aggregate that is not one known function of one
 argument is refused with the ways out. Names and types are those that Spark gives.
 """
 

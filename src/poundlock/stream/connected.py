@@ -80,7 +80,7 @@ class Processed(Generic[F]):
                 BroadcastProcessFunction where the second one is broadcast; where there are keys, from the Keyed… of these.
             schema: DDL of the records it yields, such as "user string, n bigint".
             side_outputs: tags to their DDL; it yields Side(tag, record) for those.
-            name: of the operator. Name it: its state is found again by that.
+            name: of the operator. Name it: its state is kept under that name.
 
         Raises:
             DefinitionError: it is of another kind, or the schema cannot be read.

@@ -1,6 +1,6 @@
 """What is checked of every process function and join where it is written: schema, side outputs, keys, event time.
 
-What is wrong is told with the user's own line, before anything runs.
+What is wrong is reported with the user's own line, before anything runs.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class IntervalJoined:
             function: an object of a class derived from ProcessJoinFunction.
             schema: DDL of the records it yields.
             side_outputs: tags to their DDL; it yields Side(tag, record) for those.
-            name: of the operator. Name it: its state is found again by that.
+            name: of the operator. Name it: its state is kept under that name.
         """
         if not isinstance(function, ProcessJoinFunction):
             raise DefinitionError(
@@ -211,7 +211,7 @@ class JoinedWindows(WindowsOfStreams):
                 right that returns a record or yields several.
             schema: DDL of the records it gives.
             side_outputs: tags to their DDL; it yields Side(tag, record) for those.
-            name: of the operator. Name it: its state is found again by that.
+            name: of the operator. Name it: its state is kept under that name.
 
         Raises:
             DefinitionError: it is no such function, or the schema cannot be read.

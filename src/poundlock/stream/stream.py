@@ -1,6 +1,6 @@
 """The fluent surface over the graph: every method returns a new stream and changes nothing.
 
-A transform is said as a Spark SQL expression (native), as a function DataFrame -> DataFrame, or as a Python function per
+A transform is a Spark SQL expression (native), as a function DataFrame -> DataFrame, or as a Python function per
 record or per Arrow batch.
 """
 

@@ -1,6 +1,6 @@
 """The functions handed to Spark: a stage and what a checkpoint wants of it come in, a report and rows for later stages go out.
 
-A stage is unpickled anew by each task, so that what a user's function keeps in itself does not outlive it.
+A stage is unpickled again by each task, so that what a user's function keeps in itself does not outlive it.
 """
 
 from __future__ import annotations

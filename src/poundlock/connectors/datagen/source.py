@@ -117,7 +117,7 @@ class DatagenSource:
         return self.schema()
 
     def preflight(self) -> None:
-        """Make one row, so that a function that cannot is found out before the job starts."""
+        """Make one row, so that a function that cannot is refused before the job starts."""
         if self.count != 0:
             _shaped(self.rows.make(0, 1), self.schema(), None)
 

@@ -53,7 +53,7 @@ class JdbcSink(Bindable, Participant):
         key: columns with a unique key: a row replaces the one of its key. None = every row is added.
         user, password: who asks; the password itself, "env:NAME" or "file:PATH".
         properties: further properties of the driver.
-        driver: class of the driver; None = found by the URL.
+        driver: class of the driver; None = chosen by the URL.
         jars: paths of the driver's jars, on the driver's machine.
         columns: which columns of the rows are written; None = all.
         batch: rows of one statement.

@@ -30,7 +30,7 @@ _SINK_CHOICES = {
     "acks": ("all", "1", "0"),
     "commit_mode": ("two_phase", "per_task"),
 }
-# Each of these is said by a field of KafkaSink, or must have one value or exactly-once would be lost in silence.
+# Each of these is a field of KafkaSink, or must have one value or exactly-once would be lost in silence.
 _OWN = {
     "bootstrap.servers", "transactional.id", "transaction.timeout.ms", "enable.idempotence", "acks",
     "request.required.acks", "compression.type", "compression.codec", "on_delivery", "delivery.report.only.error",
@@ -140,7 +140,7 @@ def check_sink(sink: KafkaSink) -> None:
         )
     if sink.acks != "all" and sink.guarantee != "none":
         raise DefinitionError(
-            f'acks="{sink.acks}" may lose what the broker said it has: that is not {sink.guarantee}',
+            f'acks="{sink.acks}" may lose what the broker has confirmed: that is not {sink.guarantee}',
             next='leave acks out, or say guarantee="none"',
         )
     if sink.commit_mode == "per_task" and sink.guarantee != "exactly-once":

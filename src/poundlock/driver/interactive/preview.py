@@ -1,6 +1,6 @@
 """The first rows of a stream, without a sink: the stream runs as a job of its own beside a folder that is removed again.
 
-Reading is bounded: tasks stop reading when they have rows enough, no source is told that anything was read, and nothing is kept.
+Reading is bounded: tasks stop reading when they have rows enough, no source learns that anything was read, and nothing is kept.
 """
 
 from __future__ import annotations

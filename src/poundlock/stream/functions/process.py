@@ -72,7 +72,7 @@ class KeyedContext(Context, Protocol):
 
 
 class OnTimerContext(KeyedContext, Protocol):
-    """What `on_timer` is told; `timestamp()` is the time of the timer."""
+    """What `on_timer` is given; `timestamp()` is the time of the timer."""
 
     def time_domain(self) -> TimeDomain:
         """Return what the timer went by."""
@@ -140,11 +140,11 @@ class KeyedReadOnlyContext(KeyedContext, _Reads, Protocol):
 
 
 class OnTimerReadOnlyContext(OnTimerContext, _Reads, Protocol):
-    """What `on_timer` is told."""
+    """What `on_timer` is given."""
 
 
 class BroadcastContext(CurrentTime, Protocol):
-    """What `process_broadcast_element` is told. There is no key, and there are no timers."""
+    """What `process_broadcast_element` is given. There is no key, and there are no timers."""
 
     def timestamp(self) -> int | None:
         """Return the event time of the record in ms, None where it has none."""

@@ -26,7 +26,7 @@ class StateTtlConfig:
 
     Args:
         ttl: such as "1 h"; more than zero.
-        update: what begins the time anew: a write, or also a read.
+        update: what starts the time again: a write, or also a read.
         visibility: whether a value whose time is over is still returned as long as it has not been removed.
     """
 

@@ -178,7 +178,7 @@ class ProcessingTimeoutTrigger(Trigger):
     Args:
         inner: the other trigger.
         timeout: such as "10 s".
-        reset_on_element: whether each element begins the time anew.
+        reset_on_element: whether each element starts the time again.
         clear_on_timeout: whether the other trigger forgets what it counted when the time is over.
     """
 

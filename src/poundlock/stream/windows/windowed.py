@@ -130,7 +130,7 @@ class WindowedStream(WindowsOfStreams):
             process: of an AggregateFunction: a function that is given the one result and the window.
             schema: of a function: DDL of the records it, or `process`, gives; of an ArrowAggregateFunction that of its results.
             side_outputs: of `process`: tags to their DDL.
-            name: of the operator. Name it: its state is found again by that.
+            name: of the operator. Name it: its state is kept under that name.
 
         Returns:
             For SQL and an ArrowAggregateFunction the columns of the key, `window_start` and `window_end` (timestamps; the end is

@@ -203,7 +203,7 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, AbortsMany, InTasks, In
         need_columns(sink, needed, columns)
 
     def directive(self, state: JSON) -> JSON:
-        # Also behind a state of another folder: counters that begin anew would hide files from who restores that state.
+        # Also behind a state of another folder: counters that start over would hide files from who restores that state.
         return parts.file_values.FileDirective.from_state(_state(state), named=self.uploads).to_json()
 
     def verify(self, prepared: Sequence[Prepared]) -> None:

@@ -1,4 +1,4 @@
-"""KafkaSource: what a user says about reading Kafka, checked when it is said. The tasks read the brokers themselves.
+"""KafkaSource: what a user says about reading Kafka, checked when it is written. The tasks read the brokers themselves.
 
 A source is a value: it holds no connection, can be pickled and compared, and shows no secret.
 """
@@ -148,7 +148,7 @@ class KafkaSource:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         check_source(self)
-        self.decoder()  # said here, a wrong schema or option is told with the user's line
+        self.decoder()  # here, a wrong schema or option is reported with the user's line
         parse(self.options)
 
     # -- what is read --------------------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def _numbers_of(data: Bytes, words: _Words, starts: Integers, limits: Integers) 
 def _numbers(words: _Words, starts: Integers, limits: Integers) -> _Numbers:
     """Return the numbers of records, whatever lengths they have."""
     length, behind_length = _varints(words, starts)
-    end = np.minimum(behind_length + np.maximum(length, 0), limits)  # where that is wrong, it is found out later
+    end = np.minimum(behind_length + np.maximum(length, 0), limits)  # where that is wrong, it shows later
     offset_delta, at = _varints(words, np.minimum(_behind_varints(words, behind_length + 1), end))
     key_length, key_start = _varints(words, np.minimum(at, end))
     value_at = np.minimum(key_start + np.maximum(key_length, 0), end)

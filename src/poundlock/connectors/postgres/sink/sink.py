@@ -65,7 +65,7 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
         columns: which columns of the rows are written; None = all.
         delete_when: with a key, a boolean column of the rows that is not written: where it is true, the row of the key is
             deleted.
-        password: the password, "env:NAME" or "file:PATH"; None = in the dsn, or found by libpq in PGPASSWORD or ~/.pgpass.
+        password: the password, "env:NAME" or "file:PATH"; None = in the dsn, or what libpq reads from PGPASSWORD or ~/.pgpass.
         marker_table: a small table of poundlock's in the same database; it is made where it is missing.
         lock_timeout: how long a task waits for a lock that another transaction holds.
 

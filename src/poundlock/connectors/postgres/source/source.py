@@ -1,4 +1,4 @@
-"""PostgresSource: what a user says about reading PostgreSQL, checked when it is said.
+"""PostgresSource: what a user says about reading PostgreSQL, checked when it is written.
 
 A source is a value: it holds no connection, can be pickled and compared, and shows no password.
 """
