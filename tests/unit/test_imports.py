@@ -24,7 +24,7 @@ CONNECTOR_NAMES = {
     "Aborted", "AbortsMany", "AuditScope", "Auditable", "Batch", "Bindable", "BindableSource", "ChecksColumns",
     "ChecksSchema", "Chunk", "Closable", "ClosableEnumerator", "CommitOutcome", "CommitsMany", "Committed",
     "ComputesColumns", "Connector", "Decided", "DeclaresReplay", "Describable", "Disagreement", "Early",
-    "Enumerator", "ExplainsErrors", "FileOrigin", "Finding", "HasPlace", "HoldsReaders",
+    "Enumerator", "ExplainsErrors", "FileOrigin", "Finding", "HasPlace", "HoldsReaders", "KnowsColumns",
     "IdentifyingEnumerator", "InTasks", "Inspectable", "JSON", "KafkaOrigin", "Kind", "LagReportingEnumerator", "Ledger",
     "Legible", "LimitedWriter", "LimitsTasks", "Lines", "MakesParticipant", "ManifestEntry", "Measurable",
     "MeteredReader", "NeedsJvm", "Newer", "NewerOutput", "Occasion", "OpensEarly", "Orphan", "Participant", "PartitionedEnumerator",
