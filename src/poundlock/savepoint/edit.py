@@ -21,6 +21,7 @@ from poundlock.savepoint.take import Cut, finish, state_files
 from poundlock.state.decided_state import DecidedState, manifests_of
 from poundlock.state.edit import KeyInWindow, StateEditor
 from poundlock.state.inspect import StateReader
+from poundlock.state.key_text import plain
 from poundlock.state.manifest import Manifest
 from poundlock.state.participant import StateParticipant
 from poundlock.state.runs.files import run_files
@@ -58,7 +59,7 @@ class KeyEdit:
     def typed(self, reader: StateReader) -> KeyEdit:
         """Return it with its key of the types that the operator's keys have. Raises DefinitionError."""
         key = self.key.key if isinstance(self.key, KeyInWindow) else self.key
-        typed = reader.typed_key(self.operator, key)
+        typed = reader.key_of(self.operator, json.dumps(plain(key)))
         return replace(self, key=replace(self.key, key=typed) if isinstance(self.key, KeyInWindow) else typed)
 
     def apply(self, editor: StateEditor, table: str) -> str:
@@ -293,7 +294,7 @@ class _Edit:
     def _drop_source(self, id: str) -> None:
         self._with({name: span for name, span in self.metadata.decision.sources.items() if name != id})
         self.left_out.append(lambda path: path.startswith(f"sources/{id}/"))
-        self.done.append(f"source {id} dropped: it begins anew")
+        self.done.append(f"source {id} dropped: it starts over")
 
     def _drop_sink(self, id: str) -> None:
         sinks = {name: sink for name, sink in self.metadata.decision.sinks.items() if name != id}
@@ -305,7 +306,7 @@ class _Edit:
         self.done.append(f"sink {id} dropped, with the data that waited in it")
 
     def _drop_state(self, ids: Sequence[str]) -> None:
-        """Leave the state of some operators out; where none is left, event time begins anew as well."""
+        """Leave the state of some operators out; where none is left, event time starts over as well."""
         decision = self.metadata.decision
         rest = [id for id, operator in self.metadata.operators.items() if operator.kind == "stateful"]
         state = without_operators(decision.state, ids) if rest else None
@@ -315,7 +316,7 @@ class _Edit:
         needed = set(state_files(decision))
         self.left_out.append(lambda path: path.startswith("state/") and path not in needed)
         self.metadata = replace(self.metadata, decision=decision)
-        self.done.append(f"state of {', '.join(ids)} dropped{'' if rest else '; event time begins anew'}")
+        self.done.append(f"state of {', '.join(ids)} dropped{'' if rest else '; event time starts over'}")
 
     def rename(self, renamed: Mapping[str, str]) -> None:
         """Give operators with state other ids. Raises DefinitionError."""

@@ -36,7 +36,7 @@ _OURS = (*OF_A_CHECKPOINT, FOLDER, LEFT, IDENTITY)
 
 
 class Mark(TypedDict):
-    """Whose checkpoint is being deleted, and what its sinks said of themselves."""
+    """Whose checkpoint is being deleted, and how its sinks described themselves."""
 
     job_id: str
     name: str
@@ -66,6 +66,11 @@ def delete_checkpoint(
     storage.create_exclusive(MARK, json.dumps(mark).encode() + b"\n")
     hit(DeletionPoint.MARKED)
     _delete(storage, sinks, epoch)
+
+
+def is_being_deleted(storage: Storage) -> bool:
+    """Return whether the deletion of a checkpoint has begun. Raises TerminalError: what says so is damaged."""
+    return _marked(storage) is not None
 
 
 def finish_deletion(plan: Plan, storage: Storage, *, clock: Clock, say: Callable[[str], None]) -> None:

@@ -35,7 +35,13 @@ def _from_ext(code: int, data: memoryview) -> Any:
             return dict(zip(map(canonical_key, items[0]), items[1], strict=True))
         return (tuple if code == _TUPLE else set if code == _SET else frozenset)(items)
     if code in _EPOCH:
-        return _EPOCH[code] + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
+        try:
+            return _EPOCH[code] + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
+        except OverflowError:
+            raise TerminalError(
+                "state holds a time before the year 1 or behind the year 9999, which Python has not",
+                next="leave such rows out before the step: where(\"ts < timestamp'9999-01-01'\")",
+            ) from None
     read = _READ.get(code)
     if read is None:
         raise TerminalError(
@@ -83,7 +89,7 @@ def encode(value: Any) -> bytes:
 
 
 def encode_key(key: Any) -> bytes:
-    """Return the bytes a key is told by; equal keys of one type have equal bytes."""
+    """Return the bytes a key is known by; equal keys of one type have equal bytes."""
     return encode(pack(key + 0.0 if type(key) is float else key))  # there is one zero
 
 
@@ -96,7 +102,7 @@ def encode_each(values: list[Any]) -> list[bytes]:
 
 
 def encode_keys(keys: list[Any]) -> list[bytes]:
-    """Return the bytes each key is told apart by, as `encode_key` gives them."""
+    """Return the bytes each key is distinguished by, as `encode_key` gives them."""
     kinds = set(map(type, keys))
     if kinds == {str} or (kinds == {int} and _small(keys, kinds)):
         return encode_each(keys)
@@ -114,7 +120,7 @@ def normal_key(key: Any) -> Any:
 
 
 def canonical_key(key: Any) -> Any:
-    """Return a key that was read from bytes so that it is found again: NaN equals nothing but the one object that stands for it."""
+    """Return a key that was read from bytes so that a table has it again: NaN equals nothing but the one object that stands for it."""
     if type(key) is tuple:
         return tuple([canonical_key(part) for part in key])
     return math.nan if type(key) is float and key != key else key

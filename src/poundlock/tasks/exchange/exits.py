@@ -1,6 +1,6 @@
 """How rows leave a stage, for a keyed operator or a Spark segment, and how they come out of a segment again.
 
-Row-wise SQL keeps the split that each row was read in, so that event time behind a segment is still told apart by partition. A
+Row-wise SQL keeps the split that each row was read in, so that event time behind a segment still goes by partition. A
 DataFrame function hides it.
 """
 
@@ -82,8 +82,13 @@ class ExchangeStep(TaskStep):
     def _unreadable(self, record: Reject) -> None:
         self.run.reject_at(self.to.operator, unreadable_row(self.to.operator, record))
 
+    def full_blocks(self) -> list[Block]:
+        """Return the blocks that became full since the last call."""
+        full, self._blocks = self._blocks, []
+        return full
+
     def blocks(self) -> list[Block]:
-        """Return all that was taken; called once, behind the last row."""
+        """Return what is left of all that was taken; called once, behind the last row."""
         added = [] if self.windows is None else self._partials.finish()
         return [*self._blocks, *added, *self._writer.finish()]
 

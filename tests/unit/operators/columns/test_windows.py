@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import indices_of
-from poundlock.operators.columns import windows as windows_by_columns
+from poundlock.operators.columns import partials
 from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.aggregation import FunctionAggregation
 from poundlock.operators.columns.operator import ColumnChunk, ColumnWork, PartialsOperator, ResultColumns
@@ -267,12 +267,12 @@ def test_what_a_function_of_columns_does_is_what_sql_does(data: st.DataObject, s
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:  # few rows of a window at a time, or all
-        patch.setattr(windows_by_columns, "_AT_ONCE", data.draw(st.sampled_from([3, 1 << 18])))
+        patch.setattr(partials, "_AT_ONCE", data.draw(st.sampled_from([3, 1 << 17])))
         compare(data, seed, None)
 
 
 def test_a_window_of_many_checkpoints_is_decoded_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows_by_columns, "_AT_ONCE", 100)
+    monkeypatch.setattr(partials, "_AT_ONCE", 100)
     decoded: list[int] = []
     real = ColumnAggregates.decode
 

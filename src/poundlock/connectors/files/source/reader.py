@@ -87,7 +87,7 @@ class FileReader:
         chunks = _records(lines, self.options, name) if self.multiline else map(strip_returns, lines)
         for chunk in chunks:
             if made is not None and len(chunk):
-                chunk = made.decode(chunk, self.context.reject, self.context.want)
+                chunk = made.decode(chunk, self.context.reject, self.context.form)
                 if made.schema().names != self._columns.names:  # the file's header has others, or another order
                     chunk = self._shaped(chunk)
             if len(chunk):
@@ -101,7 +101,7 @@ class FileReader:
             if codec:
                 blocks = line_blocks(handle.readinto, name, 0, None, size)
             else:
-                # One byte early: whether a line starts at `start` is said by the byte before.
+                # One byte early: the byte before says whether a line starts at `start`.
                 base = max(start - 1, 0)
                 handle.seek(base)
                 blocks = line_blocks(_Bounded(handle, part["bytes"] - base, name), name, base, end, size)
