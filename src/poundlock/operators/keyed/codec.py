@@ -1,4 +1,4 @@
-"""Values to bytes and back: msgpack, with tags for what msgpack does not know. The only module that knows how.
+"""Single values to bytes and back: msgpack, with tags for what msgpack does not know. Whole columns: `columns.msgpack`.
 
 What comes back equals what went in, types included; anything that could not is refused with what to do about it.
 """

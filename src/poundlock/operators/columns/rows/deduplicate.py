@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, joined, numbers_in, ranks_of, valid_in
 from poundlock.operators.columns.groups import Groups, Hashes
+from poundlock.operators.columns.msgpack.values import packed, packed_records, packed_timed, unpacked
 from poundlock.operators.columns.operator import (
     CHUNK_ROWS,
     INSERT,
@@ -25,7 +26,6 @@ from poundlock.operators.columns.operator import (
     row_chunks,
 )
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, behind, times_in
-from poundlock.operators.columns.rows.packing import packed, packed_lists, packed_records, unpacked
 from poundlock.operators.columns.rows.records import timed_records_of
 from poundlock.operators.columns.rows.running_values import running_best
 from poundlock.operators.columns.rows.table import KeyTable
@@ -72,7 +72,7 @@ class ColumnDeduplication:
     def records(self, columns: Sequence[pa.Array], times: Numbers) -> pa.Array:
         """Return records with their times as state has them, from their columns."""
         at = column_of(times, pa.int64(), times != NO_TIME)
-        return packed_lists([packed(at), packed_records(columns, self.schema.names)])
+        return packed_timed(at, packed_records(columns, self.schema.names))
 
     def read(self, values: pa.Array) -> tuple[Numbers, list[pa.Array]]:
         """Return times and columns of records that state has."""

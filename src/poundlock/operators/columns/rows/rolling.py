@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from poundlock.formats.arrays import Numbers, indices_of, joined
 from poundlock.operators.columns.aggregates import sum_type, too_large
 from poundlock.operators.columns.groups import Groups
+from poundlock.operators.columns.msgpack.values import packed_records
 from poundlock.operators.columns.operator import CHUNK_ROWS, ColumnChunk, ColumnOperator
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, behind, times_in
-from poundlock.operators.columns.rows.packing import packed_records
 from poundlock.operators.columns.rows.records import records_of
 from poundlock.operators.columns.rows.running_values import ranks_for, running_best, running_sums
 from poundlock.operators.columns.rows.table import KeyTable

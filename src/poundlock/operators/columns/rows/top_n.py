@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, indices_of, joined, valid_in
 from poundlock.operators.columns.aggregates import ordinals
+from poundlock.operators.columns.msgpack.values import packed_records
+from poundlock.operators.columns.msgpack.writing import lists_of
 from poundlock.operators.columns.operator import (
     CHUNK_ROWS,
     DELETE,
@@ -28,7 +30,6 @@ from poundlock.operators.columns.operator import (
     change_schema,
 )
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, times_in
-from poundlock.operators.columns.rows.packing import packed_groups, packed_records
 from poundlock.operators.columns.rows.records import lists_of_records
 from poundlock.operators.columns.rows.table import KeyTable
 from poundlock.operators.keyed.group import ALL_KEYS, MAX, KeyGroup
@@ -147,7 +148,7 @@ class ColumnTopNOperator(ColumnOperator):
         counts = np.bincount(key_of[order], minlength=len(keys))[which]
         records = packed_records([column.take(indices_of(order)) for column in columns], self._of.schema.names)
         if len(which):
-            lists = packed_groups(records, counts)
+            lists = lists_of(records, counts)
             self._table.put(self.group, keys.hashes[which], keys.keys.take(indices_of(which)), lists)
 
     def _changed(self, key_of: Numbers, place: Numbers, known: Numbers, lengths: Numbers) -> _Changes:
