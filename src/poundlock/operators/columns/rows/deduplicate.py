@@ -30,7 +30,7 @@ from poundlock.operators.columns.rows.records import timed_records_of
 from poundlock.operators.columns.rows.running_values import running_best
 from poundlock.operators.columns.rows.table import KeyTable
 from poundlock.operators.keyed.codec import encode
-from poundlock.operators.keyed.group import ALL_KEYS, MAX, KeyGroup
+from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.process.deduplicate import (
     BUCKET_MS,
     LAST,
@@ -216,7 +216,7 @@ class ColumnLastOperator(ColumnOperator):
     def bind(self, group: KeyGroup) -> None:
         self._table.declare(group)
         if self._last.bounded and not self._table.is_empty(group):
-            group.event_timers.register(MAX, ALL_KEYS)
+            group.wake_at_end()
 
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         self.use(group)
@@ -235,7 +235,7 @@ class ColumnLastOperator(ColumnOperator):
         records = self._of.records([column.take(some) for column in columns], times[last[changed]])
         self._table.put(group, *_keys(keys, changed), records)
         if self._last.bounded:
-            group.event_timers.register(MAX, ALL_KEYS)  # makes the end of the input wake the group
+            group.wake_at_end()
             return
         at = np.empty(len(times), np.int64)
         at[groups.order] = np.arange(len(times))

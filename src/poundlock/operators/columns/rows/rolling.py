@@ -23,7 +23,7 @@ from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, b
 from poundlock.operators.columns.rows.records import records_of
 from poundlock.operators.columns.rows.running_values import ranks_for, running_best, running_sums
 from poundlock.operators.columns.rows.table import KeyTable
-from poundlock.operators.keyed.group import ALL_KEYS, MAX, KeyGroup
+from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.process.rolling import ROLLING
 
@@ -125,7 +125,7 @@ class ColumnRollingOperator(ColumnOperator):
     def bind(self, group: KeyGroup) -> None:
         self._table.declare(group)
         if self._rolling.bounded and not self._table.is_empty(group):
-            group.event_timers.register(MAX, ALL_KEYS)
+            group.wake_at_end()
 
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         self.use(group)
@@ -138,7 +138,7 @@ class ColumnRollingOperator(ColumnOperator):
         last = records.at(groups.starts + groups.counts - 1)
         self._table.put(group, keys.hashes, keys.keys, packed_records(last, self._held.names))
         if rolling.bounded:
-            group.event_timers.register(MAX, ALL_KEYS)  # makes the end of the input wake the group
+            group.wake_at_end()
             return
         at = np.empty(len(groups.order), np.int64)
         at[groups.order] = np.arange(len(groups.order))

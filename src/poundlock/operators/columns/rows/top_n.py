@@ -32,7 +32,7 @@ from poundlock.operators.columns.operator import (
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, times_in
 from poundlock.operators.columns.rows.records import lists_of_records
 from poundlock.operators.columns.rows.table import KeyTable
-from poundlock.operators.keyed.group import ALL_KEYS, MAX, KeyGroup
+from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.process.top_n import TOP, TopN
 
 
@@ -102,7 +102,7 @@ class ColumnTopNOperator(ColumnOperator):
     def bind(self, group: KeyGroup) -> None:
         self._table.declare(group)
         if self._of.bounded and not self._table.is_empty(group):
-            group.event_timers.register(MAX, ALL_KEYS)
+            group.wake_at_end()
 
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         self.use(group)
@@ -115,7 +115,7 @@ class ColumnTopNOperator(ColumnOperator):
         place = of.places(columns)
         self._keep(keys, columns, key_of, place, len(place) - rows.num_rows)
         if of.bounded:
-            group.event_timers.register(MAX, ALL_KEYS)  # makes the end of the input wake the group
+            group.wake_at_end()
             return
         changes = self._changed(key_of, place, known, lengths)
         record_at = np.empty(len(place), np.int64)
