@@ -29,7 +29,7 @@ from poundlock.operators.keyed.output import GroupBatch, OutputChunk
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.sql_text import result_type
-from poundlock.state.hashing import groups_of, hashes_of, key_hashes
+from poundlock.state.hashing import groups_of, key_hashes
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.scratch import ScratchState
 from poundlock.stream.functions.arrow import ArrowAggregateFunction
@@ -43,8 +43,8 @@ from poundlock.stream.windows.builtin_assigners import (
     TumblingProcessingTimeWindows,
 )
 from poundlock.stream.windows.builtin_triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
+from support.column_scripts import GROUPS, task_of
 
-GROUPS = 8
 ANY_ORDER = [
     SqlAggregate(kind="count"),
     SqlAggregate(kind="sum", column=0),
@@ -219,10 +219,6 @@ def ms(moment: Any) -> int:
 
 def of_task(hashes: Any, task: int, tasks: int) -> Any:
     return groups_of(hashes, GROUPS) * tasks // GROUPS == task
-
-
-def task_of(key: Any, tasks: int) -> int:
-    return int(groups_of(hashes_of([key]), GROUPS)[0]) * tasks // GROUPS
 
 
 OWN_RESULT = "r0 bigint, r1 bigint, r2 array<bigint>"
