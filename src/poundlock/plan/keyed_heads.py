@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
-from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.aggregation import FunctionAggregation
 from poundlock.operators.columns.interval_join import ColumnIntervalJoin
 from poundlock.operators.columns.joins import JoinSide
@@ -28,6 +27,7 @@ from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.columns.rows.rolling import ColumnRolling
 from poundlock.operators.columns.rows.top_n import ColumnTopN
 from poundlock.operators.columns.sessions import ColumnSessions
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.columns.window_join import ColumnWindowJoin
 from poundlock.operators.columns.windows import ColumnWindows
 from poundlock.operators.factory import (

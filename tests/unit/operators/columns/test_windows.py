@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import indices_of
-from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.aggregation import FunctionAggregation
 from poundlock.operators.columns.operator import ColumnChunk, ColumnWork, PartialsOperator, ResultColumns
 from poundlock.operators.columns.partials import Partials, RowAggregation, SessionAggregation, SliceAggregation
 from poundlock.operators.columns.sessions import ColumnSessions
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.columns.windows import ColumnWindows
 from poundlock.operators.factory import by_record, window_operator
 from poundlock.operators.keyed.group import MIN

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.formats.arrays import Numbers, indices_of, joined
-from poundlock.operators.columns.aggregates import sum_type, too_large
 from poundlock.operators.columns.groups import Groups
 from poundlock.operators.columns.msgpack.values import packed_records
 from poundlock.operators.columns.operator import CHUNK_ROWS, ColumnChunk, ColumnOperator
@@ -23,6 +22,7 @@ from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, b
 from poundlock.operators.columns.rows.records import records_of
 from poundlock.operators.columns.rows.running_values import ranks_for, running_best, running_sums
 from poundlock.operators.columns.rows.table import KeyTable
+from poundlock.operators.columns.sql.aggregates import sum_type, too_large
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.process.rolling import ROLLING

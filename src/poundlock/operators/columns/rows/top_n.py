@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, indices_of, joined, valid_in
-from poundlock.operators.columns.aggregates import ordinals
 from poundlock.operators.columns.msgpack.values import packed_records
 from poundlock.operators.columns.msgpack.writing import lists_of
 from poundlock.operators.columns.operator import (
@@ -32,6 +31,7 @@ from poundlock.operators.columns.operator import (
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, times_in
 from poundlock.operators.columns.rows.records import lists_of_records
 from poundlock.operators.columns.rows.table import KeyTable
+from poundlock.operators.columns.sql.aggregates import ordinals
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.process.top_n import TOP, TopN
 
