@@ -22,7 +22,8 @@ from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, b
 from poundlock.operators.columns.rows.records import records_of
 from poundlock.operators.columns.rows.running_values import ranks_for, running_best, running_sums
 from poundlock.operators.columns.rows.table import KeyTable
-from poundlock.operators.columns.sql.aggregates import sum_type, too_large
+from poundlock.operators.columns.sql.accumulators import sum_type
+from poundlock.operators.columns.sql.sums import too_large
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.process.rolling import ROLLING

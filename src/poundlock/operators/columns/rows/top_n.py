@@ -31,7 +31,7 @@ from poundlock.operators.columns.operator import (
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, times_in
 from poundlock.operators.columns.rows.records import lists_of_records
 from poundlock.operators.columns.rows.table import KeyTable
-from poundlock.operators.columns.sql.aggregates import ordinals
+from poundlock.operators.columns.sql.ordinals import ordinals
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.process.top_n import TOP, TopN
 
