@@ -32,8 +32,9 @@ from poundlock.job import Job
 from poundlock.operators.time_graph import TimeGraph
 from poundlock.operators.time_values import SourceInput, TimeDirective
 from poundlock.plan.measuring import SHOWN, MeasuredSink
+from poundlock.plan.outline import enters_jvm, is_keyed
 from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
-from poundlock.plan.stages import StageChain, enters_jvm, is_keyed, stage_chain
+from poundlock.plan.stages import StageChain, stage_chain
 from poundlock.spark.batch_job import BatchJobs
 from poundlock.spark.error_translation import as_caught, explain
 from poundlock.spark.launch.session import Session
