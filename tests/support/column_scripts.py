@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import indices_of
+from poundlock.operators.columns.joins import ColumnJoinOperator
 from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
@@ -95,7 +96,7 @@ class JoinScript(ABC):
         self.late_dropped = 0
 
     @abstractmethod
-    def operator(self) -> KeyedOperator | ColumnOperator:
+    def operator(self) -> KeyedOperator:
         """Return a new operator."""
 
     @abstractmethod
@@ -119,7 +120,7 @@ class JoinScript(ABC):
             for side, rows in enumerate(sides):
                 chunks += self.take(operator, group, [row for row in rows if task_of(row[0], tasks) == task], side)
             chunks += operator.advance_watermark(group, after)
-            if isinstance(operator, ColumnOperator):
+            if isinstance(operator, ColumnJoinOperator):
                 operator.store(group)
             done.append(self.results(chunks))
             self.late_dropped += operator.late_dropped

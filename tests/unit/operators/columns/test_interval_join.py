@@ -17,8 +17,7 @@ from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import indices_of
 from poundlock.operators.columns import matching
 from poundlock.operators.columns.interval_join import ColumnIntervalJoin, ColumnIntervalJoinOperator
-from poundlock.operators.columns.joins import JoinSide
-from poundlock.operators.columns.operator import ColumnOperator
+from poundlock.operators.columns.joins import ColumnJoinOperator, JoinSide
 from poundlock.operators.columns.pairs import PairFunction
 from poundlock.operators.columns.records import layout_of
 from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
@@ -116,7 +115,7 @@ class ByColumns(JoinScript):
         calls = None if function is None else PairFunction(function, ("odd",))
         self.join = ColumnIntervalJoin(*bounds, (left, right), calls or self.output, key_hashes)
 
-    def operator(self) -> ColumnOperator:
+    def operator(self) -> ColumnJoinOperator:
         return self.join.operator()
 
     def take(self, operator: Any, group: KeyGroup, rows: Sequence[Row], side: int) -> Iterable[Any]:

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.operators.columns import window_join as module
-from poundlock.operators.columns.joins import JoinSide
-from poundlock.operators.columns.operator import ColumnOperator
+from poundlock.operators.columns.joins import ColumnJoinOperator, JoinSide
 from poundlock.operators.columns.pairs import PairFunction
 from poundlock.operators.columns.records import layout_of
 from poundlock.operators.columns.window_join import ColumnWindowJoin
@@ -99,7 +98,7 @@ class ByColumns(JoinScript):
         side = JoinSide(("k",), "at" if of.assigner.is_event_time() else None, layout_of(SCHEMA) or "")
         self.join = ColumnWindowJoin(of.assigner, (side, side), PairFunction(of.function), key_hashes)  # type: ignore[arg-type]
 
-    def operator(self) -> ColumnOperator:
+    def operator(self) -> ColumnJoinOperator:
         return self.join.operator()
 
     def take(self, operator: Any, group: KeyGroup, rows: Sequence[Row], side: int) -> Iterable[OutputChunk]:
