@@ -27,7 +27,11 @@ class SinkValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Return the value of a JSON object. Raises TerminalError: it is none, or of a newer version."""
+        """Return the value of a JSON object.
+
+        Raises:
+            TerminalError: it is none, or of a newer version.
+        """
         try:
             made = typed(value, cls)
         except ValueError as error:

@@ -195,7 +195,8 @@ class Registry:
 
         Of ended jobs with the name, the newest is meant: each restore of a savepoint is another job.
 
-        Raises DefinitionError: there is none, or there are two.
+        Raises:
+            DefinitionError: there is none, or there are two.
         """
         entries = self.entries()
         by_name = [entry for entry in entries if entry.name == wanted]

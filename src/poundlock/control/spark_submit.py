@@ -116,7 +116,8 @@ class Submission:
     def command(self, folder: Path) -> list[str]:
         """Write what travels into a folder and return the command that submits it.
 
-        Raises DefinitionError: something that should travel is not there.
+        Raises:
+            DefinitionError: something that should travel is not there.
         """
         program, properties, settings = folder / _PROGRAM, folder / "spark.conf", folder / SETTINGS
         program.write_text(_MAIN)
@@ -161,7 +162,8 @@ def check(settings: Settings, checkpoint: str, beginning: Beginning | None) -> N
 def jars_of(plan: Plan, checkpoint: str, settings: Settings, say: Callable[[str], None]) -> Sequence[str]:
     """Return the jars that travel with a job: those with which streaming queries reach the store that its checkpoint is on.
 
-    Raises DefinitionError: one of them cannot be had.
+    Raises:
+        DefinitionError: one of them cannot be had.
     """
     sets = needs_of(open_storage(checkpoint)).jar_sets if plan.has_streams else ()
     places = JarPlaces.of(settings)

@@ -151,7 +151,11 @@ def bytes_scalar(value: bytes) -> pa.Scalar:
 
 
 def texts_of(values: Sequence[str]) -> pa.Array:
-    """Return texts as a string column. Raises TypeError: one is None."""
+    """Return texts as a string column.
+
+    Raises:
+        TypeError: one is None.
+    """
     whole = "".join(values)
     data = whole.encode()
     if len(data) >= 1 << 31:
@@ -165,7 +169,9 @@ def texts_of(values: Sequence[str]) -> pa.Array:
 def column_from(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
     """Return Python values that are just what a type of 64 bits, of text or of truth values holds as a column of it; None for all others.
 
-    Raises OverflowError: a number has more than 64 bits. ValueError: a text is not valid Unicode.
+    Raises:
+        OverflowError: a number has more than 64 bits.
+        ValueError: a text is not valid Unicode.
     """
     python = _PYTHON.get(kind.id)
     if python is None:

@@ -63,7 +63,11 @@ class TimeGraph:
 
     @classmethod
     def of(cls, roots: Sequence[Node]) -> TimeGraph:
-        """Return the graph of a job. Raises DefinitionError: a generator is to look at each record where nobody knows which partition a record is of."""
+        """Return the graph of a job.
+
+        Raises:
+            DefinitionError: a generator is to look at each record where nobody knows which partition a record is of.
+        """
         sources: dict[str, tuple[str, ...]] = {}
         nodes = []
         for node in walk(roots):

@@ -125,7 +125,11 @@ def keyed_head(
 
 
 def known_schema(operator: str, schema: pa.Schema | None) -> pa.Schema:
-    """Return the columns of an input. Raises DefinitionError: nobody knows them."""
+    """Return the columns of an input.
+
+    Raises:
+        DefinitionError: nobody knows them.
+    """
     if schema is None:
         raise DefinitionError(
             f"{operator}: the columns of its input are not known", next="declare them: map(…, schema=…)"
@@ -179,14 +183,22 @@ def _window(
 
 
 def _function_results(node: WindowNode, keys: Sequence[pa.Field]) -> WindowRows:
-    """Return the columns of an aggregate of the user's own. Raises DefinitionError: one has the name of another."""
+    """Return the columns of an aggregate of the user's own.
+
+    Raises:
+        DefinitionError: one has the name of another.
+    """
     output = WindowRows(keys, list(ddl.parse(node.schema or "")))
     _check_names(node.id, output, f"rename it in schema=: {_BEFORE}")
     return output
 
 
 def _check_names(operator: str, output: KeyedOutput, advice: str) -> None:
-    """Raises DefinitionError: two columns have one name."""
+    """Refuse an output of which two columns have one name.
+
+    Raises:
+        DefinitionError: two have.
+    """
     names = output.schema.names
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DefinitionError(f"{operator}: two columns of the result are called {twice[0]}", next=advice)
@@ -298,7 +310,11 @@ def _process(
 
 
 def _rolled(operator: str, kind: str, name: str, schema: pa.Schema) -> str:
-    """Return the column that a rolling aggregate is of. Raises DefinitionError: there is none, or its values cannot be added up."""
+    """Return the column that a rolling aggregate is of.
+
+    Raises:
+        DefinitionError: there is none, or its values cannot be added up.
+    """
     column = resolve_column(schema, name, operator)
     values = schema.field(column).type
     if kind == "sum" and not (
@@ -312,7 +328,11 @@ def _rolled(operator: str, kind: str, name: str, schema: pa.Schema) -> str:
 
 
 def _main(node: KeyedNode, schema: pa.Schema) -> pa.Schema:
-    """Return the columns of the main output, given those of the first input. Raises DefinitionError: one has a name that is given."""
+    """Return the columns of the main output, given those of the first input.
+
+    Raises:
+        DefinitionError: one has a name that is given.
+    """
     if isinstance(node, TopNNode):
         return change_schema(schema, node.rank)
     if isinstance(node, DeduplicateNode) and node.keep == "last":

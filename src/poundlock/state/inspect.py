@@ -119,7 +119,11 @@ class StateReader:
                     seen.add(subkey)
 
     def typed_key(self, operator: str, key: Any) -> Any:
-        """Return a key that was written as JSON, with numbers and times of the types that the operator's keys have. Raises DefinitionError: it cannot be one of them."""
+        """Return a key that was written as JSON, with numbers and times of the types that the operator's keys have.
+
+        Raises:
+            DefinitionError: it cannot be one of them.
+        """
         there = next((e.key for e in self.entries(operator) if None not in (e.key, *_parts(e.key))), None)
         if there is None:
             return key

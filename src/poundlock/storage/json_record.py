@@ -46,7 +46,11 @@ def naming(where: str, read: Callable[[], T], *, next: str, kind: type[Poundlock
 
 
 def of_format(value: Any, format: int = 1) -> dict[str, Any]:
-    """Return a JSON object whose `v` is a format. Raises ValueError: it is none."""
+    """Return a JSON object whose `v` is a format.
+
+    Raises:
+        ValueError: it is none.
+    """
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")
     if value.get("v") != format:

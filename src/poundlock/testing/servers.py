@@ -269,7 +269,11 @@ def is_free(port: int) -> bool:
 
 
 def free_port(taken: Collection[int] = ()) -> int:
-    """Return a free port, other than those given. Raises DefinitionError: there is none."""
+    """Return a free port, other than those given.
+
+    Raises:
+        DefinitionError: there is none.
+    """
     chance = random.SystemRandom()
     for _ in range(1000):
         port = chance.randrange(15000, 32000)

@@ -171,7 +171,11 @@ def expected(parts: JSON) -> JSON:
 
 
 def raw_record(data: bytes) -> JSON:
-    """Return the JSON object of a record's bytes, of either format. Raises ValueError: it is none."""
+    """Return the JSON object of a record's bytes, of either format.
+
+    Raises:
+        ValueError: it is none.
+    """
     value = json.loads(data)
     changes = isinstance(value, dict) and value.get("v") == CHANGE_FORMAT
     return of_format(value, CHANGE_FORMAT if changes else FORMAT)

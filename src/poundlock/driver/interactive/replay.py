@@ -77,7 +77,11 @@ def replay(
 
 
 def _stateless(plan: Plan) -> tuple[Plan, Mapping[str, str]]:
-    """Return the plan without the sinks that depend on earlier checkpoints, and which sinks that leaves out. Raises DefinitionError: nothing is left."""
+    """Return the plan without the sinks that depend on earlier checkpoints, and which sinks that leaves out.
+
+    Raises:
+        DefinitionError: nothing is left.
+    """
     why = "windows and other steps with state before it keep rows of earlier checkpoints"
     left_out = {sink.id: why for sink in plan.job.sinks if any(is_keyed(node) for node in walk([sink]))}
     if not left_out:

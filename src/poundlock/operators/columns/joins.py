@@ -90,7 +90,11 @@ class ColumnJoinOperator(KeyedOperator):
         raise NotImplementedError
 
     def event_times(self, rows: pa.RecordBatch, side: int, what: str) -> Numbers:
-        """Return the event time of each row, ms. Raises DefinitionError: one has none."""
+        """Return the event time of each row, ms.
+
+        Raises:
+            DefinitionError: one has none.
+        """
         column = rows.column(self.sides[side].time)
         if column.null_count:
             raise DefinitionError(

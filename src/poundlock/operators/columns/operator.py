@@ -154,7 +154,11 @@ def row_chunks(rows: pa.RecordBatch, places: Numbers, times: Numbers) -> Iterato
 
 
 def change_schema(schema: pa.Schema, rank: str | None = None) -> pa.Schema:
-    """Return the columns of changes. Raises DefinitionError: the rows have one of them already."""
+    """Return the columns of changes.
+
+    Raises:
+        DefinitionError: the rows have one of them already.
+    """
     added = [] if rank is None else [pa.field(rank, pa.int64())]
     added.append(pa.field(ROW_KIND, pa.string()))
     for field in added:

@@ -92,7 +92,11 @@ def _parts(column: pa.Array) -> list[Part]:
 
 
 def _read(cursor: Cursor, kind: pa.DataType) -> Build:
-    """Go past a value of each row. Raises UnexpectedValue: one is of another type."""
+    """Go past a value of each row.
+
+    Raises:
+        UnexpectedValue: one is of another type.
+    """
     if pa.types.is_boolean(kind):
         return cursor.flags()
     if _is_number(kind):

@@ -72,7 +72,11 @@ def decode_each(values: Iterable[bytes]) -> list[Any]:
 
 
 def encode(value: Any) -> bytes:
-    """Return a value as bytes. The value must have been through `pack`, or be of types that msgpack knows. Raises DefinitionError: a text cannot be written as UTF-8."""
+    """Return a value as bytes. The value must have been through `pack`, or be of types that msgpack knows.
+
+    Raises:
+        DefinitionError: a text cannot be written as UTF-8.
+    """
     try:
         return _encode(value)
     except UnicodeEncodeError as error:

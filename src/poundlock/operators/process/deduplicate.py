@@ -34,7 +34,11 @@ def bucket_of(time: int) -> tuple[int, int]:
 
 
 def check_event_time(time: int | None) -> int:
-    """Return an event time. Raises DefinitionError: there is none."""
+    """Return an event time.
+
+    Raises:
+        DefinitionError: there is none.
+    """
     if time is None:
         raise DefinitionError(
             "a record without event time cannot be deduplicated by event time",

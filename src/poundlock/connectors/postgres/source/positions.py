@@ -17,7 +17,11 @@ class PostgresPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
 
     @classmethod
     def from_json(cls, value: dict[str, Any], what: str) -> Self:
-        """Return what a JSON object says. Raises DefinitionError: it is of another mode, or not of `what` is read now."""
+        """Return what a JSON object says.
+
+        Raises:
+            DefinitionError: it is of another mode, or not of `what` is read now.
+        """
         try:
             at = typed(value, cls)
         except ValueError as error:

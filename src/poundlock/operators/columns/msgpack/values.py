@@ -60,7 +60,11 @@ def is_by_columns(kind: pa.DataType) -> bool:
 
 
 def read_value(cursor: Cursor, kind: pa.DataType) -> pa.Array:
-    """Read a value of a type at each place. Raises UnexpectedValue: there is another one, or one that is not read by columns."""
+    """Read a value of a type at each place.
+
+    Raises:
+        UnexpectedValue: there is another one, or one that is not read by columns.
+    """
     if _is_int(kind):
         return _cast(cursor.integers(), kind)
     if _is_float(kind):
@@ -76,7 +80,11 @@ def read_value(cursor: Cursor, kind: pa.DataType) -> pa.Array:
 
 
 def read_record(cursor: Cursor, schema: pa.Schema) -> list[pa.Array]:
-    """Read records of the very columns. Raises UnexpectedValue: one is another, or has a value that is not read by columns."""
+    """Read records of the very columns.
+
+    Raises:
+        UnexpectedValue: one is another, or has a value that is not read by columns.
+    """
     columns = []
     before = map_head(len(schema))
     for field in schema:

@@ -63,7 +63,11 @@ class ColumnDeduplication:
     ttl_ms: int | None = None
 
     def times(self, rows: pa.RecordBatch) -> Numbers:
-        """Return the event time of each row in ms, NO_TIME where it has none. Raises DefinitionError: it is needed."""
+        """Return the event time of each row in ms, NO_TIME where it has none.
+
+        Raises:
+            DefinitionError: it is needed.
+        """
         times = np.full(rows.num_rows, NO_TIME) if self.time is None else times_in(rows.column(self.time))
         if self.order == "event_time" and len(times) and times.max() == NO_TIME:
             check_event_time(None)

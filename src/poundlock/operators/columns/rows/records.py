@@ -15,7 +15,11 @@ from poundlock.operators.columns.msgpack.writing import list_head
 
 
 def records_of(values: pa.Array, schema: pa.Schema) -> list[pa.Array]:
-    """Return the columns of records that were packed, of which none is null. Raises TerminalError: one has values of other types."""
+    """Return the columns of records that were packed, of which none is null.
+
+    Raises:
+        TerminalError: one has values of other types.
+    """
     try:
         return read_record(Cursor(values), schema)
     except UnexpectedValue:

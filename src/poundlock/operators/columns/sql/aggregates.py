@@ -102,7 +102,11 @@ class ColumnAggregates:
         return [column for part, own in self._split(held) for column in part.merge(own, groups)]
 
     def results(self, held: Sequence[pa.Array], kinds: Sequence[pa.DataType]) -> list[pa.Array]:
-        """Return the results, one column an aggregate, of some types. Raises TerminalError: a result does not fit its type."""
+        """Return the results, one column an aggregate, of some types.
+
+        Raises:
+            TerminalError: a result does not fit its type.
+        """
         results = []
         for (part, own), kind in zip(self._split(held), kinds, strict=True):
             try:
