@@ -126,14 +126,33 @@ class Submission:
         python = [*shipped_files(self.settings), *_modules(folder / _MODULES)]
         target = f"{self.file.name}:{self.name}" if self.name else self.file.name
         return [
-            "/bin/bash", str(pyspark_jars().parent / "bin" / "spark-submit"),
-            "--master", self.settings.master, "--deploy-mode", "cluster", "--name", self.job.name,
-            "--properties-file", str(properties), "--load-spark-defaults",
-            "--py-files", ",".join(python), "--files", f"{self.file.resolve()},{settings}",
+            "/bin/bash",
+            str(pyspark_jars().parent / "bin" / "spark-submit"),
+            "--master",
+            self.settings.master,
+            "--deploy-mode",
+            "cluster",
+            "--name",
+            self.job.name,
+            "--properties-file",
+            str(properties),
+            "--load-spark-defaults",
+            "--py-files",
+            ",".join(python),
+            "--files",
+            f"{self.file.resolve()},{settings}",
             *(("--jars", ",".join(self.jars)) if self.jars else ()),
-            str(program), f"{sys.version_info[0]}.{sys.version_info[1]}", self.checkpoint, self.job_id,
-            "run", target, "--config", SETTINGS, "--no-rest", *self.arguments,
-        ]  # fmt: skip
+            str(program),
+            f"{sys.version_info[0]}.{sys.version_info[1]}",
+            self.checkpoint,
+            self.job_id,
+            "run",
+            target,
+            "--config",
+            SETTINGS,
+            "--no-rest",
+            *self.arguments,
+        ]
 
 
 def check(settings: Settings, checkpoint: str, beginning: Beginning | None) -> None:

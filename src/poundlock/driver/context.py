@@ -147,9 +147,13 @@ class Assembly:
         parallelism = self._parallelism(coordinator, session)
         self.tracker.parallelism(parallelism.current)
         chain = stage_chain(
-            self.plan, job_id=identity.job_id, sources=sources, sinks=self.sinks(identity), state_dir=storage.root,
+            self.plan,
+            job_id=identity.job_id,
+            sources=sources,
+            sinks=self.sinks(identity),
+            state_dir=storage.root,
             analysis=SessionAnalysis(session),
-        )  # fmt: skip
+        )
         self._planner = Planner(
             sources,
             lambda name: open_storage(f"{storage.root}/sources/{name}"),

@@ -211,9 +211,14 @@ def launch(
         try:
             with output.open("ab") as out:
                 process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                    start_new_session=True, env=environment, cwd=cwd,
-                )  # fmt: skip
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    start_new_session=True,
+                    env=environment,
+                    cwd=cwd,
+                )
         except OSError as error:
             started.append(error)
             return ready.set()

@@ -89,9 +89,14 @@ def submit(
     output.note(f"Submitted application {application}")
     stop = StopRequest()
     following = _Following(
-        job=job, settings=settings, application=application, checkpoint=checkpoint, log=log, stop=stop,
+        job=job,
+        settings=settings,
+        application=application,
+        checkpoint=checkpoint,
+        log=log,
+        stop=stop,
         typed=[target, *typed],
-    )  # fmt: skip
+    )
     if detached:
         return _detach(following, output)
     with watcher(job.name, log, output) as watch:

@@ -112,9 +112,20 @@ def read_headers(answer: memoryview) -> list[BatchHeader]:
             raise DamagedBatch(base, f"is damaged: it has {count} records up to offset {base + delta}")
         headers.append(
             BatchHeader(
-                base, base + delta, attributes, first_ms, max_ms, producer, epoch, count, at, at + _HEADER.size, end, crc
+                base,
+                base + delta,
+                attributes,
+                first_ms,
+                max_ms,
+                producer,
+                epoch,
+                count,
+                at,
+                at + _HEADER.size,
+                end,
+                crc,
             )
-        )  # fmt: skip
+        )
         at = end
     return headers
 

@@ -128,9 +128,7 @@ def _by_zero_bytes(data: Bytes, words: Words, spans: Sequence[Span], width: int)
     good = (value > 5) & (size <= _LENGTH_BYTES) & (after <= limit) & (data[np.minimum(at + size, high)] == 0)
     at, after = at[good], after[good]
     bounds = np.searchsorted(at, np.append(begins, high))
-    return [
-        _followed(at[i:j], after[i:j], span) for i, j, span in zip(bounds[:-1], bounds[1:], spans, strict=True)
-    ]  # fmt: skip
+    return [_followed(at[i:j], after[i:j], span) for i, j, span in zip(bounds[:-1], bounds[1:], spans, strict=True)]
 
 
 def _record_lengths(word: Words) -> tuple[Integers, Integers]:
