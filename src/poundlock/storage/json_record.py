@@ -77,6 +77,11 @@ def typed(value: Any, kind: type[T]) -> T:
         raise ValueError(f"{where} has no {missing[1]}" if missing else f"{where} is not what it should be") from None
 
 
+def untyped(value: msgspec.Struct) -> dict[str, Any]:
+    """Return a value as the JSON object that `typed` makes it of."""
+    return dict(msgspec.json.decode(msgspec.json.encode(value)))
+
+
 def parsed(kind: type[T]) -> Callable[[bytes], T]:
     """Return what makes a value of a type of the JSON of format 1; see `read_record`."""
     return lambda data: typed(of_format(json.loads(data)), kind)

@@ -7,7 +7,7 @@ from typing import Any, Self
 import msgspec
 
 from poundlock.errors import DefinitionError
-from poundlock.storage.json_record import typed
+from poundlock.storage.json_record import typed, untyped
 
 
 class PostgresPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -38,7 +38,7 @@ class PostgresPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return dict(msgspec.json.decode(msgspec.json.encode(self)))
+        return untyped(self)
 
 
 class SnapshotPosition(PostgresPosition, frozen=True):
