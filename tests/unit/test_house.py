@@ -73,7 +73,7 @@ BY_NAME_TODAY = {
     "connectors/kafka/errors.py": 1,
     "connectors/kafka/wire/connection.py": 1,
     "connectors/kafka/wire/fetch_client.py": 1,
-    "connectors/kafka/wire/record_fields.py": 1,
+    "connectors/kafka/wire/varints.py": 1,
     "control/process_id.py": 1,
     "control/spark_submit.py": 1,
     "errors.py": 1,
