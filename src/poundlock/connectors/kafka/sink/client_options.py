@@ -130,38 +130,13 @@ _MEANINGS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "socket.send.buffer.bytes": ("send_buffer", _positive),
     "socket.receive.buffer.bytes": ("receive_buffer", _positive),
 }
-_NOTHING_TO_SET = frozenset(
-    (
-        "reconnect.backoff.ms",
-        "reconnect.backoff.max.ms",
-        "retry.backoff.jitter",
-        "socket.keepalive.enable",
-        "socket.nagle.disable",
-        "socket.max.fails",
-        "topic.metadata.refresh.interval.ms",
-        "topic.metadata.refresh.fast.interval.ms",
-        "topic.metadata.refresh.sparse",
-        "topic.metadata.propagation.max.ms",
-        "metadata.max.age.ms",
-        "connections.max.idle.ms",
-        "broker.address.ttl",
-        "broker.address.family",
-        "client.dns.lookup",
-        "client.rack",
-        "message.copy.max.bytes",
-        "receive.message.max.bytes",
-        "queue.buffering.backpressure.threshold",
-        "sticky.partitioning.linger.ms",
-        "statistics.interval.ms",
-        "log_level",
-        "log.connection.close",
-        "log.thread.name",
-        "debug",
-        "enable.gapless.guarantee",
-        "enable.metrics.push",
-        "api.version.request",
-        "api.version.request.timeout.ms",
-        "broker.version.fallback",
-    )
-)
+_NOTHING_TO_SET = frozenset((
+    "reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.jitter", "socket.keepalive.enable", "socket.nagle.disable",
+    "socket.max.fails", "topic.metadata.refresh.interval.ms", "topic.metadata.refresh.fast.interval.ms",
+    "topic.metadata.refresh.sparse", "topic.metadata.propagation.max.ms", "metadata.max.age.ms", "connections.max.idle.ms",
+    "broker.address.ttl", "broker.address.family", "client.dns.lookup", "client.rack", "message.copy.max.bytes",
+    "receive.message.max.bytes", "queue.buffering.backpressure.threshold", "sticky.partitioning.linger.ms",
+    "statistics.interval.ms", "log_level", "log.connection.close", "log.thread.name", "debug", "enable.gapless.guarantee",
+    "enable.metrics.push", "api.version.request", "api.version.request.timeout.ms", "broker.version.fallback",
+))  # fmt: skip
 """Tuning of its own threads, queue and log, which our producer does not have; nothing that is written changes by them."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from poundlock.connectors.kafka.client_loader import google_crc32c
 from poundlock.connectors.kafka.wire.compression import decompress
 from poundlock.connectors.kafka.wire.record_fields import RecordFields, read_fields
-from poundlock.connectors.kafka.wire.record_starts import Span
+from poundlock.connectors.kafka.wire.record_frames import Span
 from poundlock.connectors.kafka.wire.varints import SPARE, MalformedRecords, read_varint, read_varints
 from poundlock.errors import DefinitionError
 
@@ -112,20 +112,9 @@ def read_headers(answer: memoryview) -> list[BatchHeader]:
             raise DamagedBatch(base, f"is damaged: it has {count} records up to offset {base + delta}")
         headers.append(
             BatchHeader(
-                base,
-                base + delta,
-                attributes,
-                first_ms,
-                max_ms,
-                producer,
-                epoch,
-                count,
-                at,
-                at + _HEADER.size,
-                end,
-                crc,
+                base, base + delta, attributes, first_ms, max_ms, producer, epoch, count, at, at + _HEADER.size, end, crc
             )
-        )
+        )  # fmt: skip
         at = end
     return headers
 
