@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from poundlock.operators.columns.aggregates import ColumnAggregates
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.columns.partials import SliceAggregation
 from poundlock.operators.columns.rows import keys as keys_module
 from poundlock.operators.windows.aggregates import SqlAggregate
