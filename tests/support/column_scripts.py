@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import indices_of
-from poundlock.operators.columns.joins import ColumnJoinOperator
+from poundlock.operators.columns.joins.sides import ColumnJoinOperator
 from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator

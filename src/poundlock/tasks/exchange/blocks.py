@@ -20,17 +20,19 @@ from poundlock.tasks.columns import int_column
 from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.placement import Custom, Partitioner, RoundRobin
 
-HASH = "__hash"
-"""The hidden column behind the rows of a block: the hash of the key; of an input without a key it is of nulls."""
+_ROWS = "__rows"  # a hidden column of nulls, which says how many rows there are where nobody needs a column of them
 EVERYWHERE = -1
 """The key group of broadcast rows."""
 
 DELIVERY_BYTES = 4 << 20  # of blocks that are sent at once
-_LIST_BYTES = 128 << 20  # of messages that PySpark pickles together
+# Of messages that PySpark pickles together: arrays in its JVM, which die young if they are small, and else wait for a full heap.
+_LIST_BYTES = 4 << 20
 _LEAST_BYTES = 256 << 10  # of a message
-FLUSH_BYTES = 16 << 20  # what one writer gathers before it makes blocks of it
+_FLUSH_BYTES = 4 << 20, 16 << 20  # what one writer gathers before it makes blocks of it, at least and at most
+_FLUSH_EACH = 128 << 10  # and for each task that they go to
 _END = 16  # bytes that a stream has behind its last batch, and a few more
 _INDEX = 3  # a run of rows: key group, place, first row
+RUN_INDEX_BYTES = _INDEX * 8
 
 
 class KeyHashing(Protocol):
@@ -74,7 +76,7 @@ class Block(msgspec.Struct, frozen=True):
         part: a writer that had many rows made several blocks; their order.
         places: where the rows were read: (source, sequence of the split), in the order they came.
         index: for each run of rows its key group, the number of its place and its first row, as int64.
-        rows: an Arrow IPC stream of one batch, its last column HASH.
+        rows: an Arrow IPC stream of one batch, its last column hidden.
     """
 
     operator: str
@@ -112,15 +114,28 @@ def deliveries(
 ) -> Iterator[tuple[int, Delivery]]:
     """Yield what a task sends to each task of the next stage, by the number of that task, see `Delivery`."""
     known = tuple(reports)
-    by_target: dict[int, list[Block]] = {}
-    for block in blocks:
-        by_target.setdefault(block.target, []).append(block)
+    by_target = _by_target(blocks)
     most = message_bytes(parallelism)
     for target in range(parallelism):
         first, *more = _together(by_target.get(target, ()), most)
         yield target, Delivery(known, first)
         for blocks_of_one in more:
             yield target, Delivery((), blocks_of_one)
+
+
+def block_deliveries(blocks: Iterable[Block], parallelism: int) -> Iterator[tuple[int, Delivery]]:
+    """Yield blocks as what is sent besides `deliveries`, by the number of the task."""
+    most = message_bytes(parallelism)
+    for target, of_one in _by_target(blocks).items():
+        for together in _together(of_one, most):
+            yield target, Delivery((), together)
+
+
+def _by_target(blocks: Iterable[Block]) -> dict[int, list[Block]]:
+    by_target: dict[int, list[Block]] = {}
+    for block in blocks:
+        by_target.setdefault(block.target, []).append(block)
+    return by_target
 
 
 def _together(blocks: Iterable[Block], most: int) -> list[tuple[Block, ...]]:
@@ -152,7 +167,7 @@ class BlockWriter:
     Args:
         parallelism: how many tasks share the key groups.
         splits: per source, how many splits it has in the checkpoint; where rows of each go to a few tasks.
-        flush_bytes: blocks are made when so much has come; what is open is the memory that a writer needs.
+        flush_bytes: blocks are made when so much has come; what is open is the memory that a writer needs. None = by the parallelism.
         compress_from: blocks from this size on are compressed by lz4; None = none are, as Spark's shuffle compresses by itself.
     """
 
@@ -160,7 +175,7 @@ class BlockWriter:
     hashing: KeyHashing
     parallelism: int = 1
     splits: Mapping[str, int] = field(default_factory=dict)
-    flush_bytes: int = FLUSH_BYTES
+    flush_bytes: int | None = None
     compress_from: int | None = None
     # Rows, and the number of their place.
     _open: list[tuple[pa.RecordBatch, int]] = field(default_factory=list, init=False)
@@ -169,8 +184,11 @@ class BlockWriter:
     _groups: list[npt.NDArray[np.int64]] = field(default_factory=list, init=False)
     _bytes: int = field(default=0, init=False)
     _parts: int = field(default=0, init=False)
+    _full: int = field(init=False)
 
     def __post_init__(self) -> None:
+        least, most = _FLUSH_BYTES
+        self._full = self.flush_bytes or min(max(self.parallelism * _FLUSH_EACH, least), most)
         splits = self.splits if self.to.how == "rescale" else None
         self._spread = RoundRobin(self.to.groups(self.parallelism), splits)
 
@@ -189,14 +207,12 @@ class BlockWriter:
             columns = [batch.column(name) for name in self.to.keys]
             hashes = self.hashing.key_hashes(columns) if columns else np.zeros(batch.num_rows, np.uint64)
             groups = self.hashing.groups_of(hashes, self.to.groups(self.parallelism)).astype(np.int64)
-            hidden = int_column(hashes, pa.uint64())
         else:
             groups = self._unkeyed(batch, place)
-            hidden = pa.nulls(batch.num_rows)
-        self._open.append((_with_hidden(batch, hidden), number))
+        self._open.append((batch.append_column(_ROWS, pa.nulls(batch.num_rows)), number))
         self._groups.append(groups)
         self._bytes += batch.nbytes
-        return self._flush() if self._bytes >= self.flush_bytes else []
+        return self._flush() if self._bytes >= self._full else []
 
     def finish(self) -> list[Block]:
         """Return the blocks of what is left."""
@@ -280,11 +296,6 @@ def encoded(rows: pa.RecordBatch, *, compress: bool = False) -> bytes | bytearra
     with pa.FixedSizeBufferWriter(pa.py_buffer(data)) as out, pa.ipc.new_stream(out, rows.schema) as writer:
         writer.write_batch(rows)
     return data
-
-
-def _with_hidden(batch: pa.RecordBatch, hidden: pa.Array) -> pa.RecordBatch:
-    fields = [*batch.schema, pa.field(HASH, hidden.type)]
-    return pa.RecordBatch.from_arrays([*batch.columns, hidden], schema=pa.schema(fields, batch.schema.metadata))
 
 
 def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -5,16 +5,19 @@ were read and on nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.tasks.columns import int_column
-from poundlock.tasks.exchange.blocks import Block, one_batch
+from poundlock.tasks.exchange.blocks import RUN_INDEX_BYTES, Block, one_batch
 
 _AT_ONCE = 128 << 20  # bytes of rows that are put in order together
-_WHOLE = 1 << 30  # and that are one batch where all of a key are needed at once
+_PIECE = 2 << 20  # bytes of rows that are one batch where any will do, and they lie in runs that are worth a look each
+_RUN = 64  # so many rows
+_WHOLE = 1 << 30  # bytes of rows that are one batch where all of a key are needed at once
 
 
 def inputs_of(blocks: Iterable[Block]) -> dict[tuple[str, int], list[Block]]:
@@ -60,7 +63,14 @@ def grouped(blocks: Sequence[Block]) -> pa.RecordBatch | None:
 
 def grouped_batches(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
     """Yield what `grouped` returns, where that is much in pieces: a column of texts ends at 2 GB, and so would memory."""
-    yield from _in_pieces(blocks, _AT_ONCE, _of_one_size)
+    most = min(_PIECE, _AT_ONCE) if _has_long_runs(blocks) else _AT_ONCE
+    yield from _in_pieces(blocks, most, partial(_of_one_size, most=most))
+
+
+def _has_long_runs(blocks: Sequence[Block]) -> bool:
+    """Return whether pieces that are put together of runs cost less than rows that are taken one by one."""
+    runs = sum(len(block.index) for block in blocks) // RUN_INDEX_BYTES
+    return runs * _RUN <= sum(block.count for block in blocks)
 
 
 def grouped_pieces(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
@@ -80,16 +90,16 @@ def _in_pieces(
     yield from map(_visible, cut([block for block in blocks if block.count]))
 
 
-def _of_one_size(blocks: Sequence[Block]) -> Iterator[Sequence[pa.RecordBatch]]:
+def _of_one_size(blocks: Sequence[Block], most: int) -> Iterator[Sequence[pa.RecordBatch]]:
     batches, widths = [block.batch() for block in blocks], _widths(blocks)
     waiting: list[pa.RecordBatch] = []
     size = 0
     for number, start, count, _ in _ordered_runs(blocks).tolist():
         while count:
-            some = min(count, max((_AT_ONCE - size) // widths[number], 1))
+            some = min(count, max((most - size) // widths[number], 1))
             waiting.append(batches[number].slice(start, some))
             size, start, count = size + some * widths[number], start + some, count - some
-            if size >= _AT_ONCE or count:
+            if size >= most or count:
                 yield waiting
                 waiting, size = [], 0
     if waiting:
