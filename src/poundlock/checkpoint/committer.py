@@ -149,7 +149,11 @@ class _SinkCommits:
                 return error
 
     def _take(self, committable: JSON, outcome: CommitOutcome) -> None:
-        """Note an outcome. Raises Exception: the outcome is an error that no system of the sink's gives: a fault in the sink."""
+        """Note an outcome.
+
+        Raises:
+            Exception: the outcome is an error that no system of the sink's gives: a fault in the sink.
+        """
         if isinstance(outcome, Committed):
             self.details.append(outcome.detail)
             self.committed.append(committable)

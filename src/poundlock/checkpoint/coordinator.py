@@ -272,7 +272,11 @@ class Coordinator(History):
             return None if last is None else replace(last, committed=visible)
 
     def sweep(self) -> None:
-        """Remove what tasks of failed attempts left behind, between two checkpoints and with no task running. Raises FencedError: a newer driver has taken over."""
+        """Remove what tasks of failed attempts left behind, between two checkpoints and with no task running.
+
+        Raises:
+            FencedError: a newer driver has taken over.
+        """
         with self.lock, explained("removing leftovers", job=self.identity.name):
             self._sweep()
 

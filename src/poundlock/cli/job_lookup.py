@@ -179,7 +179,8 @@ def progress_line(progress: Mapping[str, Any] | None) -> str | None:
 def await_end(job: KnownJob, output: Output, patience_s: float | None = None) -> JobEntry | None:
     """Wait until a job has ended, noting now and then on standard error how it goes; None if it has not within the patience.
 
-    Raises TransientError: its driver is on another machine, and has written nothing for long.
+    Raises:
+        TransientError: its driver is on another machine, and has written nothing for long.
     """
     begun = noted = silent = time.monotonic()
     shown, newest = None, job.entry
@@ -227,7 +228,8 @@ def savepoint_folder(directory: str) -> str:
 def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on", drain: bool = False) -> str:
     """Ask a job for a savepoint, wait for it and for the end it brings, and return its path; see `Trigger`.
 
-    Raises PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
+    Raises:
+        PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
     """
     from poundlock.control.channel import EndedMeanwhile, check_shared
     from poundlock.control.driver_status import start_command

@@ -68,7 +68,8 @@ class ControlChannel(ABC):
 
         A stop or cancel may still be under way. See `Trigger` for what a savepoint says.
 
-        Raises EndedMeanwhile: the job ended with it, or before.
+        Raises:
+            EndedMeanwhile: the job ended with it, or before.
         """
 
     @abstractmethod

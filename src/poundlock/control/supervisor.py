@@ -214,7 +214,8 @@ class Supervisor:
     def run(self) -> int:
         """Run the job and return its exit code.
 
-        Raises PoundlockError: its process crashed, and the strategy has given up.
+        Raises:
+            PoundlockError: its process crashed, and the strategy has given up.
         """
         rng = random.Random(self.situation.job_id)
         with self._signals():

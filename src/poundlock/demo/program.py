@@ -146,10 +146,16 @@ class _Demo:
             result = audit_output(self.root / "event_log", self.root / "dead_letters", produced)
         recoveries = [round(s, 2) for s in self._run.recoveries_s()]
         return DemoReport(
-            **asdict(result), rows_per_s=self._run.rows_per_s(), recovery_s=max(recoveries, default=0.0), recoveries_s=recoveries,
-            kills=settings.kills, checkpoints=self._run.all_checkpoints(), seed=settings.seed, left_behind=left,
+            **asdict(result),
+            rows_per_s=self._run.rows_per_s(),
+            recovery_s=max(recoveries, default=0.0),
+            recoveries_s=recoveries,
+            kills=settings.kills,
+            checkpoints=self._run.all_checkpoints(),
+            seed=settings.seed,
+            left_behind=left,
             duration_s=round(time.monotonic() - self._started, 1),
-        )  # fmt: skip
+        )
 
     @contextmanager
     def _broker(self) -> Iterator[EmbeddedKafka]:

@@ -106,10 +106,18 @@ def run(
     requests = requests or Requests()
     timeout = job.checkpoint_timeout
     driver = Driver(
-        job=job, plan=plan, settings=settings, tracker=Tracker(on_progress), requests=requests, session=session,
+        job=job,
+        plan=plan,
+        settings=settings,
+        tracker=Tracker(on_progress),
+        requests=requests,
+        session=session,
         attempts=Attempts(None if timeout is None else duration(timeout), job.tolerable_failed_checkpoints),
-        read_only=read_only, stop=stop or StopRequest(), on_claim=on_claim or (lambda identity: None), beginning=beginning,
-    )  # fmt: skip
+        read_only=read_only,
+        stop=stop or StopRequest(),
+        on_claim=on_claim or (lambda identity: None),
+        beginning=beginning,
+    )
     try:
         if session is None:
             _check_master(job, settings)

@@ -13,7 +13,8 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.chain import Edge, Operator, Pass
-from poundlock.operators.columns.aggregates import IN_ORDER, ColumnAggregates, can_aggregate
+from poundlock.operators.columns.sql.accumulators import can_aggregate
+from poundlock.operators.columns.sql.aggregates import IN_ORDER, ColumnAggregates
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
 from poundlock.operators.process.deduplicate import FirstRecordOperator, LastRecordOperator

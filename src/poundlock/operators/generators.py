@@ -78,7 +78,11 @@ _MADE: Mapping[str, Callable[[WatermarkStrategy], Callable[[], Generator]]] = {
 
 
 def generators_of(strategy: WatermarkStrategy) -> Callable[[], Generator]:
-    """Return what makes a generator for one partition. Raises DefinitionError: it looks at each record, which only the task that reads them can have it do."""
+    """Return what makes a generator for one partition.
+
+    Raises:
+        DefinitionError: it looks at each record, which only the task that reads them can have it do.
+    """
     if strategy.per_record:
         raise DefinitionError(
             "a watermark generator with per_record=True is run by the tasks that read a source, and not here",

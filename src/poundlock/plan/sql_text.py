@@ -126,7 +126,11 @@ def _is_path(parts: Sequence[Part]) -> bool:
 
 
 def resolve_column(schema: pa.Schema, name: str, operator: str) -> str:
-    """Return the column of a schema that a name means. Raises DefinitionError: there is none, or several differ from it by case only."""
+    """Return the column of a schema that a name means.
+
+    Raises:
+        DefinitionError: there is none, or several differ from it by case only.
+    """
     if name in schema.names:
         return name
     alike = [each for each in schema.names if each.lower() == name.lower()]

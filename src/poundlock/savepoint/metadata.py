@@ -92,7 +92,11 @@ class Metadata:
 
     @classmethod
     def from_json(cls, value: JSON) -> Metadata:
-        """Return what a JSON object says. Raises ValueError: it has a format this version does not know, or says what no savepoint does."""
+        """Return what a JSON object says.
+
+        Raises:
+            ValueError: it has a format this version does not know, or says what no savepoint does.
+        """
         if isinstance(value, dict) and value.get("v") == _FIRST:
             raise ValueError(f"it was taken by {OF_FIRST_EDITION}")
         made = typed({**of_format(value, FORMAT), "decision": Decision.from_json(value.get("decision"))}, cls)
@@ -136,7 +140,11 @@ def metadata_of(
 
 
 def read_metadata(savepoint: Storage) -> Metadata:
-    """Return what a savepoint says of itself. Raises DefinitionError: the folder is no savepoint, a damaged one, or one of another version."""
+    """Return what a savepoint says of itself.
+
+    Raises:
+        DefinitionError: the folder is no savepoint, a damaged one, or one of another version.
+    """
     made = read_record(
         savepoint,
         METADATA,

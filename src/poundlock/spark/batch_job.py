@@ -51,7 +51,8 @@ def _one_per_task(reports: Sequence[TaskReport], run: str) -> list[TaskReport]:
 def pickled(stage: Any) -> bytes:
     """Return a stage as it travels to the workers; modules of the user's that are not installed travel by value.
 
-    Raises DefinitionError: something in it cannot be pickled.
+    Raises:
+        DefinitionError: something in it cannot be pickled.
     """
     from poundlock.spark.pickled_functions import shipped
 
@@ -73,7 +74,8 @@ def _words_of(stage: KeyedStage | PartitionedStage) -> str:
 class BatchJobs:
     """Runs the checkpoints of one attempt of a job, one Spark job each. `run` is called by one thread at a time.
 
-    Raises DefinitionError: something in a stage cannot be pickled.
+    Raises:
+        DefinitionError: something in a stage cannot be pickled.
     """
 
     def __init__(self, session: Session, job: str, chain: StageChain) -> None:
@@ -93,7 +95,8 @@ class BatchJobs:
     def run(self, directive: Directive, work: Sequence[TaskWork]) -> list[TaskReport]:
         """Run the stages over the work of a checkpoint; return the reports, one of each task, in no order.
 
-        Raises Exception: as Spark raises it, when a task failed too often.
+        Raises:
+            Exception: as Spark raises it, when a task failed too often.
         """
         if not work and not self._later:
             return []

@@ -46,7 +46,8 @@ def gateway_address(info: Path) -> tuple[int, str]:
 def check_callbacks() -> None:
     """Look whether Spark can call this process: py4j waits for calls by `select`, which knows no file behind the 1,023rd.
 
-    Raises TerminalError: too many files were open when Spark began; no batch of a stream would ever come.
+    Raises:
+        TerminalError: too many files were open when Spark began; no batch of a stream would ever come.
     """
     from pyspark import SparkContext
 

@@ -148,7 +148,11 @@ class StateEditor:
         value: str | None = None,
         window: str | None = None,
     ) -> int:
-        """Give keys the values of a Parquet file; return how many rows it has. Raises DefinitionError: a column is missing, or as of `put`."""
+        """Give keys the values of a Parquet file; return how many rows it has.
+
+        Raises:
+            DefinitionError: a column is missing, or as of `put`.
+        """
         import pyarrow.parquet as pq
 
         from poundlock.formats.convert import column_values

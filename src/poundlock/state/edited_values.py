@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import binary_array
-from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.encoding import decode_accumulators
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.keyed.codec import encode
 from poundlock.state.manifest import TableMeta
 

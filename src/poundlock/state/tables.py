@@ -98,7 +98,11 @@ class KeysInUse:
             )
 
     def columns(self, keys: Sequence[Any]) -> tuple[npt.NDArray[np.uint64], list[bytes]]:
-        """Return hash and bytes of keys that are in use. Raises TerminalError: state was written for a key that was never asked for, so what it had is not known."""
+        """Return hash and bytes of keys that are in use.
+
+        Raises:
+            TerminalError: state was written for a key that was never asked for, so what it had is not known.
+        """
         try:
             places = [self._places[key] for key in keys]
         except KeyError as error:

@@ -124,7 +124,11 @@ _SORT = re.compile(r"\s*`?([^`\s]+)`?(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last
 
 
 def sort_columns(texts: Any) -> list[SortColumn]:
-    """Return an order such as ["price desc", "id"]. Raises DefinitionError: there is none, or one is no column with a direction."""
+    """Return an order such as ["price desc", "id"].
+
+    Raises:
+        DefinitionError: there is none, or one is no column with a direction.
+    """
     given = list(texts) if isinstance(texts, Sequence) else []
     if not given:
         raise DefinitionError(f"an order by {texts!r}", next='write order_by="price desc", or several columns')

@@ -67,7 +67,11 @@ def reads_like_a_column(text: str) -> bool:
 
 
 def time_column(step: str, text: str, schema: pa.Schema) -> TimeColumn | NeedsSpark:
-    """Return how an expression's event time is read from a column. Raises DefinitionError: it is a column of a type that is no time."""
+    """Return how an expression's event time is read from a column.
+
+    Raises:
+        DefinitionError: it is a column of a type that is no time.
+    """
     cast = _CAST.fullmatch(text)
     inner = text if cast is None else cast[1]
     call = _CALL.fullmatch(inner)
@@ -272,7 +276,11 @@ class EventTimeAssigner:
 
 
 def assigner_for(step: str, strategy: WatermarkStrategy, schema: pa.Schema) -> EventTimeAssigner | NeedsSpark:
-    """Return what gives the rows of a step their event time in a task, or why only Spark can. Raises DefinitionError: there is no saying what a row's event time is."""
+    """Return what gives the rows of a step their event time in a task, or why only Spark can.
+
+    Raises:
+        DefinitionError: there is no saying what a row's event time is.
+    """
     strategy.check()
     if strategy.clocked or not isinstance(strategy.timestamp, str):
         return EventTimeAssigner(step, strategy)

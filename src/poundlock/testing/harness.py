@@ -356,9 +356,13 @@ class WindowHarness(KeyedOperatorHarness):
     ) -> None:
         lateness_ms = span_ms(duration(allowed_lateness))
         spec = WindowSpec(
-            assigner=assigner, function=_function(function), trigger=trigger, evictor=evictor,
-            allowed_lateness_ms=lateness_ms, late_tag=LATE if late else None,
-        )  # fmt: skip
+            assigner=assigner,
+            function=_function(function),
+            trigger=trigger,
+            evictor=evictor,
+            allowed_lateness_ms=lateness_ms,
+            late_tag=LATE if late else None,
+        )
 
         def make() -> KeyedOperator:
             return window_operator(spec, chunk_rows=chunk_rows, general=general)

@@ -133,20 +133,36 @@ class EmbeddedHdfs(ServerProcess):
     def _jvm(self, heap: str) -> list[str]:
         jars = jar_set("hdfs-minicluster", progress=self._progress)
         return [
-            self._java or find_java().path, f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-            "--add-opens=java.base/java.lang=ALL-UNNAMED", "-cp", os.pathsep.join([*jars, f"{pyspark_jars()}/*"]),
-        ]  # fmt: skip
+            self._java or find_java().path,
+            f"-Xmx{heap}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "--add-opens=java.base/java.lang=ALL-UNNAMED",
+            "-cp",
+            os.pathsep.join([*jars, f"{pyspark_jars()}/*"]),
+        ]
 
     def _command(self) -> list[str]:
         if self._apart:
             return self._namenode_command()
         data = self.home / "dfs"
         return [
-            *self._jvm(self._heap), _MAIN, "-nomr", *([] if data.exists() else ["-format"]),
-            "-nnport", str(self._port), "-nnhttpport", "0", "-datanodes", "1",
-            "-writeConfig", str(self.home / "site.xml"), "-writeDetails", str(self._details),
+            *self._jvm(self._heap),
+            _MAIN,
+            "-nomr",
+            *([] if data.exists() else ["-format"]),
+            "-nnport",
+            str(self._port),
+            "-nnhttpport",
+            "0",
+            "-datanodes",
+            "1",
+            "-writeConfig",
+            str(self.home / "site.xml"),
+            "-writeDetails",
+            str(self._details),
             *_defined({"hdfs.minidfs.basedir": data, **_NAMENODE_SETTINGS, **self._properties}),
-        ]  # fmt: skip
+        ]
 
     def _namenode_command(self) -> list[str]:
         """A cluster of the program above without a datanode would give files no replica by default."""

@@ -35,7 +35,8 @@ _FAILED = re.compile(r"^error: (.*)\nNext: (.*)$", re.MULTILINE)
 def detach(target: str, arguments: Sequence[str], settings: Settings, output: Output) -> int:
     """Start a job as a process of its own and wait until it runs or has failed; return the exit code.
 
-    Raises DefinitionError: the folder of logs cannot be written.
+    Raises:
+        DefinitionError: the folder of logs cannot be written.
     """
     since, path = now_ms(), settings.logs / stamped(Path(target.partition(":")[0]).stem, ".out")
     process = _start(_command(target, arguments), path)
@@ -96,7 +97,8 @@ def _wait(process: subprocess.Popen[bytes], since_ms: int, settings: Settings) -
 def supervise(target: str, arguments: Sequence[str], settings: Settings, output: Output) -> int:
     """Run a job in a process of its own until its end, telling its crashes, and return its exit code.
 
-    Raises PoundlockError: the process crashed, and the restart strategy has given up.
+    Raises:
+        PoundlockError: the process crashed, and the restart strategy has given up.
     """
     pid = os.getpid()
     return Supervisor(

@@ -110,9 +110,7 @@ def _say(place: submitted.Container, error: PoundlockError) -> None:
     own = entry_of(storage, place.application)
     if isinstance(error, FencedError) or (own is not None and own.ended):
         return
-    made = registered(
-        job_id="", name="", checkpoint_dir=place.checkpoint, log=Path("log"), job_file="", arguments=()
-    )  # fmt: skip
+    made = registered(job_id="", name="", checkpoint_dir=place.checkpoint, log=Path("log"), job_file="", arguments=())
     ended = replace(
         made,
         application=place.application,

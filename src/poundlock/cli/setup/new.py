@@ -92,7 +92,8 @@ def _events(count: int = 2_000, seed: int = 7) -> str:
 def create(folder: Path) -> list[Path]:
     """Make the project and return its files.
 
-    Raises DefinitionError: the name is no job name, or the folder has files in it.
+    Raises:
+        DefinitionError: the name is no job name, or the folder has files in it.
     """
     name = folder.resolve().name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):

@@ -103,7 +103,11 @@ class JobHandle:
         return str(trigger.location)
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the job has ended, at most so many seconds; return whether it has. Raises PoundlockError: it failed."""
+        """Wait until the job has ended, at most so many seconds; return whether it has.
+
+        Raises:
+            PoundlockError: it failed.
+        """
         ended = has_ended(self._ended, timeout)
         if ended:
             self._ended.result()

@@ -1,4 +1,4 @@
-"""Values to bytes and back: msgpack, with tags for what msgpack does not know. The only module that knows how.
+"""Single values to bytes and back: msgpack, with tags for what msgpack does not know. Whole columns: `columns.msgpack`.
 
 What comes back equals what went in, types included; anything that could not is refused with what to do about it.
 """
@@ -78,7 +78,11 @@ def decode_each(values: Iterable[bytes]) -> list[Any]:
 
 
 def encode(value: Any) -> bytes:
-    """Return a value as bytes. The value must have been through `pack`, or be of types that msgpack knows. Raises DefinitionError: a text cannot be written as UTF-8."""
+    """Return a value as bytes. The value must have been through `pack`, or be of types that msgpack knows.
+
+    Raises:
+        DefinitionError: a text cannot be written as UTF-8.
+    """
     try:
         return _encode(value)
     except UnicodeEncodeError as error:

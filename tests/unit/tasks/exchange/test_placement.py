@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from poundlock import DefinitionError
 from poundlock.state import hashing
 from poundlock.tasks.event_time import SplitPlace
-from poundlock.tasks.exchange.blocks import Block, BlockWriter, ExchangeInput, deliveries, in_order, message_bytes
+from poundlock.tasks.exchange.blocks import Block, BlockWriter, ExchangeInput, deliveries, message_bytes
 from poundlock.tasks.exchange.placement import Custom, RoundRobin
+from poundlock.tasks.exchange.received import in_order
 
 
 def place(sequence: int, source: str = "s") -> SplitPlace:

@@ -124,10 +124,20 @@ class FileSource:
         options = {"csv": csv, "json": {"timestamp_unit": timestamp_unit}}.get(format, {})
         limits = (size(split_size), size(max_bytes_per_checkpoint), max_files_per_checkpoint)
         self.__dict__.update(
-            path=path, format=format, columns=schema, watch=watch, selection=Selection(glob, recursive), limits=limits,
-            compression=compression, header=header, multiline=multiline, options=tuple(options.items()),
-            settle=duration(settle), discover_every=duration(discover_every), clock=clock or SystemClock(),
-        )  # fmt: skip
+            path=path,
+            format=format,
+            columns=schema,
+            watch=watch,
+            selection=Selection(glob, recursive),
+            limits=limits,
+            compression=compression,
+            header=header,
+            multiline=multiline,
+            options=tuple(options.items()),
+            settle=duration(settle),
+            discover_every=duration(discover_every),
+            clock=clock or SystemClock(),
+        )
         self._check()
 
     def _check(self) -> None:
@@ -177,9 +187,13 @@ class FileSource:
             raise DefinitionError(f"{self.path}: there is no file to read the columns from", next='give schema="…"')
         options = dict(self.options)
         return infer_schema(
-            storage, first.path, self.format, compression=self.compression,
-            delimiter=options.get("delimiter", ","), quote=options.get("quote", '"'),
-        )  # fmt: skip
+            storage,
+            first.path,
+            self.format,
+            compression=self.compression,
+            delimiter=options.get("delimiter", ","),
+            quote=options.get("quote", '"'),
+        )
 
     @property
     def decodes_objects(self) -> bool:
@@ -249,9 +263,14 @@ class FileSource:
     def reader(self, context: ReaderContext) -> FileReader:
         """Return the task's half."""
         return FileReader(
-            self.format, dict(self.options), compression=self.compression, header=self.header, inferred=self.columns is None,
-            multiline=self.multiline, context=context,
-        )  # fmt: skip
+            self.format,
+            dict(self.options),
+            compression=self.compression,
+            header=self.header,
+            inferred=self.columns is None,
+            multiline=self.multiline,
+            context=context,
+        )
 
     def describe(self, position: dict[str, Any]) -> str:
         """Return a position for the log."""

@@ -336,9 +336,13 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         from poundlock.connectors.kafka.audit.read_back import KafkaReading
 
         return KafkaReading(
-            scope, asked=self._asked(), topics=self._topics(), names=self._names, topic=self._fixed_topic,
+            scope,
+            asked=self._asked(),
+            topics=self._topics(),
+            names=self._names,
+            topic=self._fixed_topic,
             wait_s=self.audit_wait_s,
-        )  # fmt: skip
+        )
 
     def rows_of(self, committable: JSON) -> int:
         return int(committable["rows"])

@@ -7,7 +7,7 @@ from typing import Any, Self
 import msgspec
 
 from poundlock.errors import DefinitionError
-from poundlock.storage.json_record import typed
+from poundlock.storage.json_record import typed, untyped
 
 
 class PostgresPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -17,7 +17,11 @@ class PostgresPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
 
     @classmethod
     def from_json(cls, value: dict[str, Any], what: str) -> Self:
-        """Return what a JSON object says. Raises DefinitionError: it is of another mode, or not of `what` is read now."""
+        """Return what a JSON object says.
+
+        Raises:
+            DefinitionError: it is of another mode, or not of `what` is read now.
+        """
         try:
             at = typed(value, cls)
         except ValueError as error:
@@ -34,7 +38,7 @@ class PostgresPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return dict(msgspec.json.decode(msgspec.json.encode(self)))
+        return untyped(self)
 
 
 class SnapshotPosition(PostgresPosition, frozen=True):

@@ -56,7 +56,11 @@ class Relation:
 
 
 def look_up(connection: Any, wanted: PostgresSource) -> Relation:
-    """Return what is to be read as the server knows it. Raises DefinitionError: there is no such table or column."""
+    """Return what is to be read as the server knows it.
+
+    Raises:
+        DefinitionError: there is no such table or column.
+    """
     if wanted.table is None:
         source = f"({wanted.query}) AS q"
         columns = _columns(connection, source, wanted)
