@@ -166,7 +166,7 @@ def test_state_is_rescaled_offsets_are_set_and_state_is_left_out(
     again = range(1380, 1400, 2)
     assert scene.sums() == model([*range(scene.rows), *again])
 
-    # The state left out: event time begins anew, and the source where the savepoint, as it was edited, says.
+    # The state left out: event time starts over, and the source where the savepoint, as it was edited, says.
     fresh = edited(capsys, third, "--drop-operator", "sums", "--offset", f"{TOPIC}:1=880")
     assert not [path for path in read_metadata(LocalStorage(fresh)).files if path.startswith("state/")]
     seen = scene.rows

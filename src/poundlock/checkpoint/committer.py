@@ -2,7 +2,7 @@
 
 A failure of one never keeps another from becoming visible, and nothing here ever aborts what a decision names. The work of one
 participant is done by one thread at a time. Participants of one class share a thread too, because a connector may keep a
-connection for all of its sinks; one that declares `CommitsMany` has said that threads are no harm and gets its own.
+connection for all of its sinks; one that declares `CommitsMany` has declared that threads are no harm and gets its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What commands share: how a job or the checkpoint of one is named and found, how a running job is reached, and how its end is waited for.
+"""What commands share: how a job or the checkpoint of one is named and looked up, how a running job is reached, and how its end is waited for.
 
 A user's file is run only where it is what was given; a folder or a name needs none of the user's code. Nothing is changed.
 """

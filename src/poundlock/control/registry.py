@@ -286,7 +286,7 @@ class Registry:
             return current
         if entry.ended or not entry.here or self._alive(entry.pid, entry.process_start):
             return entry
-        # It may have said its last word between the reading and the looking.
+        # It may have written its last status between the reading and the looking.
         latest = self._load(self._path(entry))
         if latest is not None and latest.ended:
             return latest

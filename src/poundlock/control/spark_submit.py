@@ -1,6 +1,6 @@
 """Submitting a job whose driver runs on the cluster: what travels with it, the command of spark-submit, the application's id.
 
-spark-submit ends when the cluster has taken the job. How it goes from then on is said by its driver, see `control_server.py`.
+spark-submit ends when the cluster has taken the job. How it goes from then on its driver says, see `control_server.py`.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def refusal(output: str, master: str, log: Path) -> PoundlockError:
     """Return why spark-submit failed."""
     causes = re.findall(r"^(?:Exception in thread \S+ |Caused by: )?(?:[a-z]\w*\.)+[A-Z][\w$]*: (.+)$", output, re.M)
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    why = (causes[0] if causes else lines[-1] if lines else "it said nothing")[:300]
+    why = (causes[0] if causes else lines[-1] if lines else "it printed nothing")[:300]
     if (match := re.search(r"Required (AM|executor|driver) memory \(([0-9]+)", output)) is not None:
         asks = "-D driver_memory=…" if match[1] != "executor" else "--conf spark.executor.memory=…"
         return DefinitionError(f"{master} gives no container of that size: {why}", next=f"ask for less: {asks}")

@@ -100,7 +100,7 @@ class _Steps:
 
 
 def run_demo(settings: DemoSettings | None = None, console: Console | None = None) -> DemoReport:
-    """Run the whole demo and print what it found.
+    """Run the whole demo and print the result.
 
     Raises:
         PoundlockError: a step could not be done at all, such as a broker that does not start.
@@ -131,7 +131,7 @@ class _Demo:
         self._run = DemoRun(settings.events)
 
     def report(self) -> DemoReport:
-        """Do all steps, and return what was found."""
+        """Do all steps, and return the result."""
         step, settings = self.steps.step, self.settings
         with self._broker() as kafka:
             with step(f"Create topic {TOPIC} with {PARTITIONS} partitions"):
@@ -243,7 +243,7 @@ class _Demo:
 
 def _job_failed(job: JobProcess, what: str) -> PoundlockError:
     lines = [line.removeprefix("error: ") for line in job.log_tail().splitlines() if line and line[0] not in "{N"]
-    last = lines[-1] if lines else "it said nothing"
+    last = lines[-1] if lines else "it printed nothing"
     return TerminalError(f"the job {what}: {last[:200]}", next=f"read {job.log}")
 
 

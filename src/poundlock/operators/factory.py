@@ -1,4 +1,4 @@
-"""The choice of an operator for a node: the one place where what the user said meets what it means.
+"""The choice of an operator for a node: the one place where what the user wrote meets what it means.
 
 Every call makes a new operator; the user's function in it is the node's own, so a task makes one operator of one copy of the node.
 Whichever window operator is taken, the results are those of the general one; only the cost differs.

@@ -224,7 +224,7 @@ class RecordGenerator:
 
 @dataclass(slots=True)
 class IdlenessTimer:
-    """Tells whether nothing has come for longer than a timeout, counted from the first check that found nothing new.
+    """Tells whether nothing has come for longer than a timeout, counted from the first check that had nothing new.
 
     Args:
         silent_since: the time of that first check, ms; None = something has come since the last one.

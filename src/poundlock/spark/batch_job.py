@@ -116,7 +116,7 @@ class BatchJobs:
         return _one_per_task(self._reports.value, directive.run)
 
     def spread(self) -> None:
-        """Have Spark choose anew which executor has which tasks of keyed stages, as after new ones came."""
+        """Have Spark choose again which executor has which tasks of keyed stages, as after new ones came."""
         if self._placement is not None:
             self._placement.forget()
 
@@ -143,7 +143,7 @@ class BatchJobs:
                 context.setLocalProperty(PROPERTY, None)
 
     def cancel(self) -> None:
-        """End what runs. Its tasks are told, and may take a moment; see `idle`."""
+        """End what runs. Its tasks get a signal, and may take a moment; see `idle`."""
         with suppress(Exception):  # the JVM may be gone, which is an end as well
             self._context.cancelJobGroup(self._group)
 

@@ -56,7 +56,7 @@ def check_callbacks() -> None:
         return
     raise TerminalError(
         f"this process has so many files open ({server.server_socket.fileno():,}) that Spark cannot call it",
-        next=f"start it again; what it keeps open is told by: ls -l /proc/{os.getpid()}/fd",
+        next=f"start it again; see what it keeps open: ls -l /proc/{os.getpid()}/fd",
     )
 
 

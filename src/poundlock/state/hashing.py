@@ -1,6 +1,6 @@
 """A stable 64-bit hash of keys, a column or a list at a time, and the key groups that are ranges of it.
 
-State on disk is found by these values: they never change. An Arrow column and the Python values in it have the same hashes;
+State on disk is looked up by these values: they never change. An Arrow column and the Python values in it have the same hashes;
 that of null is 0, so that what has no key is in the first group.
 """
 

@@ -41,7 +41,7 @@ class ScratchState:
     """State of one operator from checkpoint to checkpoint.
 
     Args:
-        parallelism: how many tasks share them; it may be set anew after `write`.
+        parallelism: how many tasks share them; it may be set again after `write`.
     """
 
     def __init__(self, groups: int, parallelism: int = 1, *, policy: MergePolicy | None = None) -> None:

@@ -37,7 +37,9 @@ from poundlock.state.runs.lookup import TableView
 from poundlock.state.runs.merge import merge_rows
 from poundlock.state.runs.timers import MAX_TIME, TimerView, timer_entries, timer_rows
 
-_CHECKPOINT_BITS = 32  # of the order of registration; what was registered in one checkpoint is told apart by the others
+_CHECKPOINT_BITS = (
+    32  # of the order of registration; what was registered in one checkpoint is distinguished by the others
+)
 
 
 @dataclass(frozen=True, slots=True)

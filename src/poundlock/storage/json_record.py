@@ -1,4 +1,4 @@
-"""A JSON file that says what a job knows, as a typed value; whatever is damaged of it is said in words, with the file's name."""
+"""A JSON file that says what a job knows, as a typed value; whatever is damaged of it is reported with the file's name."""
 
 from __future__ import annotations
 

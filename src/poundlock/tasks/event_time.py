@@ -1,4 +1,4 @@
-"""Event time in the task that has the rows: how it is said, the column it is put into, rows that have none, and what is reported.
+"""Event time in the task that has the rows: how it is given, the column it is put into, rows that have none, and what is reported.
 
 A column, `timestamp_seconds(column)` and its sisters, or a CAST is read here and means what Spark means by it; anything else is left
 to Spark. A row whose time is null or not between the years 1 and 9999 goes to the dead letters; every other row keeps its place. A

@@ -1,7 +1,7 @@
 """Drives a keyed operator in a test: elements, watermarks and the clock go in, output, timers and state can be read. No JVM.
 
 The operator is the very object that a task of Spark runs, and its state is the very runs, written at every snapshot. Windows are
-said as on a stream: assigner, trigger, evictor, lateness, function.
+written as on a stream: assigner, trigger, evictor, lateness, function.
 """
 
 from __future__ import annotations

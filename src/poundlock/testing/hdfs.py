@@ -46,7 +46,7 @@ class EmbeddedHdfs(ServerProcess):
         apart: whether the datanode has a JVM of its own, so that each can be killed without the other.
         properties: further settings of hdfs-site.xml, name to value.
         java: the `java` program; default: what `find_java` finds.
-        progress: told a line at a time while the jar is fetched for the first time.
+        progress: called with a line at a time while the jar is fetched for the first time.
     """
 
     title, log_name, start_s = "HDFS", "hdfs.log", 600
@@ -118,7 +118,7 @@ class EmbeddedHdfs(ServerProcess):
         """Run a command of `hdfs dfsadmin`, such as `-setSpaceQuota 1m /data`, and return what it says.
 
         Raises:
-            TransientError: it failed; the text has what it said.
+            TransientError: it failed; the text has what it printed.
         """
         command = [*self._jvm("64m"), _ADMIN, "-fs", self.uri, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)

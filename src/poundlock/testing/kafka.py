@@ -48,7 +48,7 @@ class EmbeddedKafka(ServerProcess, Topics):
         properties: further broker settings, name to value.
         client_settings: what this object's own clients need besides, such as a login where `properties` ask for one.
         java: the `java` program; default: what `find_java` finds.
-        progress: told a line at a time while jars are fetched for the first time.
+        progress: called with a line at a time while jars are fetched for the first time.
     """
 
     title, log_name = "the Kafka broker", "broker.log"

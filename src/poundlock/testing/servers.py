@@ -37,7 +37,7 @@ _CHILD = (
     "    os.getppid() == parent or os._exit(1)\n"
     "os.execv(program[0], program)\n"
 )
-_LAST_OUTPUT_CHARS = 1500  # so much of what a server said last stands in an error
+_LAST_OUTPUT_CHARS = 1500  # so much of what a server printed last stands in an error
 
 
 class Servers(ABC):

@@ -158,7 +158,7 @@ class RecordReader:
 
 
 def parts_of(value: JSON) -> JSON:
-    """Return what of a whole record may be said as a change by another one."""
+    """Return what of a whole record may be written as a change to another one."""
     states = {name: sink["state"] for name, sink in value["sinks"].items()}
     return {**{name: value[name] for name in _POSITIONS if name in value}, "states": states}
 

@@ -1,7 +1,7 @@
 """`poundlock run -d` and `run --restart`: the job as a process of its own, which goes on when the terminal is closed, or which this
 process, staying small, starts again as long as it crashes.
 
-Whoever detached it is told the job's id once it runs, or the two lines it failed with.
+Whoever detached it gets the job's id once it runs, or the two lines it failed with.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def detach(target: str, arguments: Sequence[str], settings: Settings, output: Ou
     process = _start(_command(target, arguments), path)
     entry = _wait(process, since, settings)
     if entry is not None and entry.state in UNDER_WAY:
-        for line in _RESTORED.findall(_read(path)):  # what it said of the savepoint it began with
+        for line in _RESTORED.findall(_read(path)):  # what it printed of the savepoint it began with
             output.note(line)
         if entry.state == "RESTARTING" and entry.failure is not None:
             output.note(f"the job is restarting: {entry.failure[0]}")

@@ -55,7 +55,7 @@ _README = """\
     find output -type f         # see the files; the one line of input that is no event is in _dead_letters
 
 The job is `job.py`; settings of the machine are in `poundlock.toml`. The position of the job is in `checkpoint/`: remove that
-folder and `output/` together to begin anew.
+folder and `output/` together to start over.
 """
 
 _GITIGNORE = "checkpoint/\noutput/\n.poundlock/\n__pycache__/\n"

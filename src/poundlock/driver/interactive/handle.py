@@ -133,7 +133,7 @@ def start(
         from_savepoint: path of the savepoint, or retained checkpoint, to begin with.
 
     Raises:
-        PoundlockError: the job cannot run so; whatever comes up later is told by the handle.
+        PoundlockError: the job cannot run so; whatever comes up later the handle says.
     """
     check_required(make_plan(job))
     session = active_session() if spark is None else user_session(spark)

@@ -125,7 +125,7 @@ class _Replay:
             ).session()
             try:
                 return self._collect(session, sources, planner)
-            except Exception as failure:  # told while the JVM is there to be asked
+            except Exception as failure:  # reported while the JVM is there to be asked
                 raise self._explained(explain(failure, list(sources.values()))) from as_caught(failure)
             finally:
                 session.stop()
@@ -225,7 +225,7 @@ class _Replay:
     def _directive(
         self, chain: StageChain, inputs: Mapping[str, SourceInput], places: Sequence[SplitPlace], parallelism: int
     ) -> Directive:
-        """Return what the tasks were told then, as far as the ledger knows it."""
+        """Return what the tasks were given then, as far as the ledger knows it."""
         decision = self.decision
         took = sum(decision.durations_ms.get(name, 0) for name in ("run", "verify"))
         started_ms = decision.time_ms - took if decision.started_ms is None else decision.started_ms

@@ -48,7 +48,7 @@ class Pending(Protocol):
 
 
 class RowStore(Protocol):
-    """Tables of rows, told apart by a stretch of time; a `KeyGroup` that keeps its tables in state files is one."""
+    """Tables of rows, distinguished by a stretch of time; a `KeyGroup` that keeps its tables in state files is one."""
 
     def rows_of(self, name: str, namespace: Slice | None) -> Sequence[Any]:
         """Return what state files have of a table, oldest first: rows with hashes, keys and values, each by hash."""

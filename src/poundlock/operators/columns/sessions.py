@@ -1,6 +1,6 @@
 """Sessions of one gap with SQL aggregates, by columns: stretches of time of a key that overlap or touch are one session.
 
-Open sessions lie in state by when they end, in buckets of time, so that those that are due are found without a look at the others. A
+Open sessions lie in state by when they end, in buckets of time, so that those that are due are reached without a look at the others. A
 session that grows leaves its bucket for another one. Rows that are not late are applied before those that may be: a row behind the
 watermark is late unless it touches a session that is open.
 """

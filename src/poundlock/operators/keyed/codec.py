@@ -93,7 +93,7 @@ def encode(value: Any) -> bytes:
 
 
 def encode_key(key: Any) -> bytes:
-    """Return the bytes a key is told by; equal keys of one type have equal bytes."""
+    """Return the bytes a key is known by; equal keys of one type have equal bytes."""
     return encode(pack(key + 0.0 if type(key) is float else key))  # there is one zero
 
 
@@ -106,7 +106,7 @@ def encode_each(values: list[Any]) -> list[bytes]:
 
 
 def encode_keys(keys: list[Any]) -> list[bytes]:
-    """Return the bytes each key is told apart by, as `encode_key` gives them."""
+    """Return the bytes each key is distinguished by, as `encode_key` gives them."""
     kinds = set(map(type, keys))
     if kinds == {str} or (kinds == {int} and _small(keys, kinds)):
         return encode_each(keys)
@@ -124,7 +124,7 @@ def normal_key(key: Any) -> Any:
 
 
 def canonical_key(key: Any) -> Any:
-    """Return a key that was read from bytes so that it is found again: NaN equals nothing but the one object that stands for it."""
+    """Return a key that was read from bytes so that a table has it again: NaN equals nothing but the one object that stands for it."""
     if type(key) is tuple:
         return tuple([canonical_key(part) for part in key])
     return math.nan if type(key) is float and key != key else key

@@ -55,7 +55,7 @@ def add_to_path(settings: Settings) -> None:
 
 
 def package_zip(cache: Path) -> Path:
-    """Return a zip of this package, sources and byte code, made anew when a file of it has changed.
+    """Return a zip of this package, sources and byte code, made again when a file of it has changed.
 
     Raises:
         DefinitionError: the cache cannot be written.

@@ -1,6 +1,6 @@
 """What a Spark master is, by how it is written: whether its tasks run elsewhere, where it listens, and what it is asked for.
 
-A master that cannot be reached is found here within seconds; Spark itself would go on trying for a minute and then say little.
+A master that cannot be reached shows here within seconds; Spark itself would go on trying for a minute and then say little.
 """
 
 from __future__ import annotations

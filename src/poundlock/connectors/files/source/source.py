@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
-from poundlock.arguments import check_choices, refuse_without_effect
+from poundlock.arguments import TEXT, WHOLE, check_choices, check_kind, refuse_without_effect
 from poundlock.connectors.base import ReaderContext, ReplayPromise
 from poundlock.connectors.files.source.discovery import DiscoveryLog, Selection, split_glob
 from poundlock.connectors.files.source.enumerator import FileEnumerator, Limits, Position
@@ -101,6 +101,8 @@ class FileSource:
         discover_every: str | timedelta = "1 s",
         clock: Clock | None = None,
     ) -> None:
+        check_kind("FileSource", TEXT, {"path": path, "format": format, "timestamp_unit": timestamp_unit, "glob": glob})
+        check_kind("FileSource", WHOLE, {"max_files_per_checkpoint": max_files_per_checkpoint})
         unused: dict[str, tuple[object, object]] = {}
         if format != "csv":
             unused |= {"delimiter": (delimiter, ","), "quote": (quote, '"'), "null": (null, "")}
@@ -197,6 +199,11 @@ class FileSource:
     def decodes_objects(self) -> bool:
         """Whether records can be made of lines without a dict."""
         return self.format == "json" and self.columns is not None and is_flat(ddl.parse(self.columns))
+
+    @property
+    def known_columns(self) -> pa.Schema | None:
+        """The columns of the rows; None where they are in the files."""
+        return self.schema() if self.format == "text" or self.columns is not None else None
 
     @property
     def place(self) -> str:

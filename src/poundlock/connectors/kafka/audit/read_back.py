@@ -136,7 +136,7 @@ class KafkaReading:
                 yield transaction
 
     def result(self) -> ReadBack:
-        """Return what was found. Asks who holds readers up, where somebody does."""
+        """Return the result. Asks who holds readers up, where somebody does."""
         wrong, removed, compared = list(self._twice), 0, 0
         holders = self._holders()
         for transaction in self._compared():

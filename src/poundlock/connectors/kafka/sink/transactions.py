@@ -58,7 +58,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The newest committed transaction of a transactional id, as it said itself; equal if id, pid and epoch are."""
+    """The newest committed transaction of a transactional id, as it names itself; equal if id, pid and epoch are."""
 
     tid: str
     pid: int

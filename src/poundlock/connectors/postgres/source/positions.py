@@ -27,12 +27,12 @@ class PostgresPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
         except ValueError as error:
             raise DefinitionError(
                 f"{value!r:.200} is no position of {what} in the mode that the source is in now: {error}",
-                next="give it the mode that it had, or start the job anew with a new checkpoint_dir",
+                next="give it the mode that it had, or start the job over with a new checkpoint_dir",
             ) from None
         if at.read not in ("", what):
             raise DefinitionError(
                 f"the job has read {at.read} so far, and the source now says {what}",
-                next="write table=… and column=… as they were, or start the job anew with a new checkpoint_dir",
+                next="write table=… and column=… as they were, or start the job over with a new checkpoint_dir",
             )
         return at
 

@@ -27,7 +27,7 @@ _MOST_RANGES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table or query as it was found."""
+    """A table or query as it is."""
 
     source: str  # SQL that stands behind FROM
     columns: tuple[Column, ...]

@@ -1,7 +1,7 @@
 """The first records of each key in an order, by columns, over the state of the operator of single records.
 
 All rows of a checkpoint, and what state has of their keys, are put in one order; from there on a record is the number of its place in
-it. Which of them were among the first of their key for a while is found one by one, among those that are before what state has.
+it. Which of them were among the first of their key for a while is decided one by one, among those that are before what state has.
 """
 
 from __future__ import annotations
