@@ -70,8 +70,8 @@ def test_a_join_takes_many_rows_in_pieces(tmp_path: Path, monkeypatch: pytest.Mo
     participant = StateParticipant(LocalStorage(str(tmp_path / "state")), job="job", epoch=1)
     state = {"space": participant.directive(manifest, checkpoint=1, parallelism=1)}
     directive = Directive(1, 1, 0, "run", {"out": {}}, TimeDirective(TimeState(), 0, {}), state=state)
-    received = Delivery((), (*sent(0, 60), *sent(1, 45)))
-    report, _ = stage.run(0, [received], directive, attempt="attempt")
+    delivery = Delivery((), (*sent(0, 60), *sent(1, 45)))
+    report, _ = stage.run(0, [delivery], directive, attempt="attempt")
     assert (report.steps["join"].rows_in, report.steps["join"].rows_out[""]) == (105, 20 * 15 * 3)
     assert report.groups["join"].rows == 105
     (written,) = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
