@@ -167,7 +167,7 @@ def test_top_n_becomes_a_node() -> None:
 
 def test_a_reduce_works_record_by_record_and_explain_says_why() -> None:
     job = Job("a")
-    rows = job.from_source(FileSource("/in"), name="in").key_by("k")
+    rows = job.from_source(FileSource("/in", format="json", schema="k string, n int"), name="in").key_by("k")
     rows.reduce(max, name="most").sink_to(FileSink("/out"), name="out")
     rows.top_n(2, "n", name="top").sink_to(FileSink("/top"), name="top-out")
     assert "rolling reduce of max, record by record, since a Python function makes one record of two" in job.explain()
@@ -229,7 +229,8 @@ def test_window_joins_become_nodes() -> None:
 
 def test_operators_with_state_should_be_named() -> None:
     job = Job("a")
-    stream = job.from_source(FileSource("/in"), name="in").key_by("k").sum("n")
+    rows = job.from_source(FileSource("/in", format="json", schema="k string, n int"), name="in")
+    stream = rows.key_by("k").sum("n")
     stream.sink_to(FileSink("/out"), name="out")
     assert job.unnamed_operators() == ["sum-0"]
     assert make_plan(job).keyed

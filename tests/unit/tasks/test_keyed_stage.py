@@ -24,8 +24,8 @@ from poundlock.state.manifest import in_spaces
 from poundlock.state.participant import StateParticipant
 from poundlock.storage.local import LocalStorage
 from poundlock.tasks.event_time import SplitPlace
-from poundlock.tasks.exchange import blocks
-from poundlock.tasks.exchange.blocks import BlockWriter, Delivery, ExchangeInput
+from poundlock.tasks.exchange import received
+from poundlock.tasks.exchange.blocks import Block, BlockWriter, Delivery, ExchangeInput
 from poundlock.tasks.keyed_rows import KeyedInput, PairColumns
 from poundlock.tasks.keyed_stage import KeyedHead, KeyedStage
 from poundlock.tasks.report import Directive
@@ -36,11 +36,11 @@ AT = pa.field("at", pa.timestamp("us", "UTC"))
 SCHEMA = pa.schema([("k", pa.int64()), ("text", pa.string()), AT])
 
 
-def sent(side: int, count: int) -> list[blocks.Block]:
+def sent(side: int, count: int) -> list[Block]:
     """Return blocks of rows of three keys."""
     to = ExchangeInput(operator="join", side=side, keys=("k",), max_parallelism=8)
     writer = BlockWriter(to, hashing)
-    made: list[blocks.Block] = []
+    made: list[Block] = []
     for first in range(0, count, 10):
         numbers = range(first, min(first + 10, count))
         columns = [
@@ -54,7 +54,7 @@ def sent(side: int, count: int) -> list[blocks.Block]:
 
 @pytest.mark.parametrize("at_once", [1, 400, 1 << 27])
 def test_a_join_takes_many_rows_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(blocks, "_AT_ONCE", at_once)
+    monkeypatch.setattr(received, "_AT_ONCE", at_once)
     sides = (JoinSide(("k",), "at", layout_of(SCHEMA) or ""), JoinSide(("k",), "at", layout_of(SCHEMA) or ""))
     output = PairColumns([(0, "text", pa.field("l", pa.string())), (1, "text", pa.field("r", pa.string()))])
     taken = KeyedInput(keys=["k"], time="at", elements=RecordMaker(()), whole=SCHEMA.names)
@@ -70,8 +70,8 @@ def test_a_join_takes_many_rows_in_pieces(tmp_path: Path, monkeypatch: pytest.Mo
     participant = StateParticipant(LocalStorage(str(tmp_path / "state")), job="job", epoch=1)
     state = {"space": participant.directive(manifest, checkpoint=1, parallelism=1)}
     directive = Directive(1, 1, 0, "run", {"out": {}}, TimeDirective(TimeState(), 0, {}), state=state)
-    received = Delivery((), (*sent(0, 60), *sent(1, 45)))
-    report, _ = stage.run(0, [received], directive, attempt="attempt")
+    delivery = Delivery((), (*sent(0, 60), *sent(1, 45)))
+    report, _ = stage.run(0, [delivery], directive, attempt="attempt")
     assert (report.steps["join"].rows_in, report.steps["join"].rows_out[""]) == (105, 20 * 15 * 3)
     assert report.groups["join"].rows == 105
     (written,) = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from poundlock.formats.arrays import Numbers
 from poundlock.operators.columns.joins.held_rows import HeldRows, Part, pair_chunks
 from poundlock.operators.columns.joins.matching import AddedRows, TimedRows, match_ranges, of_hashes
 from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput, SomePairs
@@ -183,13 +184,53 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
         width = self._width[side]
         while span // width > _MOST_BUCKETS:
             width *= 2
+        there = _Buckets.of([(start, end) for start, end in self.tables[side].namespaces(self.group) if start < end])
         for rows in added:
             # What would be gone, had the watermark moved since it came: it has the watermark's own time, and stays until then.
             stays = rows.times > self._limit(side)
-            for some, length in ((rows.where(stays), width), (rows.where(~stays), 0)):
-                starts = some.times // length * length if length else some.times
-                for start, part in some.parted(starts):
-                    by_bucket.setdefault((start, start + length), []).append(part)
+            kept, brief = rows.where(stays), rows.where(~stays)
+            for number, part in kept.parted(there.numbers(kept.times, width)):
+                by_bucket.setdefault(there.bucket(number, width), []).append(part)
+            for time, part in brief.parted(brief.times):
+                by_bucket.setdefault((time, time), []).append(part)
         for bucket, parts in sorted(by_bucket.items()):
             self.tables[side].append(self.rows, bucket, AddedRows(parts))
             self._wait_for(side, bucket)
+
+
+@dataclass(frozen=True)
+class _Buckets:
+    """The buckets that there are. Rows of one time always go to the same of them: those of a bucket are in the order they came.
+
+    Args:
+        edges: where one of them begins or ends, ascending.
+        narrowest: of the stretch of time from each edge on, the bucket; None where there is none.
+    """
+
+    edges: Numbers
+    narrowest: Sequence[Slice | None]
+
+    @classmethod
+    def of(cls, buckets: Sequence[Slice]) -> _Buckets:
+        """Return these, each with a width."""
+        edges = sorted({edge for bucket in buckets for edge in bucket})
+        by_width = sorted(buckets, key=lambda bucket: bucket[1] - bucket[0])
+        narrowest = [next((each for each in by_width if each[0] <= edge < each[1]), None) for edge in edges]
+        return cls(np.array(edges, np.int64), narrowest)
+
+    def numbers(self, times: Numbers, width: int) -> Numbers:
+        """Return the number of the bucket of each time: below 0 of one that there is, else of a new one of some width, counted from the first."""
+        numbers = times // width + (1 << 62) // width
+        at = np.searchsorted(self.edges, times, "right") - 1
+        inside = np.array([each is not None for each in self.narrowest] + [False])[at]
+        numbers[inside] = at[inside] - len(self.edges)
+        return numbers
+
+    def bucket(self, number: int, width: int) -> Slice:
+        """Return the bucket of a number."""
+        if number < 0:
+            bucket = self.narrowest[number]
+            assert bucket is not None
+            return bucket
+        start = (number - (1 << 62) // width) * width
+        return start, start + width
