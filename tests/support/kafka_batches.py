@@ -14,7 +14,7 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 
-from poundlock.connectors.kafka.wire.record_fields import SPARE
+from poundlock.connectors.kafka.wire.varints import SPARE
 
 HEAD = 61
 TRANSACTIONAL, CONTROL, LOG_APPEND = 0x10, 0x20, 0x08

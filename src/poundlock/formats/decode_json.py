@@ -1,7 +1,7 @@
 """JSON text to typed fields: objects that look alike by columns, else msgspec over a whole buffer where that is safe, or line by line.
 
 The last two ways use the same decoder of the same type, so they cannot disagree on a record; only the buffer needs guarding. The
-first takes nothing but what is plain, see json_alike.
+first takes nothing but what is plain, see json.alike.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from poundlock.formats.arrays import column_of, indices_of, texts_of
 from poundlock.formats.chunk import Lines, Values, line_starts
 from poundlock.formats.decode import Parsed, Want
 from poundlock.formats.decode_values import check_unit, to_decimal, to_timestamp
-from poundlock.formats.json_alike import AlikeObjects
+from poundlock.formats.json.alike import AlikeObjects
 
 _OPEN, _CLOSE = ord("{"), ord("}")
 _KEPT = 64  # schemas, of which a process keeps its decoders

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from poundlock.formats import ddl, json_alike
+from poundlock.formats import ddl
 from poundlock.formats.chunk import Lines, Values, line_starts
 from poundlock.formats.decode_json import JsonCodec
-from poundlock.formats.json_alike import AlikeObjects, pattern_of
+from poundlock.formats.json import alike as json_alike
+from poundlock.formats.json.alike import AlikeObjects, pattern_of
 
 COLUMNS = ddl.parse("at double, user string, n bigint, small tinyint, ok boolean, gone string")
 

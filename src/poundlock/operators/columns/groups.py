@@ -78,6 +78,33 @@ def grouped(hashes: Hashes, keys: pa.Array | None, slices: Numbers | None = None
     return Groups(order, np.flatnonzero(new))
 
 
+def grouped_by_code(
+    codes: npt.NDArray[np.int32], hashes: Hashes, keys: pa.Array, slices: Numbers, width: int = 1
+) -> Groups | None:
+    """Return the groups of rows whose keys are numbered: those that `grouped` gives, without a look at any row's key.
+
+    None where slices and keys are so many that their pairs do not fit into 16 bits, which are sorted in two passes.
+
+    Args:
+        codes: the number of each row's key.
+        hashes: of each key; `keys` likewise, none of them twice.
+        slices: as in `grouped`, and `width` too.
+    """
+    if not len(codes):
+        return grouped(hashes, keys)
+    in_order = grouped(hashes, keys).order
+    rank = np.empty(len(in_order), np.int64)
+    rank[in_order] = np.arange(len(in_order))
+    places, ranks = rank[codes], _ranks(slices, width)
+    if ranks is not None:
+        places += ranks * len(in_order)
+    if int(places.max(initial=0)) >= 1 << 16:
+        return None
+    counts = np.bincount(places)
+    counts = counts[counts > 0]
+    return Groups(np.argsort(places.astype(np.uint16), kind="stable"), np.cumsum(counts) - counts)
+
+
 def overlapping(hashes: Hashes, keys: pa.Array | None, starts: Numbers, ends: Numbers) -> Groups:
     """Return as groups the stretches of time of one key that overlap or touch, by hash and time.
 

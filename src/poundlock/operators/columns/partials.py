@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, column_of, indices_of, joined, numbers_in
 from poundlock.operators.columns.aggregation import Aggregation, SpansAndSums
-from poundlock.operators.columns.groups import Groups, Hashes, grouped, overlapping
+from poundlock.operators.columns.groups import Groups, Hashes, grouped, grouped_by_code, overlapping
 from poundlock.operators.columns.narrow import narrowed, widened
 from poundlock.operators.columns.rows.keys import HashKeys, RowKeys, times_in
 from poundlock.operators.windows.aligned import slice_of
@@ -208,6 +208,19 @@ class SliceAggregation(RowAggregation):
         return result
 
     def of(self, rows: pa.RecordBatch, times: Numbers) -> Partials:
+        return self._of_few(rows, times) or self._of_many(rows, times)
+
+    def _of_few(self, rows: pa.RecordBatch, times: Numbers) -> Partials | None:
+        """Return what rows of few keys add up to: each key is hashed and compared once."""
+        numbered = self._key.numbered(rows)
+        if numbered is None:
+            return None
+        codes, keys = numbers_in(numbered.indices), numbered.dictionary
+        hashes = self.hash_keys([keys])
+        groups = grouped_by_code(codes, hashes, keys, times, self.width)
+        return None if groups is None else self.added(rows, hashes[codes], times, groups)
+
+    def _of_many(self, rows: pa.RecordBatch, times: Numbers) -> Partials:
         hashes, keys = self.hashed(rows)
         return self.added(rows, hashes, times, grouped(hashes, keys, times, self.width))
 

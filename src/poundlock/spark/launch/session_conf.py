@@ -59,6 +59,8 @@ _OF_A_CLUSTER = {
     "spark.dynamicAllocation.cachedExecutorIdleTimeout": "1min",
     "spark.dynamicAllocation.shuffleTracking.timeout": "1min",
 }
+# What goes from task to task stays in the page cache: to make it smaller costs more than to keep it.
+_ON_ONE_MACHINE = {"spark.shuffle.compress": "false"}
 _ON_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 # Where YARN unpacks what HADOOP_CONF_DIR holds here: tasks that are given hdfs://nameservice find it there.
 HADOOP_CONF = "{{PWD}}/__spark_conf__/__hadoop_conf__"
@@ -114,6 +116,7 @@ class SessionSpec:
         if self.jars:
             conf["spark.driver.extraClassPath"] = os.pathsep.join(self.jars)
         if self.local:
+            conf |= _ON_ONE_MACHINE
             conf["spark.python.daemon.module"] = DAEMON
             if self.worker_modules:
                 conf[f"spark.executorEnv.{MODULES_VARIABLE}"] = " ".join(self.worker_modules)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.operators.columns import groups as groups_module
-from poundlock.operators.columns.groups import grouped, overlapping
+from poundlock.operators.columns.groups import grouped, grouped_by_code, overlapping
 
 KEYS = st.binary(max_size=20) | st.sampled_from(
     [b"", b"a", b"a\0", b"12345678", b"123456789", b"1234567\0\0", b"x" * 16]
@@ -38,6 +38,28 @@ def test_groups_are_those_of_a_dictionary(rows: list[tuple[bytes, int]], bits: i
     firsts = found.firsts.tolist()
     ranks = [(rows[first][1], hashes[first]) for first in firsts]
     assert ranks == sorted(ranks), "groups stand by slice and hash"
+
+
+@given(rows=ROWS, bits=st.sampled_from([0, 1, 64]), width=st.sampled_from([1, 7]))
+def test_groups_by_number_are_those_of_the_keys(rows: list[tuple[bytes, int]], bits: int, width: int) -> None:
+    keys = pa.array([key for key, _ in rows], pa.binary())
+    numbered = keys.dictionary_encode()
+    hash_of = {key: hash(key) % (1 << bits) for key, _ in rows}
+    slices = np.array([slice_ * width - 5 for _, slice_ in rows], np.int64)
+    of_keys = np.array([hash_of[key] for key in numbered.dictionary.to_pylist()], np.uint64)
+    by_number = grouped_by_code(np.array(numbered.indices, np.int32), of_keys, numbered.dictionary, slices, width)
+    of_rows = np.array([hash_of[key] for key, _ in rows], np.uint64)
+    by_key = grouped(of_rows, keys, slices, width)
+    assert by_number is not None
+    assert by_number.order.tolist() == by_key.order.tolist()
+    assert by_number.starts.tolist() == by_key.starts.tolist()
+
+
+def test_more_keys_and_slices_than_fit_are_not_grouped_by_number() -> None:
+    keys = pa.array([str(number).encode() for number in range(300)], pa.binary())
+    codes, hashes = np.arange(300, dtype=np.int32), np.arange(300, dtype=np.uint64)
+    assert grouped_by_code(codes, hashes, keys, np.arange(300) * 10, 10) is None
+    assert grouped_by_code(codes, hashes, keys, np.zeros(300, np.int64)) is not None
 
 
 @given(

@@ -18,7 +18,7 @@ from poundlock.connectors.kafka.errors import damaged
 from poundlock.connectors.kafka.wire.fetch_client import FetchClient
 from poundlock.connectors.kafka.wire.range_fetch import OffsetRange, fetch_range, parse_kafka_id
 from poundlock.connectors.kafka.wire.record_batches import DamagedBatch, Records
-from poundlock.connectors.kafka.wire.record_fields import MalformedRecords, read_varint
+from poundlock.connectors.kafka.wire.varints import MalformedRecords, read_varint
 from poundlock.formats.arrays import copied
 from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines, Values
 from poundlock.formats.decode import Decoder, ValuesDecoder

@@ -18,7 +18,7 @@ from poundlock.connectors.kafka.client_loader import kafka_python
 from poundlock.connectors.kafka.login import Login, sasl_mechanism, tls_context
 from poundlock.connectors.kafka.source.client_properties import FetchSettings
 from poundlock.connectors.kafka.wire.produce_protocol import Topics, with_topics
-from poundlock.connectors.kafka.wire.record_fields import SPARE
+from poundlock.connectors.kafka.wire.varints import SPARE
 from poundlock.errors import TerminalError
 
 _LARGEST_ANSWER = 100_000_000  # bytes, of all but fetches: more is no broker of Kafka

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poundlock.connectors.kafka.wire.record_batches import AbortedTransaction
-from poundlock.connectors.kafka.wire.record_fields import SPARE
+from poundlock.connectors.kafka.wire.varints import SPARE
 
 FETCH = 1
 """The number of this request."""

@@ -15,15 +15,9 @@ import numpy.typing as npt
 
 from poundlock.connectors.kafka.client_loader import google_crc32c
 from poundlock.connectors.kafka.wire.compression import decompress
-from poundlock.connectors.kafka.wire.record_fields import (
-    SPARE,
-    MalformedRecords,
-    RecordFields,
-    Span,
-    read_fields,
-    read_varint,
-    read_varints,
-)
+from poundlock.connectors.kafka.wire.record_fields import RecordFields, read_fields
+from poundlock.connectors.kafka.wire.record_frames import Span
+from poundlock.connectors.kafka.wire.varints import SPARE, MalformedRecords, read_varint, read_varints
 from poundlock.errors import DefinitionError
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")

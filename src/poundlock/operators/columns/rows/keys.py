@@ -15,6 +15,8 @@ from poundlock.operators.columns.groups import Groups, Hashes, grouped
 HashKeys = Callable[[Sequence[pa.Array]], Hashes]
 NO_TIME = (1 << 63) - 1
 """Stands for the event time of a row that has none."""
+_LEAST_NUMBERED = 1 << 14  # rows; fewer are not worth a first look
+_LOOKED_AT = 1 << 13  # rows; with more than half as many keys, numbering costs what it saves
 PER_MS = {"ms": 1, "us": 1000, "ns": 1_000_000}
 
 
@@ -42,6 +44,17 @@ class RowKeys:
             if pa.types.is_string(first.type) or pa.types.is_binary(first.type):
                 return hashes, first
         return hashes, encode_key_columns(columns)
+
+    def numbered(self, rows: pa.RecordBatch) -> pa.DictionaryArray | None:
+        """Return the key of each row by its number among the different ones; None where those may be many, or keys are no texts."""
+        if len(self.columns) != 1 or rows.num_rows < _LEAST_NUMBERED:
+            return None
+        column = rows.column(self.columns[0])
+        if column.null_count or not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
+            return None
+        if len(column.slice(0, _LOOKED_AT).dictionary_encode().dictionary) > _LOOKED_AT // 2:
+            return None
+        return column.dictionary_encode()
 
     def encoded(self, rows: pa.RecordBatch, places: Numbers) -> pa.Array:
         """Return the bytes of the keys of some rows."""

@@ -18,7 +18,7 @@ from poundlock.connectors.kafka.sink.digest import Digest
 from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
 from poundlock.connectors.kafka.wire.byte_strings import of_list
 from poundlock.connectors.kafka.wire.record_batches import Records, decode, read_headers, visible
-from poundlock.connectors.kafka.wire.record_fields import SPARE
+from poundlock.connectors.kafka.wire.varints import SPARE
 from poundlock.errors import SourceGoneError
 
 PID = 7

@@ -25,7 +25,7 @@ from poundlock.connectors.kafka.wire.fetch_protocol import (
     version_for,
 )
 from poundlock.connectors.kafka.wire.range_fetch import OffsetRange, fetch_range, kafka_id, parse_kafka_id
-from poundlock.connectors.kafka.wire.record_fields import SPARE
+from poundlock.connectors.kafka.wire.varints import SPARE
 from poundlock.errors import PoundlockError, SourceGoneError, TerminalError, TransientError
 from support.kafka_batches import Made, batch
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
 from poundlock.connectors.kafka.source.reader import to_batch, to_lines
-from poundlock.connectors.kafka.wire import record_fields
+from poundlock.connectors.kafka.wire import varints
 from poundlock.connectors.kafka.wire.record_batches import (
     AbortedTransaction,
     DamagedBatch,
@@ -25,7 +25,9 @@ from poundlock.connectors.kafka.wire.record_batches import (
     read_headers,
     visible,
 )
-from poundlock.connectors.kafka.wire.record_fields import MalformedRecords, Span, read_fields
+from poundlock.connectors.kafka.wire.record_fields import read_fields
+from poundlock.connectors.kafka.wire.record_frames import Span
+from poundlock.connectors.kafka.wire.varints import MalformedRecords
 from support.kafka_batches import (
     CONTROL,
     HEAD,
@@ -209,7 +211,7 @@ def test_numbers_without_an_end() -> None:
     with pytest.raises(DamagedBatch):
         rows_of(batch([Made(0)], body=endless))
     with pytest.raises(MalformedRecords, match="more than 64 bits"):
-        record_fields.read_varint(b"\xff" * 11, 0)
+        varints.read_varint(b"\xff" * 11, 0)
 
 
 @pytest.mark.parametrize("numbers", [[0, 1, -1, 63, -64], [64, -65, 8191, 1 << 20], [(1 << 55) - 1, -(1 << 55), 5]])
@@ -217,7 +219,7 @@ def test_varints(numbers: list[int]) -> None:
     data = padded(b"".join(varint(n) for n in numbers))
     starts = np.cumsum([0, *(len(varint(n)) for n in numbers)])[:-1].astype(np.int64)
     words = np.ndarray((len(data) - 7,), np.dtype("<u8"), buffer=data, strides=(1,))
-    found, behind = record_fields._varints(words, starts)
+    found, behind = varints.varints(words, starts)
     assert found.tolist() == numbers
     assert (behind - starts).tolist() == [len(varint(n)) for n in numbers]
 

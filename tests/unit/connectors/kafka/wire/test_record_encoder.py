@@ -22,7 +22,7 @@ from poundlock.connectors.kafka.wire.record_encoder import (
     encode_named_headers,
     encode_runs,
 )
-from poundlock.connectors.kafka.wire.record_fields import SPARE
+from poundlock.connectors.kafka.wire.varints import SPARE
 
 texts = st.one_of(st.none(), st.binary(max_size=40), st.integers(0, 9000).map(lambda size: b"x" * size))
 headers = st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=70), texts), max_size=3)

@@ -17,18 +17,18 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers
 from poundlock.formats.chunk import Values
-from poundlock.formats.json_tokens import TYPES, column_in, text_tokens, tokens
+from poundlock.formats.json.numbers import number_column
+from poundlock.formats.json.tokens import TYPES, column_in, text_tokens, tokens
+from poundlock.formats.words import SIZE, Words, words_in
 
 LEAST = 64
 """Fewer are sooner decoded one by one."""
 
 _Bytes = npt.NDArray[np.uint8]
-_Words = npt.NDArray[np.uint64]
 
 _MEMBER = re.compile(
     rb'([ \t]*"([^"\\\x00-\x1f]+)"[ \t]*:[ \t]*)(?:"([^"\\\x00-\x1f]*)"|(-?\d[\d.]*|true|false|null))([ \t]*[,}])'
 )
-_WORD = 8
 _FEW_BYTES = 2  # what ends a line, where no word fits any more
 _LENGTHS = 6  # so many lengths of a value are tried before its end is looked for
 _DIFFERENT = 8  # one in so many may differ from the pattern
@@ -118,7 +118,7 @@ class AlikeObjects:
 
         The rows are those that decoding these values one by one gives. The others may be anything.
         """
-        if not self._possible or len(values) < LEAST or not _WORD <= len(values.data) < 1 << 31:
+        if not self._possible or len(values) < LEAST or not SIZE <= len(values.data) < 1 << 31:
             return None
         if self._skip:
             self._skip -= 1
@@ -160,6 +160,11 @@ class AlikeObjects:
         for i, name in enumerate(pattern.names):
             index = self._columns.get_field_index(name)
             field = None if index < 0 else self._columns.field(index)
+            if field is not None and not pattern.texts[i]:
+                plain = number_column(data, places.starts[i], places.ends[i], field.type)
+                if plain is not None:
+                    made[name] = plain
+                    continue
             values = (text_tokens if pattern.texts[i] else tokens)(data, places.starts[i], places.ends[i])
             bad |= values.bad
             if field is not None:
@@ -174,7 +179,7 @@ class AlikeObjects:
 def _places(values: Values, pattern: Pattern) -> _Places:
     """Return where the fields are in the values that are like the pattern."""
     data, ends = values.data, values.ends
-    words = np.ndarray((len(data) - _WORD + 1,), "<u8", data, strides=(1,))
+    words = words_in(data)
     begins: list[Numbers] = []
     stops: list[Numbers] = []
     first, *between, last = pattern.between
@@ -194,7 +199,7 @@ def _places(values: Values, pattern: Pattern) -> _Places:
 
 
 def _ends(
-    data: _Bytes, words: _Words, at: Numbers, limits: Numbers, behind: bytes, length: int
+    data: _Bytes, words: Words, at: Numbers, limits: Numbers, behind: bytes, length: int
 ) -> tuple[Numbers, Flags]:
     """Return where values end that begin somewhere, and where that is known.
 
@@ -224,19 +229,19 @@ def _ends(
     return end, there
 
 
-def _matches(data: _Bytes, words: _Words, at: Numbers, text: bytes) -> Flags:
+def _matches(data: _Bytes, words: Words, at: Numbers, text: bytes) -> Flags:
     """Return at which positions a text stands; it may stand unseen at those where the data ends within a word."""
     size = len(text)
     if size <= _FEW_BYTES:
         return _all(data[at + offset] == byte for offset, byte in enumerate(text))
-    if int(at.max(initial=0)) + max(size, _WORD) > len(data):
-        at = np.minimum(at, len(data) - max(size, _WORD))
-    if size < _WORD:
+    if int(at.max(initial=0)) + max(size, SIZE) > len(data):
+        at = np.minimum(at, len(data) - max(size, SIZE))
+    if size < SIZE:
         same: Flags = (words[at] & np.uint64((1 << 8 * size) - 1)) == np.uint64(int.from_bytes(text, "little"))
         return same
-    offsets = (*range(0, size - _WORD + 1, _WORD), *([size - _WORD] if size % _WORD else []))
+    offsets = (*range(0, size - SIZE + 1, SIZE), *([size - SIZE] if size % SIZE else []))
     return _all(
-        words[offset:][at] == np.uint64(int.from_bytes(text[offset : offset + _WORD], "little")) for offset in offsets
+        words[offset:][at] == np.uint64(int.from_bytes(text[offset : offset + SIZE], "little")) for offset in offsets
     )
 
 

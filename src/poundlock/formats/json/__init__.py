@@ -1,0 +1,1 @@
+"""JSON by columns: many objects that look alike at once."""
