@@ -17,16 +17,17 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.data import WrongOutput
-from poundlock.operators.columns.interval_join import ColumnIntervalJoin
-from poundlock.operators.columns.joins import ColumnJoinOperator, JoinSide
+from poundlock.operators.columns.joins.interval_join import ColumnIntervalJoin
+from poundlock.operators.columns.joins.pairs import PairFunction
+from poundlock.operators.columns.joins.sides import ColumnJoinOperator, JoinSide
+from poundlock.operators.columns.joins.window_join import ColumnWindowJoin
 from poundlock.operators.columns.operator import ColumnChunk
-from poundlock.operators.columns.pairs import PairFunction
 from poundlock.operators.columns.records import layout_of
-from poundlock.operators.columns.window_join import ColumnWindowJoin
 from poundlock.operators.factory import window_operator
 from poundlock.operators.keyed.group import MIN
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
+from poundlock.operators.records import RecordMaker
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.state.hashing import key_hashes
 from poundlock.state.scratch import ScratchState
@@ -125,18 +126,21 @@ def joins(keys: int) -> Iterator[Join]:
         yield Join(f"interval {name}, Python", record, columns.operator, records)
     if keys >= 100_000:
         windows = TumblingEventTimeWindows("2 s")
-        node = WindowJoinNode(
-            "join", [], [["key"]] * 2, ["at"] * 2, "", {}, kind="join", assigner=windows, function=pair
-        )
-        spec = WindowSpec.of(node, ProcessWindow(JoinedSides(node, ())))
-        window_join = ColumnWindowJoin(windows, sides, PairFunction(pair), key_hashes)
-        yield Join("tumbling 2 s, Python", partial(window_operator, spec), window_join.operator, records)
+        for name, function in (("tumbling 2 s", None), ("tumbling 2 s, Python", pair)):
+            node = WindowJoinNode(
+                "join", [], [["key"]] * 2, ["at"] * 2, "", {}, kind="join", assigner=windows, function=function
+            )
+            spec = WindowSpec.of(node, ProcessWindow(JoinedSides(node, ())))
+            of = OUTPUT if function is None else PairFunction(function)
+            window_join = ColumnWindowJoin(windows, sides, of, key_hashes)
+            output = OUTPUT if function is None else records
+            yield Join(name, partial(window_operator, spec), window_join.operator, output)
 
 
 def by_record(join: Join, rows: int, keys: int) -> Figures:
     """Join record by record."""
     figures, state, before = Figures(), ScratchState(128), MIN
-    taken = KeyedInput(keys=["key"], time="at", columns=SCHEMA.names, whole=SCHEMA.names)
+    taken = KeyedInput(keys=["key"], time="at", elements=RecordMaker(tuple(SCHEMA.names)), whole=SCHEMA.names)
     for sides, watermark in batches(rows, keys):
         figures.start()
         group, operator = state.open(0, before), join.record()
@@ -162,7 +166,7 @@ def by_columns(join: Join, rows: int, keys: int) -> Figures:
             for chunk in operator.take_side(group, some, number):
                 figures.count(chunk.rows if isinstance(chunk, ColumnChunk) else join.output.rows(chunk))
         for chunk in operator.advance_watermark(group, watermark):
-            figures.count(join.output.rows(chunk))
+            figures.count(chunk.rows if isinstance(chunk, ColumnChunk) else join.output.rows(chunk))
         operator.store(group)
         state.write()
         figures.stop()

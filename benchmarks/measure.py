@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -22,6 +23,7 @@ __all__ = ["Usage", "UsageLost", "process_cpu_s", "run"]
 _PR_SET_CHILD_SUBREAPER = 36
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_PSS = re.compile(r"^Pss: +(\d+) kB$", re.MULTILINE)
 
 
 class UsageLost(Exception):
@@ -36,7 +38,7 @@ class Usage:
         code: exit code of the command, negative for a signal.
         wall_s: seconds from its start to its end.
         cpu_s: user + system seconds of the command and all its descendants, the ended ones included.
-        peak_rss_mb: largest sum of resident memory over the tree, sampled; shared pages count once per process.
+        peak_rss_mb: largest sum over the tree of resident memory, sampled; a page that several processes have counts once.
         load: the machine's load average (1 minute) when the command ended.
         left_behind: processes that outlived the command and were killed.
         parts: CPU seconds by kind of process, as sampled: what ran between two samples only is missing.
@@ -129,6 +131,16 @@ def _stat(pid: int) -> list[str] | None:
     return text[text.rindex(")") + 2 :].split(" ")
 
 
+def _memory(pid: int, resident: int) -> int:
+    """Return the bytes of a process, of pages that others have as well its share; what is resident where that cannot be read."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return resident
+    match = _PSS.search(text)
+    return resident if match is None else int(match[1]) << 10
+
+
 class _Tree:
     """Live descendants of this process, looked at now and then."""
 
@@ -159,7 +171,7 @@ class _Tree:
             if key not in self._labels or ticks < _TICKS // 5:
                 self._labels[key] = _label(pid)
             self._cpu[key] = ticks
-        self.peak_bytes = max(self.peak_bytes, sum(int(stats[pid][21]) for pid in found) * _PAGE)
+        self.peak_bytes = max(self.peak_bytes, sum(_memory(pid, int(stats[pid][21]) * _PAGE) for pid in found))
         return found
 
     @property
@@ -232,7 +244,7 @@ def _meter(command: list[str], timeout_s: float, grace_s: float) -> Usage:
         code=-1 if code is None else code,
         wall_s=wall,
         cpu_s=cpu_s,
-        peak_rss_mb=max(tree.peak_bytes / 2**20, used.ru_maxrss / 1024),
+        peak_rss_mb=tree.peak_bytes / 2**20,
         load=os.getloadavg()[0],
         left_behind=left_behind,
         parts=tree.parts,

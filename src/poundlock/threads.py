@@ -1,4 +1,4 @@
-"""A thread of its own for a call that may hang, so that whoever waits for it can stop waiting.
+"""A thread of its own for a call that may hang, so that whoever waits for it can stop waiting, or for one that waits beside others.
 
 What hangs is left behind with its thread, which is a daemon: the process can end.
 """
@@ -20,6 +20,14 @@ def in_thread(call: Callable[[], T], name: str) -> Future[T]:
 
     threading.Thread(target=_settle, args=(future, call), name=name, daemon=True).start()
     return future
+
+
+def call_all(*calls: Callable[[], object], name: str) -> None:
+    """Make calls at once, in threads of that name; return when all have ended. Raises what the first of them that failed has raised."""
+    futures = [in_thread(call, name) for call in calls]
+    wait(futures)
+    for future in futures:
+        future.result()
 
 
 class CallThread:

@@ -167,6 +167,16 @@ def steps(a: DataStream, b: DataStream) -> dict[str, tuple[DataStream, KeyedOper
         .equal_to("k")
         .window(SlidingEventTimeWindows("4 s", "2 s"))
         .apply(pair, schema=PAIR, name="pairs"),
+        "chosen": a.join(b)
+        .where("k")
+        .equal_to("k")
+        .window(TumblingEventTimeWindows("3 s"))
+        .select("left.k", "left.n", "right.n as m", name="chosen"),
+        "doubled": a.join(b)
+        .where("k")
+        .equal_to("k")
+        .window(EventTimeSessionWindows("400 ms"))
+        .select("left.k", "left.n", "right.n + 0 as m", name="doubled"),
         "groups": a.co_group(b)
         .where("k")
         .equal_to("k")
@@ -255,7 +265,7 @@ def test_every_kind_of_step_gives_what_its_harness_gives(tmp_path: Path) -> None
         found[name][0].side_output(tag).sink_to(FileSink(str(tmp_path / "out" / tag), format="json"), name=f"{tag}-out")
     assert run(job, settings=settings(tmp_path)).state == "FINISHED"
 
-    two = {"near", "pairs", "groups", "both", "told", "over", "whole"}
+    two = {"near", "pairs", "chosen", "doubled", "groups", "both", "told", "over", "whole"}
     for name, (_, h) in found.items():
         for files in given:
             order = [1, 0] if name == "over" else [0, 1]  # rules hold for the rows that come with them

@@ -214,3 +214,57 @@ def test_files_are_read_from_a_place_and_windows_hold_what_a_person_wrote(
     rows = [json.loads(line) for path in files for line in path.read_text().splitlines()]
     assert {row["k"]: row["n"] for row in rows} == {"a": 106, "b": 206, "c": 9, "d": 9, "z": 300}
     assert len(rows) == 5
+
+
+def joined(folder: Path, schema: str, right: str, *, lateness: str, parallelism: int) -> Job:
+    """A version of a job that joins two streams within a minute, and in windows of an hour."""
+    job = Job("joined", checkpoint_interval="0 s", on_error="fail", parallelism=parallelism, max_parallelism=16)
+    times = WatermarkStrategy.bounded_out_of_orderness("0 s", timestamp="at")
+    a, b = (
+        job.from_source(FileSource(str(folder / n), format="json", schema=schema, watch=True), times, name=n)
+        for n in "ab"
+    )
+    chosen = ["left.n", "right.n as m", right]
+    near = a.key_by("k").interval_join(b.key_by("k")).between("-1 min", "1 min").select(*chosen, name="near")
+    windows = a.join(b).where("k").equal_to("k").window(TumblingEventTimeWindows("1 h")).allowed_lateness(lateness)
+    for stream, name in ((near, "near"), (windows.select(*chosen, name="hours"), "hours")):
+        stream.sink_to(FileSink(str(folder / "out" / name), format="json"), name=f"{name}-out")
+    return job
+
+
+def test_joins_go_on_with_other_columns_and_by_columns(tmp_path: Path) -> None:
+    def put(number: int, **more: str) -> None:
+        for side, name in enumerate("ab"):
+            (tmp_path / name).mkdir(exist_ok=True)
+            row = {"k": "x", "at": 10 * number, "n": 10 * number + side, **more}
+            (tmp_path / f"{name}/.{number}").write_text(json.dumps(row) + "\n")
+            (tmp_path / f"{name}/.{number}").rename(tmp_path / f"{name}/{number}.jsonl")
+
+    def end(job: Job, where: str, rows: int, **more: Any) -> str:
+        drain = {"drain": True} if more else {}
+        running = Running(job, settings(tmp_path, where), **more)
+        running.until(lambda: running.progress.rows_read >= rows)
+        saving = running.requests.trigger("savepoint", directory=str(tmp_path / "saved"), then="stop", **drain)
+        running.end()
+        assert saving.location is not None, saving.failure
+        return str(saving.location)
+
+    put(0, old="o")
+    before = joined(tmp_path, "k string, at bigint, n int, old string", "right.old", lateness="1 s", parallelism=1)
+    assert (
+        "near: by k, interval join from -1 min to 1 min: left.n, right.n as m, right.old, by columns"
+        in before.explain()
+    )
+    assert "right.old, record by record, since windows that fired fire again" in before.explain()
+    saved = end(before, "first", 2)
+    put(1, new="w")
+    after = joined(tmp_path, "k string, at bigint, n bigint, new string", "right.new", lateness="0 s", parallelism=3)
+    assert "record by record" not in after.explain()
+    end(after, "second", 2, beginning=Beginning(saved))
+    outputs = {}
+    for name in ("near", "hours"):
+        files = (p for p in (tmp_path / "out" / name).rglob("*") if p.is_file() and not p.name.startswith((".", "_")))
+        rows = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+        outputs[name] = sorted((row["n"], row["m"], row.get("old"), row.get("new")) for row in rows)
+    pairs = [(0, 1, None, None), (0, 11, None, "w"), (10, 1, None, None), (10, 11, None, "w")]
+    assert outputs == {"near": [(0, 1, "o", None), *pairs[1:]], "hours": pairs}

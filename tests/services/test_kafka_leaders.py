@@ -35,6 +35,21 @@ def cluster(tmp_path: Path) -> Iterator[TwoBrokers]:
         yield running
 
 
+def test_offsets_are_asked_of_the_new_leader_when_the_old_one_is_killed(cluster: TwoBrokers) -> None:
+    cluster.create_topic("t", 40)
+    cluster.stays.produce("t", [Record(b"%d" % n, partition=n % 40) for n in range(400)])
+    places = [("t", n) for n in range(40)]
+    driver = KafkaSource(bootstrap_servers=cluster.bootstrap_servers, topics="t").cluster()
+    assert driver.end(places) == dict.fromkeys(places, 10)
+    cluster.leads.kill()
+    assert driver.end(places, timeout=60) == dict.fromkeys(places, 10)
+    cluster.wait_for_leader("t", STAYS)
+    cluster.lead_again("t")  # with a newer epoch, which the broker that led meanwhile refuses to answer for
+    assert driver.end(places, timeout=60) == dict.fromkeys(places, 10)
+    assert driver.begin(places) == dict.fromkeys(places, 0)
+    driver.close()
+
+
 def test_the_leader_is_killed_in_mid_read_and_in_mid_write(cluster: TwoBrokers, tmp_path: Path) -> None:
     cluster.create_topic("in", 2)
     cluster.create_topic("out", 2)

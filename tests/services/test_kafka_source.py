@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from poundlock.connectors.base import (
     ClosableEnumerator,
@@ -18,10 +18,12 @@ from poundlock.connectors.base import (
     PartitionedEnumerator,
     RangeCheckingEnumerator,
 )
+from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.source.enumerator import KafkaEnumerator
 from poundlock.connectors.kafka.source.source import KafkaSource
 from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets
+from poundlock.connectors.kafka.wire.connection import BrokerConnection
 from poundlock.errors import DefinitionError, SourceGoneError, TransientError
 from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka, Record
@@ -205,10 +207,43 @@ def test_a_plan_asks_once(plan: Plan, topic: str, monkeypatch: pytest.MonkeyPatc
             asked.append(name)
             return getattr(admin, name)
 
+    send = BrokerConnection.send
+    monkeypatch.setattr(BrokerConnection, "send", lambda self, frame: asked.append("ListOffsets") or send(self, frame))
     monkeypatch.setattr(enumerator._cluster, "_client", Counting())
     monkeypatch.setattr(enumerator._discovery, "_looked", time.monotonic() + 3600)
     assert enumerator.latest(end) == end
-    assert asked == ["list_offsets"]
+    assert asked == ["ListOffsets"]
+
+
+def test_offsets_are_the_same_by_our_own_connections_and_by_confluent_kafkas(
+    kafka_broker: EmbeddedKafka, plan: Plan, topic: str
+) -> None:
+    """With an open transaction: what is committed ends before it."""
+    client_options = {"client.id": "another"}  # settings of confluent-kafka are for it alone
+    own, other = (plan(topics=topic, **more)._cluster for more in ({}, {"client_options": client_options}))
+    assert own._own is not None
+    assert other._own is None
+    places = [(topic, 0), (topic, 1)]
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(30)
+    questions: list[Callable[[Cluster], Any]] = [
+        lambda cluster: cluster.begin(places),
+        lambda cluster: cluster.end(places),
+        lambda cluster: cluster.end(places, committed=False),
+        lambda cluster: cluster.at(places, T0 + 3500),
+        lambda cluster: cluster.at(places, T0 + 1_000_000_000),
+    ]
+    try:
+        assert [ask(own) for ask in questions] == [ask(other) for ask in questions]
+        assert (own.end(places)[topic, 0], own.end(places, committed=False)[topic, 0]) == (10, 11)
+    finally:
+        producer.abort_transaction(30)
+    for cluster in (own, other):
+        with pytest.raises(TransientError, match="offsets cannot be looked up"):
+            cluster.end([*places, (topic, 99)], timeout=0.5)
 
 
 def test_a_limit_is_shared(kafka_broker: EmbeddedKafka, plan: Plan, topic: str) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
 import pytest
 
-from poundlock.connectors.kafka.cluster import Cluster
+from poundlock import KafkaSource
 from poundlock.errors import TransientError
 from poundlock.testing.kafka import EmbeddedKafka
 
@@ -15,12 +16,15 @@ pytestmark = pytest.mark.services
 pytest_plugins = ["support.fixtures"]
 
 
-def test_offsets_of_a_broker_that_does_not_answer_are_an_error(own_kafka_broker: EmbeddedKafka) -> None:
+@pytest.mark.parametrize("more", [{}, {"client_options": {"client.id": "another"}}], ids=["own", "confluent"])
+def test_offsets_of_a_broker_that_does_not_answer_are_an_error(
+    own_kafka_broker: EmbeddedKafka, more: dict[str, Any]
+) -> None:
     broker = own_kafka_broker
     broker.create_topic("t", 3)
     broker.produce("t", [b"x"] * 300)
     partitions = [("t", 0), ("t", 1), ("t", 2)]
-    cluster = Cluster(broker.bootstrap_servers, {})
+    cluster = KafkaSource(bootstrap_servers=broker.bootstrap_servers, topics="t", **more).cluster()
     assert sum(cluster.end(partitions).values()) == 300
     assert broker.pid is not None
     os.kill(broker.pid, signal.SIGSTOP)

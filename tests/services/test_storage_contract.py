@@ -125,13 +125,15 @@ def test_parquet_is_written_and_read_through_it(storage: Storage) -> None:
 
 
 def test_files_move_into_new_folders_and_are_joined_in_order(storage: Storage) -> None:
-    parts = [b"x" * 3_000_000, b"", b"tail"]
-    for number, part in enumerate(parts):
-        put(storage, f"in/.s{number}", part)
-    storage.concat(["in/.s0", "in/.s1", "in/.s2"], "out/.joined")
+    # The small ones are read at once on HDFS and S3, the large one piece by piece, and what is behind it at once again.
+    parts = [b"x" * 3_000_000, b"", b"in between", b"y" * 9_000_000, b"tail"]
+    names = [f"in/.s{number}" for number in range(len(parts))]
+    for name, part in zip(names, parts, strict=True):
+        put(storage, name, part)
+    storage.concat(names, "out/.joined")
     storage.rename("out/.joined", "new/folder/part-0-0")
     assert storage.read("new/folder/part-0-0") == b"".join(parts)
-    assert files(storage) == ["in/.s0", "in/.s1", "in/.s2", "new/folder/part-0-0"]
+    assert files(storage) == [*names, "new/folder/part-0-0"]
     with pytest.raises(FileNotFoundError):
         storage.concat(["in/.s0", "in/.gone"], "out/.joined")
     assert files(storage, "out") == [], "half of it is not left"

@@ -120,6 +120,7 @@ class Rig:
         path = self.root / "checkpoint" / record_path(number)
         record = json.loads(path.read_text())
         change(record)
+        record.pop("crc32", None)  # as in records of before
         path.write_text(json.dumps(record))
 
 

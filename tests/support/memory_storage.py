@@ -45,6 +45,8 @@ class Fault:
 class MortalStorage:
     """One process's view of a disk."""
 
+    moves_by_copy = True  # so that it has to prove that a name is given once
+
     def __init__(self, disk: Disk, fault: Fault | None = None) -> None:
         self.disk = disk
         self.fault = fault

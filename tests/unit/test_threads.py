@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from poundlock.threads import CallThread, has_ended, in_thread
+from poundlock.threads import CallThread, call_all, has_ended, in_thread
 
 
 def test_calls_follow_one_another_in_one_thread() -> None:
@@ -36,3 +36,19 @@ def test_one_that_never_began_ends_nothing() -> None:
     calls = CallThread("calls")
     calls.end()
     assert in_thread(lambda: 3, "other").result(30) == 3
+
+
+def test_all_calls_end_before_the_first_failure_is_raised() -> None:
+    """They run at once: each waits for the others."""
+    together, ended = threading.Barrier(3), list[str]()
+
+    def call(name: str, error: Exception | None = None) -> None:
+        together.wait(30)
+        ended.append(name)
+        if error is not None:
+            raise error
+
+    with pytest.raises(KeyError, match="b"):
+        call_all(lambda: call("a"), lambda: call("b", KeyError("b")), lambda: call("c", ValueError("c")), name="calls")
+    assert sorted(ended) == ["a", "b", "c"]
+    call_all(name="calls")

@@ -29,6 +29,7 @@ from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
 
 STATE = "keyed state"  # what it is called among the findings
+_NAMED = 20  # so many damaged files are named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,7 @@ def fsck(
             )
         with _alone(storage, clock, required=fix) as driver:
             ledger = Ledger(storage)
+            _check_records(ledger)
             newest = ledger.newest()
             rebuilt = rebuilt_sinks(storage, identity, newest, rebuild)
             sinks = {name: sink for name, sink in rebuilt.items() if sink is not None}
@@ -123,6 +125,18 @@ def fsck(
                 refused=refused,
                 left=left,
             )
+
+
+def _check_records(ledger: Ledger) -> None:
+    """Raise TerminalError if records are damaged, and name all of them: without one nothing can be compared."""
+    wrong = ledger.damaged()
+    if not wrong:
+        return
+    what = "; ".join(wrong[:_NAMED]) + (f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else "")
+    raise TerminalError(
+        what if len(wrong) == 1 else f"{len(wrong)} files of the ledger are damaged: {what}",
+        next="restore the file from a backup, without it nobody can know what was committed; then look once more",
+    )
 
 
 @contextmanager

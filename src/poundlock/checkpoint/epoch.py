@@ -157,10 +157,12 @@ class Epoch(AbstractContextManager["Epoch"]):
         clock: Clock,
         sinks: Mapping[str, JSON] | None = None,
         operators: Mapping[str, JSON] | None = None,
+        after: int | None = None,
     ) -> Epoch:
         """Begin a new life: take the lock where there is one, then the next free number.
 
         Args:
+            after: the number of the newest life, as far as it is known; None = it is looked for.
             sinks: per sink name, what `Inspectable.describe_json` says; kept for `fsck`.
             operators: per operator id, what the job is made of; kept for who restores the checkpoint.
 
@@ -170,7 +172,7 @@ class Epoch(AbstractContextManager["Epoch"]):
         with explained(f"taking over {storage.root}", starting=True):
             lock = DriverLock.acquire(storage, clock=clock)
             try:
-                return cls(storage, _claim(storage, clock.now_ms(), sinks or {}, operators or {}), lock)
+                return cls(storage, _claim(storage, clock.now_ms(), sinks or {}, operators or {}, after), lock)
             except BaseException:
                 lock.release()
                 raise
@@ -209,8 +211,10 @@ class Epoch(AbstractContextManager["Epoch"]):
         self.release()
 
 
-def _claim(storage: Storage, now_ms: int, sinks: Mapping[str, JSON], operators: Mapping[str, JSON]) -> Life:
-    number, host, pid = _newest(storage), socket.gethostname(), os.getpid()
+def _claim(
+    storage: Storage, now_ms: int, sinks: Mapping[str, JSON], operators: Mapping[str, JSON], after: int | None
+) -> Life:
+    number, host, pid = _newest(storage) if after is None else after, socket.gethostname(), os.getpid()
     while True:
         number += 1
         life = Life(epoch=number, host=host, pid=pid, started_ms=now_ms, sinks=sinks, operators=operators)
@@ -218,8 +222,8 @@ def _claim(storage: Storage, now_ms: int, sinks: Mapping[str, JSON], operators: 
         path, data = _path(number), json.dumps({"v": 1, **value}, ensure_ascii=False).encode() + b"\n"
         if not storage.create_exclusive(path, data):
             continue
-        # Where a name that is taken can be taken again, every decision would have two winners.
-        if not isinstance(storage, LocalStorage) and storage.create_exclusive(path, data):
+        # Where a name that is taken can be taken again, every decision would have two winners. A rename never does that.
+        if storage.moves_by_copy and storage.create_exclusive(path, data):
             raise DefinitionError(
                 f"{storage.root} replaces what is there although it is asked not to: two drivers could decide at once",
                 next="keep the checkpoint on a store that honours If-None-Match: * when it puts an object",

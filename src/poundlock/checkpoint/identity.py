@@ -34,11 +34,14 @@ def new_job_id() -> str:
     return secrets.token_hex(16)
 
 
-def open_identity(storage: Storage, *, name: str, clock: Clock, job_id: str | None = None) -> Identity:
+def open_identity(
+    storage: Storage, *, name: str, clock: Clock, job_id: str | None = None, kept: Identity | None = None
+) -> Identity:
     """Return the identity kept in a checkpoint folder; write it if the folder is new.
 
     Args:
         name: the name of a first run; one that is kept may be another, see `rename`.
+        kept: what is known to be there, so that it is not read; None = it is looked for.
         job_id: 32 hex digits for a first run; random if not given. On a later run it must be the kept one.
 
     Raises:
@@ -47,7 +50,7 @@ def open_identity(storage: Storage, *, name: str, clock: Clock, job_id: str | No
     """
     if job_id is not None and not _JOB_ID.fullmatch(job_id):
         raise DefinitionError(f"{job_id!r} is not a job id", next="give 32 lower-case hex digits", job=name)
-    kept = read_identity(storage)
+    kept = kept or read_identity(storage)
     if kept is None:
         mine = Identity(job_id=job_id or new_job_id(), name=name, created_ms=clock.now_ms())
         with explained(f"beginning a checkpoint in {storage.root}", job=name, starting=True):

@@ -43,6 +43,21 @@ class ReaderContext:
     reject: Any  # Callable[[Reject], None]
     columns: Sequence[str] | None = None  # the columns that are needed; None = all
     want: Literal["batch", "records"] = "batch"  # the form the next step works on; a reader may ignore it
+    straight: bool = False  # whether the next step makes objects of records, see ObjectSource; a reader may ignore it
+
+    @property
+    def form(self) -> Literal["batch", "records", "objects"]:
+        """The form that a decoder is asked for."""
+        return "objects" if self.straight and self.want == "records" else self.want
+
+
+@runtime_checkable
+class ObjectSource(Protocol):
+    """A source whose readers may decode to objects, where no step behind it looks at a dict."""
+
+    @property
+    def decodes_objects(self) -> bool:
+        """Whether they do."""
 
 
 class Enumerator(Protocol):

@@ -9,13 +9,14 @@ from dataclasses import replace
 from poundlock.checkpoint.epoch import DriverLock
 from poundlock.control import yarn
 from poundlock.control.cluster_driver import ANOTHER_ATTEMPT, NOT_INSTALLED, OTHER_PYTHON
-from poundlock.control.control_files import entry_of, last_entry, newest_entry
-from poundlock.control.process_id import is_alive
+from poundlock.control.control_files import DRIVER, entry_of, last_entry, newest_entry
+from poundlock.control.process_id import is_alive, same_boot
 from poundlock.control.registry import JobEntry, now_ms
 from poundlock.errors import FencedError, PoundlockError, TransientError
 from poundlock.storage import LocalStorage, Storage, open_storage
 
 _FRESH_MS = 30_000
+_LOST_MS = 300_000  # a driver writes every 25 s, and waits for a store that does not answer
 _LONGEST = 300
 _MINORS = range(50)
 
@@ -79,10 +80,23 @@ def in_folder(storage: Storage) -> JobEntry | None:
     if newest is None:
         return None
     entry = replace(newest, checkpoint_dir=storage.root)
-    if entry.application is not None or entry.ended or not isinstance(storage, LocalStorage):
+    if entry.application is not None or entry.ended:
         return polled(entry)
-    alive = (entry.here and is_alive(entry.pid, entry.process_start)) or DriverLock.holder(storage) is not None
-    return entry if alive or newest_entry(storage) != newest else gone(entry)
+    if (entry.here and is_alive(entry.pid, entry.process_start)) or _is_held(storage, entry):
+        return entry
+    return entry if newest_entry(storage) != newest else gone(entry)
+
+
+def _is_held(storage: Storage, entry: JobEntry) -> bool:
+    """Return whether a driver whose process is not seen here may be at work: it holds the lock, or, where a store has none, it wrote of late."""
+    if isinstance(storage, LocalStorage):
+        return DriverLock.holder(storage) is not None
+    if entry.here and same_boot(entry.process_start):
+        return False
+    if now_ms() - (entry.written_ms or 0) < _LOST_MS:
+        return True
+    status = storage.stat(DRIVER)  # by the store's clock: that of the other machine may be slow
+    return status is not None and now_ms() - status.modified_ms < _LOST_MS
 
 
 def ended_with(entry: JobEntry) -> str | None:
@@ -106,7 +120,8 @@ def start_command(entry: JobEntry) -> str:
 
 def gone(entry: JobEntry) -> JobEntry:
     """Return the entry of a process that ended without a last word."""
-    why = (f"process {entry.pid} is gone, without a last word", f"read {entry.log}, then start the job again")
+    where = "" if entry.here or entry.application is not None else f" on {entry.host}"
+    why = (f"process {entry.pid}{where} is gone, without a last word", f"read {entry.log}, then start the job again")
     return replace(entry, state="FAILED", failure=why, progress={**entry.progress, "state": "FAILED"})
 
 

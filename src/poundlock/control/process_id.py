@@ -36,6 +36,12 @@ def is_alive(pid: int, start: str) -> bool:
     return process_start(pid) == start
 
 
+def same_boot(start: str) -> bool:
+    """Return whether a process was started since this machine was, as far as the system tells."""
+    mine = process_start(os.getpid())
+    return mine is not None and "/" in mine and mine.partition("/")[0] == start.partition("/")[0]
+
+
 def send_signal(pid: int, start: str, number: signal.Signals) -> bool:
     """Send a signal to the process that started then; return False if it is gone."""
     try:

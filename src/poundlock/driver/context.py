@@ -130,9 +130,6 @@ class Assembly:
         on_checkpoint: Callable[[], None],
     ) -> JobLoop:
         """Return the loop of one life, whose coordinator has recovered; nothing runs yet."""
-        session = self._session(storage)
-        sources = self._with_streams(session, sources)
-        coordinator.tasks = SparkTasks(session, self.job.name)
 
         def save(directory: str, retained: str | None = None, first: Callable[[], None] = lambda: None) -> Cut:
             def ready() -> None:
@@ -143,6 +140,11 @@ class Assembly:
             at = self.clock
             return cut(self.plan, storage, coordinator, identity, directory, clock=at, retained=retained, ready=ready)
 
+        # Looks at what copies there are, which Spark need not be there for.
+        retained = Retained(storage, job_id=identity.job_id, keep=self.job.checkpoints_retained, cut=save, say=self.say)
+        session = self._session(storage)
+        sources = self._with_streams(session, sources)
+        coordinator.tasks = SparkTasks(session, self.job.name)
         parallelism = self._parallelism(coordinator, session)
         self.tracker.parallelism(parallelism.current)
         chain = stage_chain(
@@ -177,9 +179,7 @@ class Assembly:
             requests=self.requests,
             clock=self.clock,
             save=lambda directory, first: save(directory or f"{self.settings.state_dir}/savepoints", first=first),
-            retained=Retained(
-                storage, job_id=identity.job_id, keep=self.job.checkpoints_retained, cut=save, say=self.say
-            ),
+            retained=retained,
             watch=self.watch,
         )
 

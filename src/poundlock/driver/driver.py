@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 from poundlock.checkpoint.capabilities import Closable, Inspectable, NeedsJvm, Preflight, check_tasks
 from poundlock.checkpoint.epoch import Epoch
@@ -34,11 +36,11 @@ from poundlock.driver.savepoints.handover import leave, refuse_left
 from poundlock.driver.savepoints.requested import Saved
 from poundlock.driver.savepoints.restore import Beginning, begin, has_begun
 from poundlock.driver.savepoints.retained_checkpoints import newest_whole
+from poundlock.driver.standing import Standing, begin_look, look
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.job import Job
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan, refuse_read, refuse_swept
-from poundlock.savepoint.metadata import refuse_first_edition
 from poundlock.savepoint.operator_ids import refuse_changed
 from poundlock.savepoint.restore import settle_claim
 from poundlock.spark.error_translation import as_caught, explain
@@ -48,6 +50,7 @@ from poundlock.spark.launch.session import Session, jvm_gone, refuse_second_sess
 from poundlock.state.runs.run import DamagedRunError, from_whole
 from poundlock.storage import Storage, open_checkpoint, open_storage
 from poundlock.storage.storage_errors import refuse_unreachable
+from poundlock.threads import call_all
 from poundlock.values import duration
 
 CHECKPOINTING = (
@@ -110,11 +113,12 @@ def run(
     try:
         if session is None:
             _check_master(job, settings)
-        refuse_unreachable(open_storage(checkpoint_dir(job, settings)), what="the checkpoint")
+        driver.look_ahead()
+        folders = {"the checkpoint": open_storage(checkpoint_dir(job, settings))}
         if beginning is not None:
-            refuse_unreachable(open_checkpoint(beginning.path, "savepoint"), what="the savepoint")
-        with two_lines(plan):
-            preflight(plan)
+            folders["the savepoint"] = open_checkpoint(beginning.path, "savepoint")
+        reached = [partial(refuse_unreachable, folder, what=what) for what, folder in folders.items()]
+        call_all(*reached, lambda: preflight(plan), name="poundlock-preflight")
         progress = driver.run()
     except BaseException as error:
         requests.close(error if isinstance(error, PoundlockError) else None)
@@ -157,14 +161,14 @@ def with_settings(job: Job, settings: Settings) -> Job:
 
 
 def preflight(plan: Plan) -> None:
-    """Ask every source and sink whether it can work. Raises DefinitionError."""
+    """Ask every source and sink whether it can work, all at once. Raises DefinitionError."""
     if any(isinstance(sink, NeedsJvm) and sink.jvm for sink in plan.sinks.values()):
         from poundlock.spark import jdbc_gateway as jdbc
 
         jdbc.install()
-    for part in (*plan.sources.values(), *plan.sinks.values()):
-        if isinstance(part, Preflight):
-            part.preflight()
+    parts = (*plan.sources.values(), *plan.sinks.values())
+    with two_lines(plan):
+        call_all(*(part.preflight for part in parts if isinstance(part, Preflight)), name="poundlock-preflight")
     check_tasks(plan.sinks, plan.job.parallelism or 1)
     if plan.job.autoscaler is not None:
         check_autoscaler(plan, plan.job.autoscaler)
@@ -178,25 +182,28 @@ class Driver(Assembly):
     on_claim: Callable[[Identity], None]
     beginning: Beginning | None
     _claim_settled: bool = False
+    _looking: Future[Standing | None] | None = None
 
     def run(self) -> Progress:
         """Run until done; see `run`."""
         storage = open_storage(checkpoint_dir(self.job, self.settings))
         with two_lines(self.plan):
-            finish_deletion(self.plan, storage, clock=self.clock, say=self.say)
-            if self.beginning is None:
-                refuse_left(storage, self.job.script)
-            else:
-                self._begin(storage)
-            refuse_first_edition(storage)
-            identity = open_identity(storage, name=self.job.name, clock=self.clock)
-            refuse_changed(storage, identity, self.plan)
+            standing = self._standing(storage)
+            life = standing.life
+            identity = open_identity(storage, name=self.job.name, clock=self.clock, kept=standing.identity)
+            refuse_changed(storage.root, identity, life, standing.newest, self.plan)
             sinks = {
                 name: sink.describe_json()
                 for name, sink in self.sinks(identity).items()
                 if isinstance(sink, Inspectable)
             }
-            with Epoch.claim(storage, clock=self.clock, sinks=sinks, operators=described(self.plan)) as epoch:
+            with Epoch.claim(
+                storage,
+                clock=self.clock,
+                sinks=sinks,
+                operators=described(self.plan),
+                after=None if life is None else life.epoch,
+            ) as epoch:
                 refuse_left(storage, self.job.script)  # now that nobody else can begin anything here
                 if identity.name != self.job.name:
                     self.say(f"Job {identity.job_id} was called {identity.name} and is {self.job.name} now")
@@ -210,6 +217,23 @@ class Driver(Assembly):
                     self._delete(storage, identity, epoch)
                     progress = replace(self.tracker.progress, state="CANCELED")
                 return progress
+
+    def look_ahead(self) -> None:
+        """Begin to look at what the checkpoint folder has, beside the checks of sources and sinks; where it is not made of a savepoint first."""
+        if self.beginning is None:
+            self._looking = begin_look(open_storage(checkpoint_dir(self.job, self.settings)), self.job.script)
+
+    def _standing(self, storage: Storage) -> Standing:
+        """Return what the checkpoint folder has, made of the savepoint that was given, and with no deletion half done."""
+        if self.beginning is not None:
+            finish_deletion(self.plan, storage, clock=self.clock, say=self.say)
+            self._begin(storage)
+        looking, self._looking = self._looking, None
+        standing = look(storage, self.job.script) if looking is None else looking.result()
+        while standing is None:
+            finish_deletion(self.plan, storage, clock=self.clock, say=self.say)
+            standing = look(storage, self.job.script)
+        return standing
 
     @property
     def _deleted_when_canceled(self) -> bool:
@@ -273,8 +297,8 @@ class Driver(Assembly):
         return error
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
-        coordinator = self.coordinator(storage, identity, epoch)
         self.start_ahead(storage)
+        coordinator = self.coordinator(storage, identity, epoch)
         recovery = coordinator.recover()
         self.tracker.rolled(recovery.files)
         with self.reading(recovery) as sources:

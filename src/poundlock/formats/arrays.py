@@ -120,6 +120,11 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
+def is_flat(columns: pa.Schema) -> bool:
+    """Return whether no column holds lists, structs or maps."""
+    return not any(pa.types.is_nested(column.type) for column in columns)
+
+
 def is_binary(kind: pa.DataType) -> bool:
     """Return whether a type is that of byte strings."""
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

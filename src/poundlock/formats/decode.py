@@ -29,9 +29,10 @@ from poundlock.formats.chunk import (
     values_in,
 )
 from poundlock.formats.convert import VALUE, column_values, for_python, take, to_batch, to_records
+from poundlock.formats.object_rows import ObjectRows
 from poundlock.formats.reject import Reject
 
-Want = Literal["batch", "records"]
+Want = Literal["batch", "records", "objects"]
 Nulls = Literal["reject", "keep"]
 Rejector = Callable[[Reject], None]
 NO_VALUE = "no value"
@@ -57,7 +58,8 @@ class Decoder(Protocol):
             chunk: Lines, or rows with a binary column `value`. Other columns are carried along; where a decoded column
                 has the same name, the decoded one stays.
             reject: takes each record that cannot be decoded, with the reason, its bytes and its place.
-            want: "batch" for Arrow columns, "records" for dicts.
+            want: "batch" for Arrow columns, "records" for dicts, "objects" for dicts that are made when somebody asks for one,
+                see ObjectRows.
         """
 
 
@@ -89,6 +91,14 @@ class ColumnCodec(Codec, Protocol):
 
     def parse_values(self, values: Values) -> Parsed | None:
         """Return the rows of some values as Arrow columns, as `parse` does; None where that is not worth while, or not safe."""
+
+
+@runtime_checkable
+class ObjectCodec(Codec, Protocol):
+    """A codec that can make objects of the rows of a buffer."""
+
+    def parse_objects(self, lines: Lines) -> ObjectRows | None:
+        """Return all rows of a buffer, or None where one of them cannot be read so, or is bad."""
 
 
 @runtime_checkable
@@ -143,10 +153,16 @@ class RowDecoder:
     def _column_codec(self) -> ColumnCodec | None:
         return self.codec if isinstance(self.codec, ColumnCodec) else None
 
+    def _objects_of(self, lines: Lines) -> ObjectRows | None:
+        return self.codec.parse_objects(lines) if isinstance(self.codec, ObjectCodec) else None
+
     def _columns_of(self, values: Values) -> Parsed | None:
         return None if self._column_codec is None else self._column_codec.parse_values(values)
 
     def decode(self, chunk: Chunk, reject: Rejector, want: Want = "batch") -> Chunk:
+        if want == "objects":
+            rows = self._objects_of(chunk) if isinstance(chunk, Lines) and len(chunk) else None
+            return self.decode(chunk, reject, "records") if rows is None else Records(rows, chunk.origin)
         if isinstance(chunk, Lines):
             if want == "batch" and len(chunk):
                 data = np.frombuffer(chunk.data, np.uint8)

@@ -25,6 +25,7 @@ from poundlock.formats.chunk import Lines, Values, line_starts
 from poundlock.formats.decode import Parsed, Want
 from poundlock.formats.decode_values import check_unit, to_decimal, to_timestamp
 from poundlock.formats.json.alike import AlikeObjects
+from poundlock.formats.object_rows import ObjectRows
 
 _OPEN, _CLOSE = ord("{"), ord("}")
 _KEPT = 64  # schemas, of which a process keeps its decoders
@@ -68,7 +69,7 @@ class _Shape:
                 finish(row)
         elif self.names:
             names, count = self.names, len(self.names)
-            for row in rows:
+            for row in rows if set(map(len, rows)) - {count} else ():
                 if len(row) != count:
                     for name in names:
                         row.setdefault(name, None)
@@ -108,21 +109,38 @@ class JsonCodec:
 
     def parse_lines(self, lines: Lines, want: Want) -> Parsed | None:
         """Return all rows of a buffer at once, None where that is not safe."""
+        rows = self._rows_of(lines, self._shape(want))
+        return None if rows is None else Parsed(self._result(rows, want), {})
+
+    def _rows_of(self, lines: Lines, shape: _Shape) -> list[Any] | None:
         data = lines.data[: int(lines.ends[-1]) + 1]
         first = np.frombuffer(data, np.uint8)
         # A value cannot span a "}" newline "{" seam, nor can a line between such seams be blank: if the count is right
         # too, rows and lines match one to one. Without this a blank line and a line with two values would shift rows.
         if not ((first[line_starts(lines)] == _OPEN).all() and (first[np.maximum(lines.ends - 1, 0)] == _CLOSE).all()):
             return None
-        shape = self._shape(want)
         try:
             str(data, "utf-8")  # msgspec does not look into the texts it skips
             rows = shape.decoder.decode_lines(data)
             if len(rows) != len(lines):
                 return None
-            return Parsed(self._result(shape.finish_all(rows), want), {})
+            return shape.finish_all(rows)
         except _ERRORS:
             return None
+
+    def parse_objects(self, lines: Lines) -> ObjectRows | None:
+        """Return all rows of a buffer, None where that is not safe or one is bad."""
+        rows = self._rows_of(lines, _struct_shape(self.columns, check_unit(self.timestamp_unit)))
+        if rows is None:
+            return None
+        attributes = {name: f"f{i}" for i, name in enumerate(self.columns.names)}
+        return ObjectRows(rows, attributes, lambda: self._dicts_of(lines))
+
+    def _dicts_of(self, lines: Lines) -> Sequence[dict[str, Any]]:
+        parsed = self.parse_lines(lines, "records")
+        assert parsed is not None, "what can be read as structs can be read as dicts"
+        rows: Any = parsed.rows
+        return rows  # type: ignore[no-any-return]
 
     def parse(self, values: Sequence[bytes], want: Want) -> Parsed:
         shape = self._shape(want)

@@ -10,6 +10,8 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+from operator import contains
 from typing import Any, BinaryIO, ClassVar
 
 import msgspec
@@ -21,6 +23,7 @@ import pyarrow.csv as pa_csv
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Records
 from poundlock.formats.convert import not_utf8, python_values
+from poundlock.formats.object_rows import ObjectRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +99,15 @@ class JsonEncoder(RowEncoder):
         return list(map(kind, *(values(column) for column in batch.columns)))
 
     def _of_records(self, rows: Sequence[dict[str, Any]]) -> list[Any]:
+        if isinstance(rows, ObjectRows) and self._columns is None:
+            objects = rows.to_write(self._hidden)
+            if objects is not None:
+                return objects
         if self._columns is not None:
             return [{name: row.get(name) for name in self._columns} for row in rows]
         hidden = self._hidden
         # A name is looked up in each row, not each row's names among the hidden ones: there is one hidden name, or none.
-        if any(name in row for name in hidden for row in rows):
+        if any(any(map(contains, rows, repeat(name))) for name in hidden):
             return [{k: v for k, v in row.items() if k not in hidden} for row in rows]
         return list(rows)
 

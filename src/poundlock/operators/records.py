@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import starmap
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, NewType, Union, get_args, get_origin
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import column_values, dict_of_values, to_records
+from poundlock.formats.object_rows import ObjectRows
 from poundlock.stream.functions.records import (
     RecordField,
     RecordType,
@@ -52,11 +53,18 @@ class RecordMaker:
         """Yield the records of so many rows, given the values of each column."""
         if not values:
             return (self.cls() for _ in range(count))
+        if self.cls is dict:
+            return map(self._call, *values)
+        return self._of_tuples(zip(*values, strict=True))
+
+    def _of_tuples(self, values: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
+        """Yield the records of rows, given the values of each."""
         if self.cls is tuple:
-            return zip(*values, strict=True)
-        if self.cls.__bases__ == (tuple,):  # a NamedTuple, whose own constructor is written in Python
-            return map(partial(tuple.__new__, self.cls), zip(*values, strict=True))
-        return map(self._call, *values)
+            return values
+        if self.cls.__bases__ == (tuple,) and self.arguments is None and len(self.columns) == len(self.cls._fields):  # type: ignore[attr-defined]
+            # A NamedTuple, whose own constructor is written in Python, and knows defaults.
+            return map(partial(tuple.__new__, self.cls), values)
+        return starmap(self._call, values)
 
     def of_batch(self, batch: pa.RecordBatch) -> Iterator[Any]:
         """Yield the records of a batch."""
@@ -67,10 +75,13 @@ class RecordMaker:
         if isinstance(chunk, Batch):
             return self.of_batch(chunk.batch)
         rows = to_records(chunk).rows
-        if len(self.columns) < 2:  # itemgetter gives no tuple of one
+        if not self.columns:
+            return self.of_columns((), len(rows))
+        if isinstance(rows, ObjectRows) and (given := rows.values(self.columns)) is not None:
+            return self._of_tuples(given)
+        if len(self.columns) == 1:  # itemgetter gives no tuple of one
             return self.of_columns([[row[name] for row in rows] for name in self.columns], len(rows))
-        values = map(itemgetter(*self.columns), rows)
-        return values if self.cls is tuple else starmap(self._call, values)
+        return self._of_tuples(map(itemgetter(*self.columns), rows))
 
     @property
     def _call(self) -> Callable[..., Any]:
@@ -214,7 +225,8 @@ def _record_reader(cls: type) -> Callable[[Any], dict[str, Any]] | None:
     if cls is tuple or not isinstance(cls, type):
         return None
     if is_named_tuple(cls):
-        return lambda row, names=cls._fields: dict(zip(names, row, strict=True))  # type: ignore[attr-defined, misc]
+        of_values = dict_of_values(cls._fields)  # type: ignore[attr-defined]
+        return lambda row: of_values(*row)
     if is_struct(cls):
         names = zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True)  # type: ignore[attr-defined]
     elif is_dataclass(cls):
@@ -224,6 +236,46 @@ def _record_reader(cls: type) -> Callable[[Any], dict[str, Any]] | None:
     body = ", ".join(f"{column!r}: row.{attribute}" for column, attribute in names)
     made: Callable[[Any], dict[str, Any]] = eval(f"lambda row: {{{body}}}")
     return made
+
+
+def struct_rows(rows: list[Any], names: Sequence[str]) -> ObjectRows | None:
+    """Return Structs of one class that has just these columns as rows; None where they are not, or are written otherwise than a dict."""
+    kinds = set(map(type, rows))
+    written = _written_like_dicts(kinds.pop()) if len(kinds) == 1 else None
+    if written is None or written.columns.keys() != set(names):
+        return None
+    if any("UnsetType" in {kind.__name__ for kind in set(map(type, map(attrgetter(a), rows)))} for a in written.unsure):
+        return None
+    return ObjectRows(rows, written.columns, lambda: as_dicts(rows, names), alike=True)
+
+
+class _StructColumns(NamedTuple):
+    """A Struct that is written like a dict: its attributes by column, and those that may hold UNSET, which is left out, for all we know."""
+
+    columns: dict[str, str]
+    unsure: list[str]
+
+
+@lru_cache(_KEPT)
+def _written_like_dicts(cls: type) -> _StructColumns | None:
+    """Return how a Struct is written; None where msgspec writes its objects otherwise than a dict of them."""
+    if not is_struct(cls):
+        return None
+    config = cls.__struct_config__  # type: ignore[attr-defined]
+    if config.array_like or config.tag is not None or config.omit_defaults:
+        return None
+    names: Sequence[str] = cls.__struct_fields__  # type: ignore[attr-defined]
+    fields_of = {each.argument: each.annotation for each in record_fields(cls)}
+    columns = dict(zip(cls.__struct_encode_fields__, names, strict=True))  # type: ignore[attr-defined]
+    return _StructColumns(columns, [name for name in names if not _is_sure(fields_of.get(name, Any))])
+
+
+def _is_sure(annotation: Any) -> bool:
+    """Return whether an annotation says of what classes values are, and that UNSET is none."""
+    if get_origin(annotation) in (Union, UnionType):
+        return all(map(_is_sure, get_args(annotation)))
+    kind = get_origin(annotation) or annotation
+    return isinstance(kind, type) and kind is not object and kind is not Any and kind.__name__ != "UnsetType"
 
 
 def as_dict(row: Any, names: Sequence[str]) -> Any:
@@ -241,6 +293,6 @@ def as_dicts(rows: list[Any], names: Sequence[str]) -> list[Any]:
         return rows
     if kinds == {tuple} and set(map(len, rows)) == {len(names)}:
         return list(starmap(dict_of_values(tuple(names)), rows))
-    if len(kinds) == 1 and (read := record_reader(next(iter(kinds)))) is not None:
+    if len(kinds) == 1 and (read := record_reader(kinds.pop())) is not None:
         return list(map(read, rows))
     return [row if type(row) is dict else as_dict(row, names) for row in rows]

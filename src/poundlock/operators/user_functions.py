@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import repeat
+from operator import eq
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +21,7 @@ from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Origin, Records, sub
 from poundlock.formats.reject import Reject
 from poundlock.operators.batches import batch_as, batches_of
 from poundlock.operators.chain import MAIN, Emit, Misfit, RowFailed, UserFunction
-from poundlock.operators.records import RecordMaker, as_dict, as_dicts
+from poundlock.operators.records import RecordMaker, as_dict, as_dicts, struct_rows
 from poundlock.stream.functions.records import BatchFormat
 from poundlock.stream.stream import Side
 
@@ -83,6 +85,11 @@ def _readable(chunk: Chunk, operator: Filter | MapRecords | FlatMap) -> Chunk:
     return convert.for_python(chunk, operator.unreadable, None if records is None else records.columns)
 
 
+def _all_have(rows: list[Any], names: frozenset[str]) -> bool:
+    """Return whether all records are dicts of just these columns; a loop in C, which is what most records need."""
+    return set(map(type, rows)) <= {dict} and all(map(eq, map(dict.keys, rows), repeat(names)))
+
+
 def _shaped(row: Any, names: tuple[str, ...], known: frozenset[str], step: str) -> dict[str, Any]:
     """Return a user's record as a dict with exactly the declared columns."""
     row = as_dict(row, names)
@@ -117,10 +124,14 @@ class MapRecords(UserFunction):
         names = tuple(self.schema.names)
         known = frozenset(names)
         results, of = _each(self.function, chunk, self.records, self.failed)
+        if self.failed is None and (objects := struct_rows(results, names)) is not None:
+            emit(MAIN, Records(objects, chunk.origin, _index(chunk)))
+            return
         rows = as_dicts(results, names)
-        for i, row in enumerate(rows):
-            if type(row) is not dict or row.keys() != known:
-                rows[i] = _shaped(row, names, known, self.id)
+        if not _all_have(rows, known):
+            for i, row in enumerate(rows):
+                if type(row) is not dict or row.keys() != known:
+                    rows[i] = _shaped(row, names, known, self.id)
         if self.failed is not None and (bad := convert.misfits(rows, self.schema)):
             places = range(len(rows)) if of is None else of
             for i, why in sorted(bad.items()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.guarantees import guarantees
 from poundlock.plan.plan import DEAD_LETTER, make_plan
 from poundlock.plan.segments import spark_streams
+from poundlock.plan.source_heads import made_straight
 from poundlock.plan.sql_text import parse_aggregates
 from poundlock.plan.stages import StageOutline, outline
 from poundlock.stream.functions.process import ArrowAggregateWindow
@@ -53,10 +55,10 @@ def explain(job: Job) -> str:
     if options:
         lines += ["checkpoints: " + ", ".join(options)]
     for number, stage in enumerate(stages, 1):
-        lines += ["", *_stage(number, stage)]
+        lines += ["", *_stage(number, stage, plan.nodes)]
     for name, steps in streams.items():
         lines += ["", f"query of {name}: Spark reads it, and stages its batches for the tasks"]
-        lines += [f"    {_step(node)}" for node in steps]
+        lines += [f"    {_step(node, plan.nodes)}" for node in steps]
     if unnamed := job.unnamed_operators():
         note = f'note: without a name: {", ".join(unnamed)}; a name="…" keeps its state findable when the job changes'
         lines += ["", note]
@@ -97,12 +99,12 @@ def explain_json(job: Job) -> dict[str, Any]:
         "stages": [
             {
                 "kind": stage.kind,
-                "spark": [_step(node) for node in stage.spark],
-                "tasks": [_step(node) for node in stage.steps],
+                "spark": [_step(node, plan.nodes) for node in stage.spark],
+                "tasks": [_step(node, plan.nodes) for node in stage.steps],
             }
             for stage in outline(plan)
         ],
-        "queries": {name: [_step(node) for node in steps] for name, steps in streams.items()},
+        "queries": {name: [_step(node, plan.nodes) for node in steps] for name, steps in streams.items()},
         "sinks": {name: _describe(sink) for name, sink in plan.sinks.items()},
         "guarantees": [asdict(path) for path in guarantees(plan)],
     }
@@ -117,17 +119,26 @@ _STAGES = {
 }
 
 
-def _stage(number: int, stage: StageOutline) -> list[str]:
+def _stage(number: int, stage: StageOutline, nodes: Sequence[Node]) -> list[str]:
     streamed = any(isinstance(node, SourceNode) and isinstance(node.source, SparkSource) for node in stage.steps)
     lines = [f"stage {number}: {stage.kind}", f"  {_STAGES['stream' if streamed else stage.kind]}"]
     if stage.spark:
-        lines += ["  in Spark:"] + [f"    {_step(node)}" for node in stage.spark]
-    return lines + (["  in tasks:"] + [f"    {_step(node)}" for node in stage.steps] if stage.steps else [])
+        lines += ["  in Spark:"] + [f"    {_step(node, nodes)}" for node in stage.spark]
+    return lines + (["  in tasks:"] + [f"    {_step(node, nodes)}" for node in stage.steps] if stage.steps else [])
 
 
-def _step(node: Node) -> str:
+def _step(node: Node, nodes: Sequence[Node]) -> str:
+    """Return a step as text; `nodes` are all of the job."""
     inputs = f" <- {', '.join(parent.id for parent in node.inputs)}" if node.inputs else ""
-    return f"{node.id}: {_what(node)}{inputs}"
+    return f"{node.id}: {_what(node)}{_record(node, nodes)}{inputs}"
+
+
+def _record(node: Node, nodes: Sequence[Node]) -> str:
+    """Return what record of its own a function is given, and whether that is made without a dict."""
+    if not isinstance(node, PythonNode) or node.record is None:
+        return ""
+    straight = any(isinstance(each, SourceNode) and made_straight(each, nodes, each.source) for each in node.inputs)
+    return f", given a {node.record.cls.__name__}" + (" made straight from JSON" if straight else "")
 
 
 def _what(node: Node) -> str:

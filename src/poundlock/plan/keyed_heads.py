@@ -16,10 +16,11 @@ from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.aggregation import FunctionAggregation
-from poundlock.operators.columns.interval_join import ColumnIntervalJoin
-from poundlock.operators.columns.joins import JoinSide
+from poundlock.operators.columns.joins.interval_join import ColumnIntervalJoin
+from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput
+from poundlock.operators.columns.joins.sides import JoinSide
+from poundlock.operators.columns.joins.window_join import ColumnWindowJoin
 from poundlock.operators.columns.operator import ColumnWork, ResultColumns, change_schema
-from poundlock.operators.columns.pairs import PairFunction, PairOutput
 from poundlock.operators.columns.partials import SessionAggregation, SliceAggregation
 from poundlock.operators.columns.records import layout_of
 from poundlock.operators.columns.rows.counts import ColumnCounts
@@ -28,7 +29,6 @@ from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.columns.rows.rolling import ColumnRolling
 from poundlock.operators.columns.rows.top_n import ColumnTopN
 from poundlock.operators.columns.sessions import ColumnSessions
-from poundlock.operators.columns.window_join import ColumnWindowJoin
 from poundlock.operators.columns.windows import ColumnWindows
 from poundlock.operators.factory import (
     by_record,
@@ -219,7 +219,10 @@ def _by_columns(
         assert isinstance(aggregates, ColumnAggregates)
         keys = RowKeys(tuple(taken.keys), key_hashes)
         return ColumnCounts(spec.assigner.n, keys, tuple(taken.columns), aggregates, results)
-    rows = (tuple(taken.keys), taken.time, tuple(taken.columns), aggregates, spec.assigner, key_hashes)
+    time = (
+        taken.time if spec.assigner.is_event_time() else None
+    )  # a stream with event time may be in windows of the clock
+    rows = (tuple(taken.keys), time, tuple(taken.columns), aggregates, spec.assigner, key_hashes)
     if isinstance(spec.assigner, EventTimeSessionWindows):
         return ColumnSessions(spec, SessionAggregation(*rows), results, tuple(taken.whole))
     return ColumnWindows(spec, SliceAggregation(*rows), results, tuple(taken.whole))
@@ -244,8 +247,10 @@ def _process(
         node = replace(node, column=_rolled(node.id, node.kind, node.column, schemas[0]))
     inputs = []
     for side, schema in enumerate(schemas):
-        needed = isinstance(node, IntervalJoinNode) or (
-            isinstance(node, DeduplicateNode) and node.order == "event_time"
+        needed = (
+            isinstance(node, IntervalJoinNode)
+            or (isinstance(node, WindowJoinNode) and node.assigner.is_event_time())
+            or (isinstance(node, DeduplicateNode) and node.order == "event_time")
         )
         time = _time(node.id, node.columns[side], schema, timed[side], needed=needed)
         wanted = node.records[side] if isinstance(node, ProcessNode) else None
@@ -272,7 +277,7 @@ def _process(
             ]
         )
         _check_names(node.id, outputs[MAIN], 'name one of them, as in select("left.ts", "right.ts AS right_ts")')
-    elif isinstance(node, IntervalJoinNode) and node.select:
+    elif isinstance(node, (IntervalJoinNode, WindowJoinNode)) and node.select:
         outputs[MAIN] = PairRows(*schemas)
     else:
         outputs[MAIN] = RecordRows(node.id, _main(node, schemas[0]))
@@ -357,19 +362,15 @@ def _join_by_columns(
             return None
         sides.append(JoinSide(tuple(taken.keys), taken.time, layout, tag))
     left, right = sides
-    named = tuple(tag for tag, schema in node.side_outputs.items() if schema is not None)
+    of: PairOutput | PairFunction | None = _columns_of_pairs(output)
+    if of is None:
+        assert node.function is not None
+        assert not isinstance(node.function, CoGroupFunction)
+        of = PairFunction(node.function, tuple(tag for tag, text in node.side_outputs.items() if text is not None))
     if isinstance(node, WindowJoinNode):
         assert isinstance(node.assigner, AlignedWindows)
-        assert not isinstance(node.function, CoGroupFunction)
-        calls = PairFunction(node.function, named)
-        return ColumnWindowJoin(node.assigner, (left, right), calls, key_hashes)
-    columns = _columns_of_pairs(output)
-    if columns is None:
-        assert node.function is not None
-        return ColumnIntervalJoin(
-            node.lower_ms, node.upper_ms, (left, right), PairFunction(node.function, named), key_hashes
-        )
-    return ColumnIntervalJoin(node.lower_ms, node.upper_ms, (left, right), columns, key_hashes)
+        return ColumnWindowJoin(node.assigner, (left, right), of, key_hashes)
+    return ColumnIntervalJoin(node.lower_ms, node.upper_ms, (left, right), of, key_hashes)
 
 
 def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, needed: bool) -> str | None:

@@ -23,6 +23,7 @@ from poundlock.stream.nodes import (
     SinkNode,
     SqlNode,
     WatermarkNode,
+    WindowJoinNode,
     WindowNode,
     walk,
 )
@@ -84,7 +85,7 @@ class WindowAggregates:
 
 @dataclass(frozen=True, slots=True)
 class PairColumn:
-    """A column that an interval join gives: of which side (0 = left, 1 = right), the column there, and its name in the result."""
+    """A column that a join gives: of which side (0 = left, 1 = right), the column there, and its name in the result."""
 
     side: int
     column: str
@@ -97,7 +98,7 @@ class Normalized:
 
     Args:
         inputs: per keyed operator, and per step that places rows, its inputs, in their order.
-        pairs: per interval join whose select(…) is of plain columns. One with other expressions gives the structs `left` and
+        pairs: per join whose select(…) is of plain columns. One with other expressions gives the structs `left` and
             `right`, and a step behind it makes the columns.
     """
 
@@ -203,8 +204,8 @@ class _Rewriting:
         return replace(node, inputs=[columns.node], keys=[key.column for key in keys])
 
     def _behind(self, node: Node, made: Node) -> Node:
-        """Return where the rows of a node come from: of an interval join, the step that makes its columns."""
-        if not isinstance(node, IntervalJoinNode) or not node.select:
+        """Return where the rows of a node come from: of a join with select(…), the step that makes its columns."""
+        if not isinstance(node, (IntervalJoinNode, WindowJoinNode)) or not node.select:
             return made
         pairs = [_pair_column(text) for text in node.select]
         plain = [pair for pair in pairs if pair is not None]

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
-from poundlock.checkpoint.capabilities import ReadsOnlyValue, check_rows
+from poundlock.checkpoint.capabilities import check_rows
 from poundlock.checkpoint.participant import DEAD_LETTER, Participant
 from poundlock.connectors.base import SplitSource
 from poundlock.errors import DefinitionError
@@ -25,6 +25,7 @@ from poundlock.plan.keyed_heads import exchange_inputs, keyed_head, known_schema
 from poundlock.plan.normalize import Normalized, normalize
 from poundlock.plan.plan import Plan
 from poundlock.plan.segments import Segment, cut_segments, spark_streams
+from poundlock.plan.source_heads import source_head
 from poundlock.plan.sql_text import resolve_column
 from poundlock.stream.nodes import (
     ApplyNode,
@@ -320,7 +321,7 @@ class _Builder:
         source = self.sources[node.id]
         self._schemas[node.id], self._timed[node.id] = source.schema(), False
         self._stages[node.id] = frozenset({0})
-        self._source_heads[node.id] = SourceHead(source, _wanted_form(node, nodes), _needed_columns(node, nodes))
+        self._source_heads[node.id] = source_head(node, source, nodes)
         self._drafts[0].steps.append(Step(node.id, Pass(), []))
 
     def _add_step(self, node: Node) -> None:
@@ -475,17 +476,3 @@ def _in_order(nodes: Sequence[Node], segments: Sequence[Segment]) -> list[Node |
 def _output(parent: Node, reader: Node) -> str:
     """Return by what the columns are known that a step reads of another."""
     return f"{parent.id}\0{reader.tag}" if isinstance(reader, SideOutputNode) and is_keyed(parent) else parent.id
-
-
-def _wanted_form(source: Node, nodes: Sequence[Node]) -> Literal["batch", "records"]:
-    """Return the form of rows that the readers of a source work on."""
-    readers = [node for node in nodes if source in node.inputs]
-    per_record = any(isinstance(node, PythonNode) and node.kind != "map_batches" for node in readers)
-    return "records" if per_record else "batch"
-
-
-def _needed_columns(source: Node, nodes: Sequence[Node]) -> tuple[str, ...] | None:
-    """Return the columns that the readers of a source need, None for all of them."""
-    readers = [node for node in nodes if source in node.inputs]
-    sinks = [node.sink for node in readers if isinstance(node, SinkNode) and isinstance(node.sink, ReadsOnlyValue)]
-    return ("value",) if len(sinks) == len(readers) and all(sink.needs_only_value for sink in sinks) else None

@@ -16,15 +16,20 @@ from poundlock import __version__
 from poundlock.checkpoint.skew import Shares
 from poundlock.control.registry import ENDED, now_ms
 from poundlock.driver.requests import Kind, Trigger
-from poundlock.errors import PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.rest import models
 from poundlock.rest.figures import CheckpointFigures
 from poundlock.rest.observed import Observed, Vertex
 from poundlock.rest.prometheus import CONTENT_TYPE, exposition
+from poundlock.savepoint.kept_state import NoStateError, kept_state
+from poundlock.state.key_text import plain
+from poundlock.storage import open_storage
+from poundlock.storage.storage_errors import explained
 
 _ID = r"^[0-9a-fA-F]{32}$"
 _REFRESH_MS = 3000
 _LARGEST = 2**63 - 1
+_MOST_ENTRIES = 1000
 
 router = APIRouter()
 
@@ -170,6 +175,24 @@ def skew(job: JobCalled) -> models.RowSkew:
         key_groups=[_shares(name, shares) for name, shares in sorted(now.groups.items())],
         splits=[_shares(name, shares) for name, shares in sorted(now.splits.items())],
     )
+
+
+@router.get("/jobs/{jid}/operators/{operator}/state/{key:path}")
+def key_state(
+    job: JobCalled,
+    operator: Annotated[str, Path(description="The operator's id.")],
+    key: Annotated[str, Path(description="The key, as `poundlock state --key` takes it.")],
+    limit: Annotated[int, Query(ge=1, le=_MOST_ENTRIES, description="Entries and timers of each.")] = 20,
+) -> models.KeyState:
+    """What an operator keeps for one key, as of the newest decided checkpoint; a key that has nothing has no state."""
+    folder = job.entry.checkpoint_dir
+    try:
+        with explained(f"reading the state in {folder}"):
+            (kept,) = kept_state(open_storage(folder), operator, key, limit=limit)
+    except PoundlockError as error:
+        status = 404 if isinstance(error, NoStateError) else 400 if isinstance(error, DefinitionError) else 503
+        raise refusal(status, error.what, error.next) from error
+    return models.KeyState.model_validate({"operator": kept.operator, **plain(kept.content)})
 
 
 @router.get("/jobs/{jid}/config")

@@ -40,6 +40,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         HTTPStatus.METHOD_NOT_ALLOWED,
         HTTPStatus.CONFLICT,
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        HTTPStatus.SERVICE_UNAVAILABLE,
     )
 }
 

@@ -136,6 +136,44 @@ class RowSkew(_Answer):
     splits: list[RowShares]
 
 
+class KeptEntry(BaseModel):
+    """What is kept under one name, of one window where it is kept by window."""
+
+    key: Any
+    window: Any
+    windowed: bool
+    value: Any
+
+
+class NamedState(BaseModel):
+    """What an operator keeps under one name: `count` entries, of which some are listed."""
+
+    kind: str | None
+    ttl_ms: int | None
+    count: int
+    entries: list[KeptEntry]
+
+
+class StateTimer(BaseModel):
+    """A timer, at a time in ms."""
+
+    time: int
+    key: Any
+    window: Any
+
+
+class KeyState(BaseModel):
+    """What an operator keeps for one key, and its timers: `timers` are how many of each kind there are."""
+
+    operator: str
+    watermark: int
+    processing_time: int | None
+    state: dict[str, NamedState]
+    event_timers: list[StateTimer]
+    processing_timers: list[StateTimer]
+    timers: dict[str, int]
+
+
 class CheckpointCounts(BaseModel):
     """How many checkpoints, since this process started."""
 

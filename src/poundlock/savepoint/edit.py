@@ -21,6 +21,7 @@ from poundlock.savepoint.take import Cut, finish, state_files
 from poundlock.state.decided_state import DecidedState, manifests_of
 from poundlock.state.edit import KeyInWindow, StateEditor
 from poundlock.state.inspect import StateReader
+from poundlock.state.key_text import plain
 from poundlock.state.manifest import Manifest
 from poundlock.state.participant import StateParticipant
 from poundlock.state.runs.files import run_files
@@ -58,7 +59,7 @@ class KeyEdit:
     def typed(self, reader: StateReader) -> KeyEdit:
         """Return it with its key of the types that the operator's keys have. Raises DefinitionError."""
         key = self.key.key if isinstance(self.key, KeyInWindow) else self.key
-        typed = reader.typed_key(self.operator, key)
+        typed = reader.key_of(self.operator, json.dumps(plain(key)))
         return replace(self, key=replace(self.key, key=typed) if isinstance(self.key, KeyInWindow) else typed)
 
     def apply(self, editor: StateEditor, table: str) -> str:

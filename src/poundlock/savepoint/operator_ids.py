@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec import structs
 
-from poundlock.checkpoint.epoch import described_operators
+from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.epoch import Life, described_operators
 from poundlock.checkpoint.identity import Identity
-from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.participant import DEAD_LETTER
+from poundlock.checkpoint.participant import DEAD_LETTER, JSON
 from poundlock.errors import DefinitionError
 from poundlock.operators.time_values import renamed_state
 from poundlock.plan.plan import Plan
@@ -43,21 +43,29 @@ def operators(plan: Plan) -> dict[str, Operator]:
 
 def operators_before(storage: Storage) -> dict[str, Operator]:
     """Return what the job of a checkpoint folder was made of at its newest start; {} where nothing is known."""
-    return {i: Operator(**each) for i, each in described_operators(storage).items()}
+    return _operators(described_operators(storage))
 
 
-def refuse_changed(storage: Storage, identity: Identity, plan: Plan) -> None:
+def _operators(described: Mapping[str, JSON]) -> dict[str, Operator]:
+    return {i: Operator(**each) for i, each in described.items()}
+
+
+def refuse_changed(root: str, identity: Identity, life: Life | None, newest: Decision | None, plan: Plan) -> None:
     """Refuse to go on from what is another job's, or from state that is made of something else, as a restore does.
+
+    Args:
+        root: the checkpoint folder.
+        life: its newest one; None before the first.
+        newest: its newest decision; None before the first.
 
     Raises:
         DefinitionError: nothing of the job is what was there under another name, or an operator that is named as before
             keeps something else.
     """
-    now, before = operators(plan), operators_before(storage)
+    now, before = operators(plan), _operators({} if life is None else life.operators)
     name = plan.job.name
     elsewhere = f'give {name!r} another folder: Job({name!r}, checkpoint_dir="…")'
-    refuse_stranger(f"the checkpoint {storage.root}", identity.name, name, before, now, next=elsewhere)
-    newest = Ledger(storage).newest()
+    refuse_stranger(f"the checkpoint {root}", identity.name, name, before, now, next=elsewhere)
     if newest is None or newest.checkpoint < 0:
         return
     for i, was in before.items():

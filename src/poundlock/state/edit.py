@@ -34,6 +34,7 @@ _REASONS = {
     "waiting": "it holds the records that wait for the watermark, by time",
     "top": "its records stand in their order, which records make",
     "joined rows": "it holds the rows of two streams",
+    "joined slices": "it holds the rows of two streams",
 }
 Windows = Callable[[Any], Mapping[Any, Any]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import binary_array
+from poundlock.formats.convert import column_values
 from poundlock.operators.columns.records import columns_of, decode_records
 from poundlock.operators.keyed.codec import canonical_key, decode, encode_key, normal_key
 from poundlock.operators.keyed.group import MIN
 from poundlock.state.hashing import groups_of, hashes_of
+from poundlock.state.key_text import KEY_FORMS, KeyTypes
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, TableMeta, clip
 from poundlock.state.runs.adding import added_up, stay_apart
 from poundlock.state.runs.columns import Hashes, Rows
@@ -36,6 +36,8 @@ _DOMAINS: tuple[tuple[Literal["event", "processing"], str], ...] = (
     ("processing", PROCESSING_TIMERS),
 )
 _NO_WINDOW = object()
+_SHARED = "broadcast:"  # what tables are called whose keys are not those of the records
+_LOOK_AT = 64  # so many keys of a run tell the types of all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ class StateReader:
 
     def __init__(self, manifest: Manifest, files: RunFiles) -> None:
         self.manifest = manifest
-        self._files = files
+        self.files = files
 
     def entries(self, operator: str) -> Iterator[StateEntry]:
         """Yield every entry of an operator, table by table, by hash.
@@ -118,19 +120,34 @@ class StateReader:
                         yield from _listed(section, of, wanted, subkey, value)
                     seen.add(subkey)
 
-    def typed_key(self, operator: str, key: Any) -> Any:
-        """Return a key that was written as JSON, with numbers and times of the types that the operator's keys have. Raises DefinitionError: it cannot be one of them."""
-        there = next((e.key for e in self.entries(operator) if None not in (e.key, *_parts(e.key))), None)
-        if there is None:
-            return key
+    def key_of(self, operator: str, text: str) -> Any:
+        """Return the key that a text says, of the types that the operator's keys have: see `state.key_text`.
+
+        Raises:
+            DefinitionError: it cannot be one of them, or there is no state of such an operator.
+            DamagedRunError: a file is missing or damaged.
+        """
+        known = self._key_types(self._meta(operator))
         try:
-            parts = tuple(_typed(*each) for each in zip(_parts(key), _parts(there), strict=True))
-        except (pa.ArrowException, ValueError):
+            return known.key_of(text)
+        except ValueError:
             raise DefinitionError(
-                f"{key!r} is no key of {operator}, whose keys are such as {there!r}",
-                next="write a time as ISO text, and a key of several columns as a list",
+                f"{text!r} is no key of {operator}, whose keys are such as {known.example}", next=KEY_FORMS
             ) from None
-        return parts if type(key) is tuple else parts[0]
+
+    def _key_types(self, meta: OperatorMeta) -> KeyTypes:
+        """Look at some keys of the first key groups that have any. What was deleted is of the same type."""
+        keys: list[Any] = []
+        others: list[Any] = []  # of tables that all tasks share, where there are none but these
+        for fragment in self.manifest.fragments:
+            for section, table, _ in self._tables(meta, [fragment]):
+                some = others if section[1].startswith(_SHARED) else keys
+                for part in table.parts:
+                    some += [canonical_key(decode(data)) for data in part.keys.slice(0, _LOOK_AT).to_pylist()]
+            known = KeyTypes(keys)
+            if known.complete:
+                return known
+        return KeyTypes(keys or others)
 
     def timers(self, operator: str, key: Any = _NO_WINDOW) -> Iterator[TimerEntry]:
         """Yield the timers of an operator, or of one of its keys, in the order they fire; raises as `entries`.
@@ -165,7 +182,7 @@ class StateReader:
     def _view(self, fragments: Sequence[Fragment]) -> View:
         needed = {number for fragment in fragments for number in fragment.runs}
         names = {meta.number: name for name, meta in self.manifest.operators.items()}
-        runs = self._files.open_all([file for file in self.manifest.files if file.id in needed], names)
+        runs = self.files.open_all([file for file in self.manifest.files if file.id in needed], names)
         return View(fragments, runs, self.manifest.max_parallelism)
 
     def _tables(
@@ -236,21 +253,13 @@ def _added_up(table: TableView, hashes: Hashes, merges: tuple[str, ...]) -> Tabl
     return TableView([added_up(own, merges, drop_deleted=True)])
 
 
-def _parts(key: Any) -> tuple[Any, ...]:
-    return key if type(key) is tuple else (key,)
-
-
-def _typed(part: Any, known: Any) -> Any:
-    if part is None or type(part) is type(known):
-        return part
-    kind = pa.decimal128(38, -int(known.as_tuple().exponent)) if type(known) is Decimal else pa.scalar(known).type
-    return pa.scalar(part).cast(kind).as_py()
-
-
 def _listed(section: SectionKey, meta: TableMeta, key: Any, subkey: bytes, value: bytes) -> Iterator[StateEntry]:
     _, table, namespace = section
     if stay_apart(meta.merges):  # a row of a join by columns, or what a function has added up
-        (row,) = decode_records(binary_array([value]), columns_of(meta.merges[0])).to_pylist()
+        columns = decode_records(binary_array([value]), columns_of(meta.merges[0]))
+        row = {
+            name: column_values(column)[0] for name, column in zip(columns.schema.names, columns.columns, strict=True)
+        }
         windowed = meta.kind == "slices"
         window = namespace if windowed else None
         yield StateEntry(table=table, key=key, window=window, windowed=windowed, value=row)
@@ -260,6 +269,6 @@ def _listed(section: SectionKey, meta: TableMeta, key: Any, subkey: bytes, value
         for start, end, held in stored:
             yield StateEntry(table=table, key=key, window=(start, end), windowed=True, value=held)
         return
-    windowed = meta.windowed or meta.kind in ("panes", "slices")
+    windowed = meta.windowed or meta.kind in ("panes", "slices", "joined slices")
     window = canonical_key(decode(subkey)) if meta.windowed else namespace
     yield StateEntry(table=table, key=key, window=window, windowed=windowed, value=stored)

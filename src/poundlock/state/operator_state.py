@@ -113,6 +113,7 @@ class OperatorState(KeyGroup):
         broadcast: bool = False,
         merges: tuple[str, ...] = (),
         holds: tuple[str, ...] = (),
+        replaces: tuple[str, ...] = (),
     ) -> None:
         """Say what a table holds; see `KeyGroup.declare`."""
         known = self._declared.get(name)
@@ -124,10 +125,16 @@ class OperatorState(KeyGroup):
                 "merges": known.merges,
                 "holds": known.holds,
             }
-        super().declare(name, kind, ttl_ms, windowed=windowed, broadcast=broadcast, merges=merges, holds=holds)
+        super().declare(
+            name, kind, ttl_ms, windowed=windowed, broadcast=broadcast, merges=merges, holds=holds, replaces=replaces
+        )
         self._declared[name] = TableMeta(
             kind=kind, ttl_ms=ttl_ms, windowed=windowed, broadcast=broadcast, merges=merges, holds=holds
         )
+
+    def merging(self, kind: str) -> dict[str, tuple[str, ...]]:
+        """Return the tables of a kind; see `KeyGroup.merging`."""
+        return {name: meta.merges for name, meta in self._declared.items() if meta.kind == kind}
 
     def rows_of(self, name: str, namespace: Any = None) -> list[Rows]:
         """Return what runs have of a table, oldest first, each by hash; of one that is added up only what counts."""

@@ -95,6 +95,8 @@ class TaskState:
             delta.cuts += [cut for cut in operator.cuts() if self._is_in_runs(cut)]
         own = self._write(delta, self._view, self._fragments, groups)
         shared = self._write_broadcast(operators)
+        for run in self._runs.values():
+            run.leave_memory()
         return PreparedState(
             checkpoint=self._directive.checkpoint,
             first=self._first,

@@ -12,13 +12,14 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from shutil import copyfileobj
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar, cast
 
 from poundlock.errors import DefinitionError, required
+from poundlock.storage.at_once import at_once
 from poundlock.storage.base import Entry, OutcomeUnknown, check_below, temporary_beside
 from poundlock.storage.object_files import ObjectReader
 from poundlock.threads import has_ended, in_thread
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _BLOCK = 1 << 20
+_OPEN, _AHEAD = 100, 8 << 20  # so many files that are joined are open at once, and so many bytes of them are read ahead
 LONGEST_S = 120.0  # for one call: twice what the client waits for a datanode
 _AWAY = (errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 _REFUSED = (errno.EACCES, errno.EDQUOT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
@@ -94,10 +96,11 @@ class HdfsStorage:
     client_s: ClassVar[float] = 0.0  # the client is native, and leaves Python to others
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
-        temporary = self._filled(path, data)
+        temporary, moved = self._filled(path, data), False
         try:
             try:
                 self.rename(temporary, path)
+                moved = True
             except FileExistsError:
                 return self._ours(temporary, path, data)
             except FileNotFoundError:
@@ -111,19 +114,24 @@ class HdfsStorage:
                 raise OutcomeUnknown(error) from error
             return True
         finally:
-            with suppress(OSError):  # it is named as a leftover, and what happened before is what counts
-                self.delete(temporary)
+            self._drop_unless(moved, temporary)
 
     def replace(self, path: str, data: bytes) -> None:
         self.settle(path)
-        temporary = self._filled(path, data)
+        temporary, moved = self._filled(path, data), False
         try:
             self._ask(path, self._client.rename, self._at(temporary), self._at(path), overwrite=True)
+            moved = True
         except FileNotFoundError:
             if not self._ours(temporary, path, data):  # an answer that was lost, as in `create_exclusive`
                 raise
         finally:
-            with suppress(OSError):
+            self._drop_unless(moved, temporary)
+
+    def _drop_unless(self, moved: bool, temporary: str) -> None:
+        """Delete a temporary file that did not get its name."""
+        if not moved:
+            with suppress(OSError):  # it is named as a leftover, and what happened before is what counts
                 self.delete(temporary)
 
     def write(self, path: str) -> BinaryIO:
@@ -179,17 +187,35 @@ class HdfsStorage:
 
         HDFS's own concat would take the sources away, and the namenode's client protocol is asked for it by Java only.
         """
-        temporary = temporary_beside(target)
+        temporary, moved = temporary_beside(target), False
         try:
             with self.write(temporary) as whole:
-                for source in sources:
-                    with self.open(source) as part:
-                        copyfileobj(part, whole, _BLOCK)
+                for first in range(0, len(sources), _OPEN):
+                    self._pour(sources[first : first + _OPEN], whole)
                 self.sync(whole)
             self.rename(temporary, target)
+            moved = True
         finally:
-            with suppress(OSError):
-                self.delete(temporary)
+            self._drop_unless(moved, temporary)
+
+    def _pour(self, sources: Sequence[str], target: BinaryIO) -> None:
+        """Write the content of files, in order; small ones are opened and read at once, so many as memory allows."""
+        with ExitStack() as stack:
+            parts = [stack.enter_context(part) for part in at_once(self.open, sources)]
+            some: list[BinaryIO] = []
+            held = 0
+            for part in parts:
+                size = part.seek(0, os.SEEK_END)
+                part.seek(0)
+                if held + size > _AHEAD:
+                    target.writelines(at_once(_content, some))
+                    some, held = [], 0
+                if size > _AHEAD:
+                    copyfileobj(part, target, _BLOCK)
+                else:
+                    some.append(part)
+                    held += size
+            target.writelines(at_once(_content, some))
 
     def delete(self, path: str) -> bool:
         try:
@@ -302,6 +328,10 @@ class _Writer(io.RawIOBase):
         if self.closed:
             raise ValueError(f"{self.name} is closed")
         _ask(self.name, call, *arguments)
+
+
+def _content(part: BinaryIO) -> bytes:
+    return part.read()
 
 
 @cache

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import errno
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, ClassVar, cast
 
 from poundlock.errors import DefinitionError, required
+from poundlock.storage.at_once import at_once
 from poundlock.storage.base import Entry, OutcomeUnknown, Storage
 from poundlock.storage.object_files import ObjectFolder
 from poundlock.storage.s3_client import S3Address, StoreError, asking, client
@@ -104,21 +106,20 @@ class S3Storage(ObjectFolder):
         return True
 
     def _compose(self, sources: Sequence[tuple[S3Storage, str]], target: str) -> None:
-        sizes = [storage._existing(source).bytes for storage, source in sources]
+        sizes = at_once(lambda each: each[0]._existing(each[1]).bytes, sources)
         with cast(_S3Writer, self.write(target)) as made:
-            for (storage, source), size in zip(sources, sizes, strict=True):
-                at = 0
-                while at < size:  # parts are not all of one size; all but the last have the least that a part may have
-                    rest = size - at
-                    if not made.held and rest >= LEAST_PART:
-                        after = at + min(rest, _LARGEST_COPY)
-                        made.copy(storage, source, at, after)
-                    else:
-                        after = at + min(rest, LEAST_PART - made.held)
-                        made.write(storage._range(source, at, after))
-                        if made.held >= LEAST_PART:
-                            made.send_held()
-                    at = after
+            for copied, pieces in groupby(_pieces(sources, sizes), lambda piece: piece.copied):
+                if copied:
+                    for piece in pieces:
+                        made.copy(piece.storage, piece.source, piece.first, piece.after)
+                    continue
+                for some in _in_parts(pieces):
+                    for data in at_once(
+                        lambda piece: piece.storage._range(piece.source, piece.first, piece.after), some
+                    ):
+                        made.write(data)
+                    if made.held >= LEAST_PART:
+                        made.send_held()
 
     def delete(self, path: str) -> bool:
         if self._head(path) is None:
@@ -235,6 +236,45 @@ class S3Storage(ObjectFolder):
             # No answer, or a bad one: an earlier attempt of the client may still be carried out.
             raise OutcomeUnknown(error) from error
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A range of an object that becomes part of another one: copied within the store, or by way of here."""
+
+    storage: S3Storage
+    source: str
+    first: int
+    after: int
+    copied: bool
+
+
+def _pieces(sources: Sequence[tuple[S3Storage, str]], sizes: Sequence[int]) -> Iterator[_Piece]:
+    """Yield what objects of some sizes are put together from: parts are not all of one size, and all but the last have the least that one may have."""
+    held = 0
+    for (storage, source), size in zip(sources, sizes, strict=True):
+        at = 0
+        while at < size:
+            rest = size - at
+            copied = not held and rest >= LEAST_PART
+            after = at + (min(rest, _LARGEST_COPY) if copied else min(rest, LEAST_PART - held))
+            yield _Piece(storage, source, at, after, copied)
+            held = 0 if copied else (held + after - at) % LEAST_PART
+            at = after
+
+
+def _in_parts(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
+    """Yield pieces that come by way of here, together as many as make a part: so much memory they take."""
+    some: list[_Piece] = []
+    held = 0
+    for piece in pieces:
+        some.append(piece)
+        held += piece.after - piece.first
+        if held >= LEAST_PART:
+            yield some
+            some, held = [], 0
+    if some:
+        yield some
 
 
 def _ms(moment: Any) -> int:

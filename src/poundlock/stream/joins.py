@@ -1,5 +1,5 @@
 """Joins as a user says them: `a.key_by("user").interval_join(b.key_by("id")).between("-5 min", "5 min")`, and in windows
-`a.join(b).where("user").equal_to("id").window(…).apply(…)`.
+`a.join(b).where("user").equal_to("id").window(…).select("left.user", "right.n")`.
 
 Every method returns a new value; only `process`, `select` and `apply` add a step to the job.
 """
@@ -155,7 +155,7 @@ class IntervalJoined:
 
 @dataclass(frozen=True, eq=False)
 class JoinedStreams:
-    """Two streams to be joined by key and window: `.where("user").equal_to("id").window(…).apply(…)`."""
+    """Two streams to be joined by key and window: `.where("user").equal_to("id").window(…)`, then `select(…)` or `apply(…)`."""
 
     kind: Literal["join", "co_group"]
     left: DataStream
@@ -189,7 +189,10 @@ class JoinedStreams:
 
 @dataclass(frozen=True, eq=False)
 class JoinedWindows(WindowsOfStreams):
-    """A join or co-group in windows; ends with `apply`. Trigger and evictor see elements as [0 or 1, record]."""
+    """A join in windows, which ends with `apply` or `select`, or a co-group, which ends with `apply`.
+
+    Trigger and evictor see elements as [0 or 1, record].
+    """
 
     streams: JoinedStreams
     columns: Sequence[str | None]
@@ -214,26 +217,50 @@ class JoinedWindows(WindowsOfStreams):
         Raises:
             DefinitionError: it is no such function, or the schema cannot be read.
         """
-        kind, wanted = self.streams.kind, JoinFunction if self.streams.kind == "join" else CoGroupFunction
+        wanted = JoinFunction if self.streams.kind == "join" else CoGroupFunction
         fits = isinstance(function, wanted)
         if not fits and (isinstance(function, (type, JoinFunction, CoGroupFunction)) or not callable(function)):
             raise DefinitionError(
                 f"{function!r} is no {wanted.__name__}",
                 next=f"give an object of a class derived from {wanted.__name__}, or a function of left and right",
             )
-        stream = self.streams.left
-        nodes = [stream.node, self.streams.right.node]
+        return self._add(checked_schema(schema, "apply"), checked_sides(side_outputs), name, function=function)
+
+    def select(self, *expressions: str, name: str | None = None) -> DataStream:
+        """Return columns of each pair: Spark SQL expressions such as "left.user", "right.price * 2 as twice".
+
+        Raises:
+            DefinitionError: there is no expression, or it is a co-group, which has no pairs.
+        """
+        if self.streams.kind == "co_group":
+            raise DefinitionError(
+                "select of a co_group, whose sides come as lists and not in pairs",
+                next="write a.join(b)… for pairs, or apply(…) a function of both lists",
+            )
+        return self._add(None, {}, name, select=checked_keys(list(expressions), "select"))
+
+    def _add(
+        self,
+        schema: str | None,
+        sides: Mapping[str, str],
+        name: str | None,
+        *,
+        function: JoinFunction | CoGroupFunction | Callable[[Any, Any], Any] | None = None,
+        select: Sequence[str] = (),
+    ) -> DataStream:
+        stream, kind = self.streams.left, self.streams.kind
         return stream.then(
             WindowJoinNode(
                 stream.operator_id(kind.replace("_", "-"), name),
-                nodes,
+                [stream.node, self.streams.right.node],
                 [list(self.streams.left_keys), list(self.streams.right_keys)],
                 self.columns,
-                checked_schema(schema, "apply"),
-                checked_sides(side_outputs),
+                schema,
+                sides,
                 kind=kind,
                 assigner=self.assigner,
                 function=function,
+                select=list(select),
                 trigger=self._trigger,
                 evictor=self._evictor,
                 allowed_lateness=self._lateness,

@@ -315,18 +315,21 @@ class WindowJoinNode(KeyedNode):
 
     Args:
         kind: "join" calls the function with each pair, "co_group" with all records of both sides.
-        function: a JoinFunction or CoGroupFunction, or a plain function of left and right.
+        function: a JoinFunction or CoGroupFunction, or a plain function of left and right; None where `select` says what comes out.
+        select: of a join, Spark SQL expressions over the structs `left` and `right`; none where there is a function.
     """
 
     kind: Literal["join", "co_group"]
     assigner: WindowAssigner
-    function: JoinFunction | CoGroupFunction | Callable[[Any, Any], Any]
+    function: JoinFunction | CoGroupFunction | Callable[[Any, Any], Any] | None = None
+    select: Sequence[str] = ()
     trigger: Trigger | None = None
     evictor: Evictor | None = None
     allowed_lateness: timedelta = timedelta(0)
 
     def describe(self) -> str:
-        return f"{self.kind.replace('_', '-')} in {_windows(self)}"
+        what = f": {', '.join(self.select)}" if self.select else ""
+        return f"{self.kind.replace('_', '-')} in {_windows(self)}{what}"
 
 
 def _windows(node: WindowNode | WindowJoinNode) -> str:

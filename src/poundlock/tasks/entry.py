@@ -43,9 +43,7 @@ def run_source_tasks(
         loaded: SourceStage = pickle.loads(stage)
         prepare_worker()
         for work in elements:
-            done, parcels = loaded.run(work, directive, attempt=new_attempt())
-            report(done)
-            yield from parcels
+            report((yield from loaded.run(work, directive, attempt=new_attempt())))
 
 
 def run_pieces(pieces: Iterator[list[Any]], *, call: bytes) -> Iterator[list[Any]]:

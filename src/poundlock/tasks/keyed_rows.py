@@ -225,7 +225,7 @@ class PairRows(KeyedOutput):
         return list((self.left, self.right)[side].names)
 
     def pairs(self, sides: Sequence[pa.RecordBatch], places: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Return pairs as rows, see `operators.columns.interval_join.PairOutput`."""
+        """Return pairs as rows, see `operators.columns.joins.pairs.PairOutput`."""
         structs = []
         for field, rows, taken in zip(self.schema, sides, places, strict=True):
             columns = [
@@ -254,7 +254,7 @@ class PairColumns(KeyedOutput):
         return list(dict.fromkeys(name for of, name, _ in self.parts if of == side))
 
     def pairs(self, sides: Sequence[pa.RecordBatch], places: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Return pairs as rows, see `operators.columns.interval_join.PairOutput`."""
+        """Return pairs as rows, see `operators.columns.joins.pairs.PairOutput`."""
         columns = [sides[side].column(name).take(places[side]).cast(field.type) for side, name, field in self.parts]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 

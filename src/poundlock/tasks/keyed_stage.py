@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from poundlock.checkpoint.skew import Shares
 from poundlock.formats.chunk import Batch, NoOrigin
-from poundlock.operators.columns.joins import ColumnJoinOperator
+from poundlock.operators.columns.joins.sides import ColumnJoinOperator
 from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork, PartialsOperator
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
@@ -25,7 +25,7 @@ from poundlock.operators.stream_times import StreamTimes
 from poundlock.state.hashing import groups_of
 from poundlock.state.runs.files import run_files
 from poundlock.state.task_state import TaskState
-from poundlock.tasks.exchange.blocks import Block, Delivery, grouped, grouped_batches, grouped_pieces, inputs_of
+from poundlock.tasks.exchange.blocks import Block, Delivery, grouped_batches, grouped_pieces, inputs_of
 from poundlock.tasks.exchange.partial_blocks import PARTIAL_SIDE, partials_of
 from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_time, with_times
 from poundlock.tasks.report import Directive, TaskReport
@@ -151,9 +151,8 @@ class _KeyedTask:
             operator.store(group)
 
     def _join_columns(self, head: KeyedHead, operator: ColumnJoinOperator, group: KeyGroup, side: int) -> None:
-        """Give an operator all rows of one side."""
-        rows = grouped(self._blocks.pop((head.id, side), ()))
-        if rows is not None:
+        """Give an operator all rows of one side, some at a time where they are many."""
+        for rows in grouped_batches(self._counted(head, side)):
             self._run.chain.tallies[head.id].rows_in += rows.num_rows
             self._emit(head, operator.take_side(group, rows, side))
 

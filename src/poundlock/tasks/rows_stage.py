@@ -6,7 +6,7 @@ A task sends its rows through the job's steps once. Every record is read and dec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -28,11 +28,13 @@ class SourceHead:
     Args:
         want: the form of rows that its first readers work on.
         columns: those that are needed; None = all.
+        straight: whether those readers make objects of their own of records, and look at no dict.
     """
 
     source: SplitSource
     want: Literal["batch", "records"]
     columns: tuple[str, ...] | None = None
+    straight: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,22 +44,24 @@ class SourceStage:
     body: StageBody
     sources: Mapping[str, SourceHead]
 
-    def run(self, work: TaskWork, directive: Directive, *, attempt: str) -> tuple[TaskReport, list[Parcel]]:
-        """Read the splits of one task, write, prepare; return the report, and what goes to later stages."""
+    def run(self, work: TaskWork, directive: Directive, *, attempt: str) -> Generator[Parcel, None, TaskReport]:
+        """Read the splits of one task, write, prepare; yield what goes to later stages as soon as it is full, return the report."""
         with StageRun(self.body, directive, work.subtask, attempt) as run:
-            self._read(run, work)
-            parcels = list(run.parcels())
+            yield from self._read(run, work)
+            yield from run.parcels()
             report = run.finish()
-        return report, parcels
+        return report
 
-    def _read(self, run: StageRun, work: TaskWork) -> None:
+    def _read(self, run: StageRun, work: TaskWork) -> Iterator[Parcel]:
         readers: dict[str, Reader] = {}
         for each in work.splits:
             name, split = each.source, each.split
             reader = readers.get(name)
             if reader is None:
                 head = self.sources[name]
-                context = ReaderContext(reject=partial(run.reject_at, name), columns=head.columns, want=head.want)
+                context = ReaderContext(
+                    reject=partial(run.reject_at, name), columns=head.columns, want=head.want, straight=head.straight
+                )
                 reader = readers[name] = head.source.reader(context)
             run.sinks.current_source = name
             run.place, run.place_number = each.place, each.number
@@ -67,6 +71,7 @@ class SourceStage:
                 if len(chunk):
                     rows[each.place.partition] += len(chunk)
                     run.chain.push(chunk, name)
+                    yield from run.full_parcels()
                 if run.sinks.full:
                     break
             read = run.reads.setdefault(name, SourceRead())

@@ -24,7 +24,7 @@ from poundlock.operators.stream_times import merged
 from poundlock.operators.time_values import UNKNOWN, SplitTimes
 from poundlock.state.directive import PreparedState
 from poundlock.tasks.event_time import EventTimeAssigner, SplitPlace, SplitTimesRecorder
-from poundlock.tasks.exchange.blocks import Block, deliveries
+from poundlock.tasks.exchange.blocks import Block, block_deliveries, deliveries
 from poundlock.tasks.report import Directive, SourceRead, TaskReport
 from poundlock.tasks.sinks import SinkGroup
 from poundlock.tasks.worker import executor_name
@@ -99,7 +99,14 @@ class StageExit(Protocol):
     stage: int
 
     def blocks(self) -> Iterable[Any]:
-        """Return the rows that were taken, as blocks; called once, behind the last row."""
+        """Return the rows that were taken and that are not among `full_blocks`, as blocks; called once, behind the last row."""
+
+
+class ExchangeExit(StageExit, Protocol):
+    """A stage's exit to a keyed operator, which hands on rows before the last one has come."""
+
+    def full_blocks(self) -> list[Block]:
+        """Return the blocks that became full since the last call."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +151,7 @@ class StageRun:
     """Of the steps that assign timestamps."""
     place_number: int = field(default=-1, init=False)
     """Its number among the splits of the checkpoint; -1 where nobody knows it."""
-    exchanges: list[StageExit] = field(default_factory=list, init=False)
+    exchanges: list[ExchangeExit] = field(default_factory=list, init=False)
     """Through which rows leave for keyed operators."""
     segment_exits: list[StageExit] = field(default_factory=list, init=False)
     """Through which rows leave for Spark segments."""
@@ -200,8 +207,15 @@ class StageRun:
             "" if state is None else executor_name(),
         )
 
+    def full_parcels(self) -> Iterator[Parcel]:
+        """Yield what can go to later stages before the last row has come, so that it need not be kept until then."""
+        for exchange in self.exchanges:
+            if blocks := exchange.full_blocks():
+                for target, delivery in block_deliveries(blocks, self.directive.parallelism):
+                    yield exchange.stage, target, delivery
+
     def parcels(self) -> Iterator[Parcel]:
-        """Yield what goes to each task of each later stage; called once, behind the last row.
+        """Yield what is left for each task of each later stage; called once, behind the last row.
 
         All of them get what was seen of event time, for each calculates the watermarks.
         """

@@ -22,7 +22,7 @@ _prepared_pid = _tasks = 0
 # glibc's mallopt: what a program may say of its memory, and bytes. The columns of a chunk are some megabytes that come and go; by
 # default each is mapped and given back, and touching its pages again was an eighth of a worker's CPU.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
-_MEMORY = {_M_MMAP_THRESHOLD: 32 << 20, _M_TOP_PAD: 16 << 20, _M_TRIM_THRESHOLD: 64 << 20}
+_MEMORY = {_M_MMAP_THRESHOLD: 32 << 20, _M_TOP_PAD: 4 << 20, _M_TRIM_THRESHOLD: 32 << 20}
 _MUCH = 16 << 20  # bytes that Arrow has held at once, from which on giving back is worth a look
 
 
@@ -47,7 +47,7 @@ def prepare_worker() -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Have this process use the memory it freed again instead of returning it, up to 64 MB; nothing where malloc is not glibc's."""
+    """Have this process use the memory it freed again instead of returning it, up to 32 MB; nothing where malloc is not glibc's."""
     if platform.libc_ver()[0] == "glibc":
         library = ctypes.CDLL(None)
         for what, size in _MEMORY.items():

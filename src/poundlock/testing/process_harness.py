@@ -39,7 +39,7 @@ class ProcessHarness(KeyedOperatorHarness):
 
     Args:
         what: an object of one of the six kinds of process functions, or the stream that `process`, `sum`, `reduce`, `deduplicate`,
-            `top_n`, `select` of an interval join or `apply` of a window join gave. What comes out of a stream is held against the columns it declares.
+            `top_n`, `select` of a join or `apply` of a window join gave. What comes out of a stream is held against the columns it declares.
         key: of an element: a function, the name of a column, or several for a tuple. A stream that is keyed by columns knows them.
         key2: of an element of the second input, where that is another one.
         broadcast: descriptors of the broadcast state of a function; a stream knows its own.

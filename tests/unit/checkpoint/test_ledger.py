@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 from dataclasses import replace
 from itertools import accumulate
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.decision import Decision, EventTime, Redo, SinkDecision, SourceRange
 from poundlock.checkpoint.ledger.ledger import Ledger, record_path
+from poundlock.checkpoint.ledger.record_form import encoded, raw_record
 from poundlock.checkpoint.ledger.records import checkpoint_records
 from poundlock.checkpoint.participant import Counts
 from poundlock.errors import CommitUnknown, DefinitionError, FencedError, TerminalError
@@ -237,3 +239,40 @@ def test_the_first_record_of_a_checkpoint_is_where_a_look_at_all_has_it(steps: l
     last = len(steps) - 1
     expected = next((number for number, each in enumerate(checkpoints) if each >= wanted), last)
     assert Numbers().first_of(wanted, newest) == expected
+
+
+@pytest.mark.parametrize("value", [{}, {"state": {"v": 1, "manifest": None}}, {"parallelism": 12}])
+def test_no_changed_bit_of_a_record_is_believed(value: dict[str, object]) -> None:
+    data = encoded({**decision(3).to_json(), **value})
+    assert raw_record(data) == raw_record(data.rstrip()) == {**json.loads(json.dumps(decision(3).to_json())), **value}
+    for bit in range(8 * (len(data) - 1)):  # behind the line's end nothing is said
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ValueError, match=r"."):
+            raw_record(bytes(changed))
+
+
+def test_a_changed_digit_of_a_position_is_found_wherever_the_record_is(storage: LocalStorage) -> None:
+    ledger = Ledger(storage, per_file=5)
+    for number in range(12):
+        ledger.append(decision(number))
+    assert not Ledger(storage).damaged()
+    path = Path(storage.root, record_path(7))
+    path.write_bytes(path.read_bytes().replace(b'"0":8', b'"0":9'))
+    archived = Path(storage.root, f"ledger-archive/{0:020d}-{4:020d}.jsonl.gz")
+    archived.write_bytes(gzip.compress(gzip.decompress(archived.read_bytes()).replace(b'"0":3', b'"0":2')))
+    for number, file in ((7, path), (2, archived)):
+        with pytest.raises(
+            TerminalError, match=rf"{file.name} cannot be read: its checksum .*\nNext: .*poundlock fsck"
+        ):
+            Ledger(storage).read(number)
+    assert [each.split(" cannot ")[0] for each in Ledger(storage).damaged()] == [str(archived), str(path)]
+    assert Ledger(storage).read(8) == decision(8)
+
+
+def test_records_of_before_have_no_checksum(storage: LocalStorage) -> None:
+    storage.create_exclusive(record_path(0), json.dumps(decision(0).to_json()).encode() + b"\n")
+    ledger = Ledger(storage)
+    ledger.append(decision(1))
+    assert list(ledger) == [decision(0), decision(1)]
+    assert not ledger.damaged()

@@ -14,7 +14,7 @@ from tests.unit.checkpoint.test_ledger import decision
 
 from poundlock.checkpoint.decision import Decision, SinkDecision, SourceRange
 from poundlock.checkpoint.ledger.ledger import Ledger, record_path
-from poundlock.checkpoint.ledger.record_form import BLOCK, LEAST_BYTES
+from poundlock.checkpoint.ledger.record_form import BLOCK, LEAST_BYTES, raw_record
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import TerminalError
 from poundlock.operators.time_values import (
@@ -210,7 +210,7 @@ def test_a_record_may_name_states_itself_beside_what_moved(storage: LocalStorage
         made.append(job.next())
         ledger.append(made[-1])
         if number > 0:
-            raw = json.loads(storage.read(record_path(number)))
+            raw = raw_record(storage.read(record_path(number)))
             sinks = made[-1].to_json()["sinks"]
             lists = [each for each in raw["change"]["lists"] if each["path"][0] != "states"]
             assert len(lists) < len(raw["change"]["lists"])
@@ -243,7 +243,7 @@ def test_a_record_that_builds_on_a_damaged_one_is_refused_by_name(storage: Local
     for _ in range(4):
         ledger.append(job.next())
     path = record_path(2)
-    good = json.loads(storage.read(path))
+    good = raw_record(storage.read(path))
     for wrong, why in (
         ({**good, "since": 2}, "it says what changed since record 2"),
         ({**good, "change": {"gone": {"sources": {"s": {"end": {"u": None}}}}}}, "does not fit that record"),

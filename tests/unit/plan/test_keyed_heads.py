@@ -8,11 +8,19 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from poundlock import DatagenSource, DataStream, DefinitionError, Job, TumblingProcessingTimeWindows
+from poundlock import (
+    DatagenSource,
+    DataStream,
+    DefinitionError,
+    Job,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WatermarkStrategy,
+)
 from poundlock.operators.keyed.output import MAIN
 from poundlock.plan.keyed_heads import keyed_head
 from poundlock.plan.normalize import normalize
-from poundlock.stream.nodes import KeyedNode, SinkNode, WindowNode
+from poundlock.stream.nodes import KeyedNode, SinkNode, WindowJoinNode, WindowNode
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("price", pa.float64())])
 
@@ -54,3 +62,36 @@ def test_an_aggregate_with_the_name_of_another_column_is_refused(text: str) -> N
             match=re.escape(f"w: two columns of the result are called {name}\nNext: give the aggregate"),
         ):
             plan(lambda rows, windows=windows: windows(rows).aggregate(text, name="w"))
+
+
+def test_windows_of_the_clock_go_by_it_on_a_stream_with_event_time_too() -> None:
+    by_time = WatermarkStrategy.bounded_out_of_orderness("1 s", timestamp="at")
+    rows = Job("clock").from_source(DatagenSource(), name="rows").assign_timestamps_and_watermarks(by_time)
+    schema = pa.schema([*SCHEMA, ("event_time", pa.timestamp("us", "UTC"))])
+    for assigner, column in (
+        (TumblingProcessingTimeWindows("1 min"), None),
+        (TumblingEventTimeWindows("1 min"), "event_time"),
+    ):
+        stream = rows.key_by("text").window(assigner).aggregate("count(*) as c")
+        graph = normalize([SinkNode("out", [stream.node], None)], time_in_tasks=lambda node: True)
+        (node,) = graph.roots[0].inputs
+        assert isinstance(node, WindowNode)
+        head = keyed_head(node, [schema], [False], graph, lambda schema, text: text, bounded=False)
+        assert head.windows is not None
+        assert head.windows.partial.time == column
+
+
+def test_windows_of_event_time_over_two_streams_need_its_column() -> None:
+    by_time = WatermarkStrategy.bounded_out_of_orderness("1 s", timestamp="at")
+    job = Job("joined")
+    left, right = (
+        job.from_source(DatagenSource(), name=name).assign_timestamps_and_watermarks(by_time) for name in "ab"
+    )
+    joined = left.join(right).where("text").equal_to("text").window(TumblingEventTimeWindows("1 min"))
+    graph = normalize(
+        [SinkNode("out", [joined.select("left.n", name="joined").node], None)], time_in_tasks=lambda node: True
+    )
+    (node,) = graph.roots[0].inputs
+    assert isinstance(node, WindowJoinNode)
+    with pytest.raises(DefinitionError, match="joined: the column 'event_time' with the event time is gone before it"):
+        keyed_head(node, [SCHEMA, SCHEMA], [False, False], graph, lambda schema, text: text, bounded=False)

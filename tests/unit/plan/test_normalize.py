@@ -145,6 +145,17 @@ def test_an_interval_join_of_expressions_has_a_step_behind_it() -> None:
     assert found.roots[1].inputs[0].inputs == [join]
 
 
+def test_a_window_join_is_selected_from_as_an_interval_join_is() -> None:
+    job = _job()
+    joined = _timed(_stream(job, "l")).join(_timed(_stream(job, "r"))).where("id").equal_to("id")
+    windows = joined.window(TumblingEventTimeWindows("1 s"))
+    plain = _normalize(_sink(windows.select("left.id", "right.price AS p", name="w")))
+    assert [(pair.side, pair.column, pair.name) for pair in plain.pairs["w"]] == [(0, "id", "id"), (1, "price", "p")]
+    found = _normalize(_sink(windows.select("left.id", "right.price * 2 AS twice", name="x")))
+    assert found.pairs == {}
+    assert _put_in(found)["x.select"] == ["select", "left.id", "right.price * 2 AS twice"]
+
+
 def test_the_user_s_graph_is_not_changed_and_shared_steps_stay_shared() -> None:
     stream = _stream(_job()).select("*", name="shared")
     before = list(walk([stream.node]))

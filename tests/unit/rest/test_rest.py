@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from tests.unit.cli.data.test_state import kept
 
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.skew import Shares, Skew
@@ -335,6 +337,38 @@ def test_without_the_token_nothing_is_shown_and_nothing_changes(job: Observed, h
     assert ID not in "".join(answer.text for answer in answers)
     assert not job.stop.stopping
     assert job.requests.take() is None
+
+
+@pytest.mark.parametrize(("key", "text"), [("a/b", "a%2Fb"), ("", ""), (date(2018, 12, 19), "2018-12-19")])
+def test_one_key_of_state(tmp_path: Path, client: TestClient, job: Observed, key: Any, text: str) -> None:
+    folder = tmp_path / "kept"
+    kept(folder, {key: 7})
+    job.entry = replace(job.entry, checkpoint_dir=str(folder))
+    answer = get(client, f"/jobs/{ID}/operators/totals/state/{text}")
+    entry = {"key": text.replace("%2F", "/"), "window": None, "windowed": False, "value": 7}
+    assert answer["state"] == {"state:sum": {"kind": "value", "ttl_ms": None, "count": 1, "entries": [entry]}}
+    assert (answer["operator"], answer["watermark"], answer["event_timers"]) == ("totals", 5, [])
+
+
+def test_state_that_is_not_there_or_cannot_be_read_is_refused_in_words(
+    tmp_path: Path, client: TestClient, job: Observed
+) -> None:
+    folder = tmp_path / "kept"
+    kept(folder, {3: 7})
+    job.entry = replace(job.entry, checkpoint_dir=str(folder))
+    base = f"/jobs/{ID}/operators"
+    assert get(client, f"{base}/totals/state/4")["state"] == {}
+    (record,) = (folder / "ledger").glob("*.json")
+    refused = []
+    for path in (f"{base}/total/state/3", f"{base}/totals/state/ada", f"{base}/totals/state/3?limit=0"):
+        answer = client.get(path)
+        refused.append((answer.status_code, answer.json()["errors"][0]))
+    record.write_bytes(record.read_bytes().replace(b'"checkpoint":0', b'"checkpoint":1'))
+    answer = client.get(f"{base}/totals/state/3")
+    refused.append((answer.status_code, answer.json()["errors"][0]))
+    assert [status for status, _ in refused] == [404, 400, 400, 503]
+    assert refused[1][1] == "'ada' is no key of totals, whose keys are such as 3"
+    assert "its checksum" in refused[3][1]
 
 
 def test_a_ledger_that_cannot_be_read_yet_does_not_end_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

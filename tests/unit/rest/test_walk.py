@@ -23,7 +23,7 @@ PATHS = {
     "/overview", "/config", "/jobs", "/jobs/overview", "/jobs/{jid}", "/jobs/{jid}/checkpoints",
     "/jobs/{jid}/checkpoints/details/{number}", "/jobs/{jid}/checkpoints/{trigger_id}", "/jobs/{jid}/exceptions",
     "/jobs/{jid}/metrics", "/jobs/{jid}/skew", "/jobs/{jid}/config", "/jobs/{jid}/stop", "/jobs/{jid}/savepoints",
-    "/jobs/{jid}/savepoints/{trigger_id}", "/metrics/prometheus",
+    "/jobs/{jid}/savepoints/{trigger_id}", "/jobs/{jid}/operators/{operator}/state/{key}", "/metrics/prometheus",
 }  # fmt: skip
 
 Operation = tuple[str, str, Mapping[str, Any]]

@@ -9,7 +9,7 @@ import pytest
 
 from poundlock import DatagenSource, DefinitionError, FileSink, Job
 from poundlock.checkpoint.decision import Decision
-from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.epoch import Epoch, newest_life
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.driver.savepoints.checkpoint_as_savepoint import described
@@ -45,20 +45,24 @@ def start(storage: LocalStorage, plan: Plan, *, checkpoint: int) -> None:
     )
 
 
+def refuse(storage: LocalStorage, plan: Plan) -> None:
+    refuse_changed(storage.root, WHO, newest_life(storage), Ledger(storage).newest(), plan)
+
+
 @pytest.mark.parametrize("changed", [{"max_parallelism": 64}, {"key": "n"}])
 def test_state_of_other_keys_or_key_groups_is_not_gone_on_from(tmp_path: Path, changed: dict[str, Any]) -> None:
     storage = LocalStorage(str(tmp_path))
     start(storage, plan_of(), checkpoint=3)
-    refuse_changed(storage, WHO, plan_of())
+    refuse(storage, plan_of())
     with pytest.raises(DefinitionError, match="'total' cannot go on from its state: its key"):
-        refuse_changed(storage, WHO, plan_of(**changed))
+        refuse(storage, plan_of(**changed))
 
 
 def test_before_the_first_checkpoint_there_is_no_state(tmp_path: Path) -> None:
     storage = LocalStorage(str(tmp_path))
-    refuse_changed(storage, WHO, plan_of())
+    refuse(storage, plan_of())
     start(storage, plan_of(), checkpoint=-1)
-    refuse_changed(storage, WHO, plan_of(max_parallelism=64))
+    refuse(storage, plan_of(max_parallelism=64))
 
 
 def unnamed(name: str, sink: FileSink | None = None) -> Plan:
@@ -70,24 +74,24 @@ def unnamed(name: str, sink: FileSink | None = None) -> Plan:
 def test_a_name_may_change_where_an_operator_has_stayed(tmp_path: Path) -> None:
     storage = LocalStorage(str(tmp_path))
     start(storage, plan_of(), checkpoint=3)
-    refuse_changed(storage, WHO, plan_of(name="other"))
-    refuse_changed(storage, WHO, unnamed("job"))
+    refuse(storage, plan_of(name="other"))
+    refuse(storage, unnamed("job"))
     for strange in (unnamed("other"), unnamed("source-0")):
         with pytest.raises(DefinitionError, match=r"is of job 'job', and '.*' has no operator in common") as caught:
-            refuse_changed(storage, WHO, strange)
+            refuse(storage, strange)
         assert "checkpoint_dir=" in caught.value.next
 
 
 def test_ids_that_nobody_gave_tell_only_where_there_are_no_others(tmp_path: Path) -> None:
     storage = LocalStorage(str(tmp_path))
     start(storage, unnamed("job"), checkpoint=3)
-    refuse_changed(storage, WHO, unnamed("other"))
+    refuse(storage, unnamed("other"))
     with pytest.raises(DefinitionError, match="has no operator in common"):
-        refuse_changed(storage, WHO, plan_of(name="other"))
+        refuse(storage, plan_of(name="other"))
 
 
 def test_a_folder_of_which_nothing_is_known_is_its_jobs_alone(tmp_path: Path) -> None:
     storage = LocalStorage(str(tmp_path))
     with pytest.raises(DefinitionError, match="has no operator in common"):
-        refuse_changed(storage, WHO, plan_of(name="other"))
-    refuse_changed(storage, WHO, plan_of())
+        refuse(storage, plan_of(name="other"))
+    refuse(storage, plan_of())

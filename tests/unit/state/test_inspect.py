@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from datetime import UTC, date, datetime
@@ -17,6 +18,7 @@ from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import encode_key
 from poundlock.state.edit import KeyInWindow, StateEditor
 from poundlock.state.inspect import StateReader, described
+from poundlock.state.key_text import plain
 from poundlock.state.scratch import OPERATOR, ScratchState
 
 
@@ -266,9 +268,10 @@ def test_a_key_of_json_gets_the_type_of_the_keys_that_are_there(there: Any, give
     state.table("state:n")[there] = 1
     store.write()
     reader = StateReader(store.manifest, store.files)
+    text = json.dumps(plain(given))
     if wanted is None and given is not None:
         with pytest.raises(DefinitionError, match=r"is no key of .*, whose keys are such as"):
-            reader.typed_key(OPERATOR, given)
+            reader.key_of(OPERATOR, text)
         return
-    typed = reader.typed_key(OPERATOR, given)
+    typed = reader.key_of(OPERATOR, text)
     assert encode_key(typed) == encode_key(wanted)

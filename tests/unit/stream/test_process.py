@@ -213,6 +213,15 @@ def test_window_joins_become_nodes() -> None:
     operator = process_operator(node)
     assert isinstance(operator, WindowOperatorBase)
     assert (operator.spec.with_sides, type(operator.spec.process)) == (True, JoinedSides)
+    selected = node_of(joined.select("left.user", "right.n as m", name="pairs"))
+    assert isinstance(selected, WindowJoinNode)
+    assert (selected.id, selected.select, selected.function, selected.schema) == (
+        "pairs",
+        ["left.user", "right.n as m"],
+        None,
+        None,
+    )
+    assert selected.describe() == "join in tumbling windows of 1 min: left.user, right.n as m"
     c, d = two(timed=False)
     grouped = c.co_group(d).where("user").equal_to("id").window(TumblingProcessingTimeWindows("1 min"))
     assert node_of(grouped.apply(lambda x, y: x, schema=SCHEMA)).columns == [None, None]

@@ -14,11 +14,13 @@ from poundlock import FileSink, RichFunction
 from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.connectors.base import ReaderContext, Split
-from poundlock.formats.chunk import Chunk, FileOrigin, Records
+from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Edge, Pass, Step
 from poundlock.operators.time_values import TimeDirective, TimeState
 from poundlock.operators.user_functions import MapRecords
+from poundlock.tasks.exchange.blocks import ExchangeInput
+from poundlock.tasks.exchange.exits import ExchangeStep
 from poundlock.tasks.report import Directive, SourceSplit, TaskReport, TaskWork
 from poundlock.tasks.rows_stage import SourceHead, SourceStage
 from poundlock.tasks.sinks import SinkGroup
@@ -54,8 +56,10 @@ def run(tmp_path: Path, steps: list[Step], read: Callable[[Callable[[Reject], No
     stage = SourceStage(body, {"in": SourceHead(source, "records")})
     time = TimeDirective(TimeState(), 0, {})
     directive = Directive(3, 1, 0, "run", {"out": {}, DEAD_LETTER: {}}, time)
-    report, parcels = stage.run(WORK, directive, attempt="attempt")
-    assert not parcels
+    running = stage.run(WORK, directive, attempt="attempt")
+    with pytest.raises(StopIteration) as ended:
+        next(running)
+    report: TaskReport = ended.value.value
     return report
 
 
@@ -147,3 +151,30 @@ def test_a_function_that_cannot_be_closed_fails_its_task(tmp_path: Path) -> None
         halved(tmp_path, Halves(calls, False), rejects=True)
     assert calls == ["open", "close"]
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_what_is_full_goes_to_the_next_stage_before_the_last_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("poundlock.tasks.exchange.blocks._FLUSH_BYTES", (1, 1))
+    monkeypatch.setattr("poundlock.tasks.exchange.blocks._FLUSH_EACH", 1)
+    schema, read = pa.schema([("n", pa.int64())]), []
+
+    def chunks(_: Callable[[Reject], None]) -> Iterator[Chunk]:
+        for first in (0, 100, 200):
+            read.append(first)
+            yield Batch(pa.record_batch([pa.array(range(first, first + 100))], schema=schema))
+
+    exchange = ExchangeStep(ExchangeInput(operator="op", keys=("n",)), 1, schema, ("n",))
+    body = StageBody(0, JOB, [Step("in", Pass(), []), Step("op#0", exchange, [Edge("in")])], {}, "fail", [1])
+    source: Any = Read(chunks)
+    directive = Directive(3, 1, 0, "run", {}, TimeDirective(TimeState(), 0, {}), parallelism=2)
+    running = SourceStage(body, {"in": SourceHead(source, "batch")}).run(WORK, directive, attempt="attempt")
+    parcels, seen = [], []
+    for stage, target, delivery in running:
+        parcels.append((stage, target, delivery))
+        seen.append(len(read))
+    assert seen == sorted(seen)
+    assert seen[0] == 1
+    assert {(stage, target) for stage, target, _ in parcels} == {(1, 0), (1, 1)}
+    blocks = [block for _, _, delivery in parcels for block in delivery.blocks]
+    assert sorted(n for block in blocks for n in block.batch().column("n").to_pylist()) == list(range(300))
+    assert len({(block.target, block.part) for block in blocks}) == len(blocks), "each has a place of its own"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import re
+import shlex
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from poundlock.checkpoint.ledger.record_form import raw_record
@@ -14,7 +16,6 @@ from poundlock.storage.base import Storage
 from poundlock.storage.json_record import naming, read_record
 
 T = TypeVar("T")
-RESTORE = "restore the file from a backup; without it nobody can know what was committed"
 _ARCHIVE = "ledger-archive"
 _ARCHIVED = re.compile(r"([0-9]{20})-([0-9]{20})\.jsonl\.gz")
 
@@ -29,6 +30,7 @@ class Archive:
         ] = ()  # the records of the file that was read last, which begins with number `_first`
         self._first = 0
         self._path = ""
+        self._next = restoring(storage)
 
     def files(self) -> list[tuple[int, int]]:
         """Return the first and last record number of each file, in order. Overlaps are possible and harmless."""
@@ -53,7 +55,7 @@ class Archive:
             for first, last in self.files():
                 if first <= number <= last:
                     path = _archive_path(first, last)
-                    lines = read_record(self._storage, path, lambda data: _lines(data, last + 1 - first), next=RESTORE)  # noqa: B023
+                    lines = read_record(self._storage, path, partial(_lines, count=last + 1 - first), next=self._next)
                     self._held, self._first, self._path = lines or (), first, path
                     break
             else:
@@ -61,7 +63,7 @@ class Archive:
         if not self._held:
             return None
         line = self._held[number - self._first]
-        return naming(f"{self._storage.root}/{self._path}", lambda: parse(line), next=RESTORE)
+        return naming(f"{self._storage.root}/{self._path}", lambda: parse(line), next=self._next)
 
     def add(self, records: Mapping[int, bytes]) -> None:
         """Put records into one file. When this returns it is durable.
@@ -87,6 +89,12 @@ class Archive:
             self._held = ()
             with suppress(OSError):
                 self._storage.delete(_archive_path(first, last))
+
+
+def restoring(storage: Storage) -> str:
+    """Return what to do about a file of the ledger that is damaged or missing."""
+    look = f"poundlock fsck {shlex.quote(storage.root)} names all such files"
+    return f"restore the file from a backup, without it nobody can know what was committed; {look}"
 
 
 def _lines(data: bytes, count: int) -> Sequence[bytes]:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from poundlock.checkpoint.decision import Decision
-from poundlock.checkpoint.ledger.archive import RESTORE, Archive
+from poundlock.checkpoint.ledger.archive import Archive, restoring
 from poundlock.checkpoint.ledger.record_form import BLOCK, RecordReader, RecordWriter, raw_record
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import CommitUnknown, FencedError, TerminalError
@@ -39,10 +39,12 @@ class Ledger:
 
     def __init__(self, storage: Storage, *, retention_ms: int | None = None, per_file: int = PER_FILE) -> None:
         self._storage = storage
-        self._archive = Archive(storage)
+        self._archive, self._next = Archive(storage), restoring(storage)
         self._retention_ms = retention_ms
         self._per_file = per_file
-        self._archived = self._archive.last()  # as far as this process knows
+        self._archived: int | None = (
+            None  # the newest that is archived as far as this process knows; None = it has not looked
+        )
         # A chain of changes never reaches over the beginning of an archive file: what the retention leaves can be read.
         self._writer = RecordWriter(math.gcd(BLOCK, per_file))
         self._reader = RecordReader(self._raw)
@@ -69,7 +71,7 @@ class Ledger:
 
     def _checked(self, number: int, raw: JSON) -> JSON:
         if (holds := raw.get("number")) != number and isinstance(holds, int):
-            raise TerminalError(f"{self._where(record_path(number))} holds record {holds}", next=RESTORE)
+            raise TerminalError(f"{self._where(record_path(number))} holds record {holds}", next=self._next)
         if not isinstance(raw.get("checkpoint"), int):
             raise ValueError("it has no checkpoint")
         return raw
@@ -78,13 +80,15 @@ class Ledger:
         """Return what a record says, wherever it is."""
         path, value = record_path(number), None
         # What the archive has is the truth: a driver that slept for very long may have made a file of that number since.
+        if self._archived is None:
+            self._archived = self._archive.last()
         if number > self._archived:
-            value = read_record(self._storage, path, parse, next=RESTORE)
+            value = read_record(self._storage, path, parse, next=self._next)
             if value is None:
                 self._archived = self._archive.last()
         value = self._archive.read(number, parse) if value is None else value
         if value is None:
-            raise TerminalError(f"{self._where(path)} is missing from the ledger", next=RESTORE)
+            raise TerminalError(f"{self._where(path)} is missing from the ledger", next=self._next)
         return value
 
     def append(self, decision: Decision) -> None:
@@ -160,6 +164,16 @@ class Ledger:
         for n in range(number, self._count()):
             yield self.read(n)
 
+    def damaged(self) -> list[str]:
+        """Return what is wrong with each file that is damaged, oldest first. All records are read. Raises TerminalError: one is missing."""
+        wrong: dict[str, None] = {}  # an archive file is named once
+        for number in range(self.first(), self._count()):
+            try:
+                self._raw(number)
+            except TerminalError as error:
+                wrong[error.what] = None
+        return list(wrong)
+
     def first(self) -> int:
         """Return the number of the oldest decision that is kept: 0, unless the archive has forgotten some."""
         archived = [first for first, _ in self._archive.files()]
@@ -196,11 +210,12 @@ class Ledger:
     def _count(self) -> int:
         # What the archive has forgotten is missing at the front only.
         archived = self._archive.files()
+        self._archived = max((last for _, last in archived), default=-1)
         count = archived[0][0] if archived else 0
         # Leftovers of interrupted writes have other names.
         for first, last in [*archived, *((number, number) for number in sorted(self._numbers()))]:
             if first > count:
-                raise TerminalError(f"{self._where(record_path(count))} is missing from the ledger", next=RESTORE)
+                raise TerminalError(f"{self._where(record_path(count))} is missing from the ledger", next=self._next)
             count = max(count, last + 1)
         return count
 

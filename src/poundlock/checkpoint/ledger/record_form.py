@@ -5,11 +5,16 @@ sinks, which name every pending file. A change is relative to what would be ther
 event time with what it came to, and a sink has what it had. Rolls and ends, which name no sources, leave those as they are for the
 record after them. Every chain of changes begins with a whole record in the same block of numbers, so that few records are read, and
 the archive can forget files.
+
+The last field of a record is the checksum of all that stands before its digits, the name of the field included. Records of before
+have none, and none of them ends in a text of such a form.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,11 +35,16 @@ LEAST_BYTES = 16_000
 LEAST_SAVING = 2
 """A record is whole unless it is so many times as small with only what changed."""
 _POSITIONS = ("sources", "watermarks")
+_CHECKSUM = "crc32"
+_END = re.compile(rb'"([0-9a-f]{8})"\}\s*\Z')
+_END_BYTES = 32  # the end of a record is looked for in so many bytes
 
 
 def encoded(value: JSON) -> bytes:
-    """Return the bytes of a record."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    """Return the bytes of a record, its checksum behind all it says."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    content = text[:-1] + f',"{_CHECKSUM}":"'.encode()
+    return content + f'{zlib.crc32(content):08x}"}}\n'.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +181,12 @@ def expected(parts: JSON) -> JSON:
 
 
 def raw_record(data: bytes) -> JSON:
-    """Return the JSON object of a record's bytes, of either format. Raises ValueError: it is none."""
+    """Return the JSON object of a record's bytes, of either format, without its checksum. Raises ValueError: it is none, or another one than was written."""
+    end = _END.search(data, max(0, len(data) - _END_BYTES))
+    if end is not None and zlib.crc32(memoryview(data)[: end.start(1)]) != int(end[1], 16):
+        raise ValueError("its checksum (CRC-32) is another than its bytes have")
     value = json.loads(data)
+    if isinstance(value, dict) and value.pop(_CHECKSUM, None) is not None and end is None:
+        raise ValueError("its checksum (CRC-32) is damaged")
     changes = isinstance(value, dict) and value.get("v") == CHANGE_FORMAT
     return of_format(value, CHANGE_FORMAT if changes else FORMAT)

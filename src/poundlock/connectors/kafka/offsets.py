@@ -8,11 +8,26 @@ are joined, so that a record stays small however many partitions a topic has.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 Partition = tuple[str, int]
 Offsets = dict[Partition, int]
+EARLIEST, LATEST = -2, -1
 _MOST = 1_000_000  # partitions of a topic; far more than a cluster can hold
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsOf:
+    """Which offset of each partition is asked for.
+
+    Args:
+        time: EARLIEST, LATEST, or ms since the epoch: that of the first record from then on.
+        committed: whether the latest is before the first open transaction.
+    """
+
+    time: int
+    committed: bool
 
 
 def names(partitions: Iterable[Partition]) -> str:

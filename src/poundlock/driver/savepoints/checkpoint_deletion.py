@@ -68,6 +68,11 @@ def delete_checkpoint(
     _delete(storage, sinks, epoch)
 
 
+def is_being_deleted(storage: Storage) -> bool:
+    """Return whether the deletion of a checkpoint has begun. Raises TerminalError: what says so is damaged."""
+    return _marked(storage) is not None
+
+
 def finish_deletion(plan: Plan, storage: Storage, *, clock: Clock, say: Callable[[str], None]) -> None:
     """Delete the rest of a checkpoint whose deletion was interrupted; nothing happens where there is none.
 

@@ -18,6 +18,7 @@ from poundlock.errors import DefinitionError, TransientError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.storage import Storage
 from poundlock.storage.json_record import parsed, read_record
+from poundlock.threads import in_thread
 
 if TYPE_CHECKING:
     from poundlock.plan.plan import Plan
@@ -83,12 +84,13 @@ def _note(storage: Storage, name: str) -> Note | None:
 
 def refuse_left(storage: Storage, script: str = "JOB.PY") -> None:
     """Raise DefinitionError if a checkpoint folder's job ended with a savepoint, where its data went, or is half restored."""
+    restoring = in_thread(lambda: interrupted_restore(storage), "poundlock-look")
     if (path := left(storage)) is not None:
         raise DefinitionError(
             f"the job of {storage.root} ended with the savepoint {path}",
             next=f"go on from it: poundlock run -s {path} {script}; or begin anew in another checkpoint_dir",
         )
-    if (interrupted := interrupted_restore(storage)) is not None:
+    if (interrupted := restoring.result()) is not None:
         path = interrupted.savepoint
         raise DefinitionError(
             f"{storage.root} has half of a restore that was interrupted, of the savepoint {path}",

@@ -6,7 +6,7 @@ hash and bytes, the slice, how many rows there were, and the accumulators.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,8 @@ from poundlock.operators.columns.narrow import narrowed, widened
 from poundlock.operators.columns.rows.keys import HashKeys, RowKeys, times_in
 from poundlock.operators.windows.aligned import slice_of
 from poundlock.stream.windows.assigners import require_time
+
+_AT_ONCE = 1 << 17  # rows that are merged at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,31 @@ def merged(parts: Sequence[Partials], aggregates: Aggregation, width: int = 1) -
         np.add.reduceat(rows.counts[groups.order], groups.starts) if len(groups) else rows.counts,
         aggregates.merge(rows.held, groups),
     )
+
+
+def merged_by_hash(parts: Sequence[Partials], aggregates: Aggregation) -> Partials:
+    """Return one row for each key, by hash, whatever their slices; each part has a key once, and is by hash."""
+    if len(parts) == 1:
+        return parts[0]
+    return Partials.joined([merged(rows, aggregates) for rows in in_ranges(parts)])
+
+
+def in_ranges(parts: Sequence[Partials]) -> Iterator[list[Partials]]:
+    """Yield the rows of parts, each by hash, by ranges of hashes, as if all were of one slice; so memory does not follow how many there are."""
+    whole = [replace(p, slices=np.zeros(len(p), np.int64)) for p in parts if len(p)]
+    total = sum(map(len, whole))
+    if not total:
+        return
+    low, high = min(int(p.hashes[0]) for p in whole), max(int(p.hashes[-1]) for p in whole)
+    count = -(-total // _AT_ONCE)
+    edges = [low + (high - low) * number // count for number in range(1, count)]
+    begins = [0] * len(whole)
+    for edge in [*edges, None]:
+        ends = [len(p) if edge is None else int(np.searchsorted(p.hashes, np.uint64(edge))) for p in whole]
+        some = [p.slice(b, e) for p, b, e in zip(whole, begins, ends, strict=True) if e > b]
+        begins = ends
+        if some:
+            yield some
 
 
 @dataclass(frozen=True)

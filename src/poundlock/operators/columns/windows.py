@@ -19,13 +19,11 @@ from poundlock.formats.arrays import Flags, Numbers, indices_of, joined
 from poundlock.operators.columns.aggregation import Aggregation
 from poundlock.operators.columns.groups import Groups, grouped
 from poundlock.operators.columns.operator import ColumnChunk, EncodedRows, PartialsOperator, ResultColumns
-from poundlock.operators.columns.partials import Partials, SliceAggregation, merged
+from poundlock.operators.columns.partials import Partials, SliceAggregation, in_ranges, merged, merged_by_hash
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.windows.base import CONTENTS, WindowSpec
 from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.window import TimeWindow
-
-_AT_ONCE = 1 << 20  # rows of a window that are merged at a time
 
 
 @dataclass(frozen=True)
@@ -88,8 +86,12 @@ class ColumnWindowOperator(PartialsOperator):
 
     def take(self, group: KeyGroup, parts: Sequence[Partials]) -> None:
         self.use(group)
-        if any(map(len, parts)):
-            self._add(merged([part for part in parts if len(part)], self._aggregates, self._partial.width))
+        slices: dict[int, list[Partials]] = {}
+        for part in parts:
+            for begin, rows in _by_slice(part):
+                slices.setdefault(begin, []).append(rows)
+        for begin in sorted(slices):
+            self._add(begin, slices.pop(begin))
 
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         self.use(group)
@@ -101,19 +103,17 @@ class ColumnWindowOperator(PartialsOperator):
         taken = np.flatnonzero(~late)
         rows, slices = rows.take(indices_of(taken)), slices[taken]
         yield from self._fire_again(rows, slices)
-        self._add(self._partial.of(rows, slices))
+        for begin, some in _by_slice(self._partial.of(rows, slices)):
+            self._add(begin, [some])
 
-    def _add(self, rows: Partials) -> None:
-        """Put rows, in the order of slices, beside what there is of their slices."""
-        edges = [*np.flatnonzero(np.diff(rows.slices, prepend=rows.slices[:1] - 1)).tolist(), len(rows)]
-        for start, stop in pairwise(edges):
-            begin = int(rows.slices[start])
-            if self._event_time and self._cleanup(begin) <= self.group.watermark:
-                self.late_dropped += int(rows.counts[start:stop].sum())
-                continue
-            if begin not in self._added:
-                self._set_timers(begin)
-            self._added.setdefault(begin, []).append(rows.slice(start, stop))
+    def _add(self, begin: int, parts: Sequence[Partials]) -> None:
+        """Put rows of a slice, each part by hash, beside what there is of it."""
+        if self._event_time and self._cleanup(begin) <= self.group.watermark:
+            self.late_dropped += sum(int(part.counts.sum()) for part in parts)
+            return
+        if begin not in self._added:
+            self._set_timers(begin)
+        self._added.setdefault(begin, []).append(merged_by_hash(parts, self._aggregates))
 
     def _late(self, slices: Numbers) -> Any:
         different, which = np.unique(slices, return_inverse=True)
@@ -183,7 +183,7 @@ class ColumnWindowOperator(PartialsOperator):
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk]:  # type: ignore[override]
         window = TimeWindow(*entry)
         if time == window.end - 1 and window in self._windows.assigner.windows_at(window.start):
-            for rows in self._in_ranges(self._parts(window)):
+            for rows in in_ranges(self._parts(window)):
                 yield from self._results(window, merged(rows, self._aggregates))
         if window.end - window.start == self._partial.width and time >= self._cleanup(window.start):
             self._added.pop(window.start, None)
@@ -200,23 +200,6 @@ class ColumnWindowOperator(PartialsOperator):
     def _decoded(self, rows: Any) -> Partials:
         zeros = np.zeros(len(rows.hashes), np.int64)
         return Partials(rows.hashes, rows.keys, zeros, zeros, self._aggregates.decode(rows.values))
-
-    def _in_ranges(self, parts: Sequence[Partials]) -> Iterator[list[Partials]]:
-        """Yield the rows by ranges of hashes, so that memory does not follow how many keys a window has."""
-        whole = [replace(p, slices=np.zeros(len(p), np.int64)) for p in parts if len(p)]
-        total = sum(map(len, whole))
-        if not total:
-            return
-        low, high = min(int(p.hashes[0]) for p in whole), max(int(p.hashes[-1]) for p in whole)
-        count = -(-total // _AT_ONCE)
-        edges = [low + (high - low) * number // count for number in range(1, count)]
-        begins = [0] * len(whole)
-        for edge in [*edges, None]:
-            ends = [len(p) if edge is None else int(np.searchsorted(p.hashes, np.uint64(edge))) for p in whole]
-            some = [p.slice(b, e) for p, b, e in zip(whole, begins, ends, strict=True) if e > b]
-            begins = ends
-            if some:
-                yield some
 
     def _results(self, window: TimeWindow, rows: Partials) -> Iterator[ColumnChunk]:
         output, n = self._windows.output, len(rows)
@@ -246,6 +229,14 @@ class ColumnWindowOperator(PartialsOperator):
         self._added = {}
 
 
+def _by_slice(rows: Partials) -> Iterator[tuple[int, Partials]]:
+    """Yield when each slice begins, and the rows of it; rows stand in the order of slices."""
+    if len(rows):
+        edges = [0, *(np.flatnonzero(np.diff(rows.slices)) + 1).tolist(), len(rows)]
+        for start, stop in pairwise(edges):
+            yield int(rows.slices[start]), rows.slice(start, stop)
+
+
 @dataclass(frozen=True)
 class _Added:
     """What was added to a slice."""
@@ -254,5 +245,5 @@ class _Added:
     aggregates: Aggregation
 
     def __call__(self) -> EncodedRows:
-        rows = self.parts[0] if len(self.parts) == 1 else merged(self.parts, self.aggregates)
+        rows = merged_by_hash(self.parts, self.aggregates)
         return EncodedRows(rows.hashes, rows.keys, self.aggregates.encode(rows.held))

@@ -35,7 +35,13 @@ def _from_ext(code: int, data: memoryview) -> Any:
             return dict(zip(map(canonical_key, items[0]), items[1], strict=True))
         return (tuple if code == _TUPLE else set if code == _SET else frozenset)(items)
     if code in _EPOCH:
-        return _EPOCH[code] + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
+        try:
+            return _EPOCH[code] + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
+        except OverflowError:
+            raise TerminalError(
+                "state holds a time before the year 1 or behind the year 9999, which Python has not",
+                next="leave such rows out before the step: where(\"ts < timestamp'9999-01-01'\")",
+            ) from None
     read = _READ.get(code)
     if read is None:
         raise TerminalError(

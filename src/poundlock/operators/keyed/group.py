@@ -164,6 +164,7 @@ class KeyGroup:
         broadcast: bool = False,
         merges: tuple[str, ...] = (),
         holds: tuple[str, ...] = (),
+        replaces: tuple[str, ...] = (),
     ) -> None:
         """Say what a table holds; entries with a time to live are kept as [last touched in ms, value].
 
@@ -175,11 +176,14 @@ class KeyGroup:
             merges: where each checkpoint puts rows beside those before it, the aggregates that the rows of a key are parts of, or
                 the columns of rows that all count.
             holds: what an entry is of, where it does not say so itself: aggregates, or an order.
+            replaces: kinds that the table may have been of: whoever declares it knows what to do with their entries.
 
         Raises:
             TerminalError: the state on disk is of another kind.
         """
         known = self.meta.get(name)
+        if known is not None and known["kind"] in replaces:
+            known = None
         if known is not None and known["kind"] != kind:
             raise TerminalError(
                 f"state {name!r} is kept as {known['kind']} state and asked for as {kind} state",
@@ -206,6 +210,10 @@ class KeyGroup:
             }
         else:
             known["ttl_ms"] = ttl_ms
+
+    def merging(self, kind: str) -> dict[str, tuple[str, ...]]:
+        """Return the tables of a kind that there are and what their rows are parts of, see `declare`."""
+        return {name: tuple(meta["merges"]) for name, meta in self.meta.items() if meta["kind"] == kind}
 
     @property
     def event_timers(self) -> Timers:

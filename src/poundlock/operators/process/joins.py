@@ -160,7 +160,10 @@ class IntervalJoinOperator(KeyedOperator):
 
 
 class JoinedSides(ProcessWindowFunction):
-    """Gives the elements of a window to the user's function, by side: each pair of a join, all of both sides of a co-group."""
+    """Gives the elements of a window to the user's function, by side: each pair of a join, all of both sides of a co-group.
+
+    A join without a function gives pairs as they are.
+    """
 
     def __init__(self, node: WindowJoinNode, tags: Iterable[str]) -> None:
         function = node.function
@@ -169,7 +172,9 @@ class JoinedSides(ProcessWindowFunction):
         self._opened = function if isinstance(function, Function) else None
         self._who = function_name(function)
         self._call: Callable[[Any, Any], Any]
-        if isinstance(function, JoinFunction):
+        if function is None:
+            self._call = _as_they_are
+        elif isinstance(function, JoinFunction):
             self._call = function.join
         elif isinstance(function, CoGroupFunction):
             self._call = function.co_group
@@ -207,3 +212,7 @@ class JoinedSides(ProcessWindowFunction):
             if isinstance(row, Side):
                 check_tag(row.tag, self._tags, self._who)
             yield row
+
+
+def _as_they_are(left: Any, right: Any) -> list[Any]:
+    return [(left, right)]

@@ -22,6 +22,8 @@ from poundlock.storage import Storage
 # Garbage of an exchange lies in the old generation until a heap is full, so that a larger one only keeps more of it. Spark starts with
 # 450 MB and no less.
 _PLANNING_HEAP, _EXCHANGING_HEAP = "512m", "768m"
+# How much of a heap may be free behind a collection; by default the old generation nearly doubles each time that garbage fills it.
+_TIGHT = ("-XX:MinHeapFreeRatio=15", "-XX:MaxHeapFreeRatio=30")
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ def begin_spark(
     path = settings.logs / log
     path.parent.mkdir(parents=True, exist_ok=True)
     user = {**job.spark, **settings.spark}
+    small = quick_start and master.local
     spec = SessionSpec(
         name=job.name,
         master=master,
@@ -97,16 +100,23 @@ def begin_spark(
         task_python=None if master.local else python_of_tasks(settings, user),
         jvm_log=path,
         log4j=write_log4j2(path.with_suffix(".properties"), path),
-        jvm_options=cds.jvm_options(java, jars, cache=settings.cache_dir) if master.local else (),
+        jvm_options=_jvm_options(cds.jvm_options(java, jars, cache=settings.cache_dir), small and exchanges)
+        if master.local
+        else (),
         java_home=java.home,
         jars=jars,
-        driver_memory=heap(settings, small=quick_start and master.local, exchanges=exchanges),
+        driver_memory=heap(settings, small=small, exchanges=exchanges),
         worker_modules=modules,
         quick_start=quick_start,
         user=user,
         store={**executor_settings(), **needs.settings},
     )
     return SparkStart(job, settings, master, SessionStart(spec), say)
+
+
+def _jvm_options(archive: Sequence[str], tight: bool) -> Sequence[str]:
+    """Return the options of a JVM on this machine: its class archive, and whether its heap is kept from growing."""
+    return [*archive, *(_TIGHT if tight else ())]
 
 
 def heap(settings: Settings, *, small: bool, exchanges: bool) -> str:

@@ -30,6 +30,7 @@ _MAGIC = b"ARROW1\0\0"
 _COUNTED = 1 << 20  # timers whose groups are counted, and not guessed
 # In bytes: a longer run is held against its digest when it is copied. Of each key group there are a few shorter ones at most, so a
 # start reads little of a state, whatever its size.
+_LEFT = 1 << 20  # bytes; smaller files are not worth a call
 VERIFIED_WHOLE = 4 << 20
 
 
@@ -129,6 +130,7 @@ class Run:
             raise damaged(file, f"cannot be opened: {error}") from None
         content = mapped.read_buffer()
         mapped.close()  # what is mapped stays as long as it is looked at, and takes no file handle
+        self._content = content
         digest = digest_of(content) if content.size <= VERIFIED_WHOLE else file.digest
         if how := difference(file, content.size, digest):
             raise damaged(file, how)
@@ -175,6 +177,12 @@ class Run:
             known = int(np.count_nonzero((counted >= first) & (counted < stop)))
             self._counted[place] = known
         return known
+
+    def leave_memory(self) -> None:
+        """Have the pages that were looked at no longer count as this process's; what is looked at again is mapped again."""
+        if self._content.size >= _LEFT:
+            # The file is mapped to be read and shared, so that its pages stay what they are.
+            _advise(self._content.address, self._content.size, mmap.MADV_DONTNEED)
 
     def section_rows(self, key: SectionKey) -> Rows | None:
         """Return the rows of a section, None if there is none."""

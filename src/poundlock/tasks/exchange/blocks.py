@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -20,19 +21,23 @@ from poundlock.tasks.columns import int_column
 from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.placement import Custom, Partitioner, RoundRobin
 
-HASH = "__hash"
-"""The hidden column behind the rows of a block: the hash of the key; of an input without a key it is of nulls."""
+_ROWS = "__rows"  # a hidden column of nulls, which says how many rows there are where nobody needs a column of them
 EVERYWHERE = -1
 """The key group of broadcast rows."""
 
 DELIVERY_BYTES = 4 << 20  # of blocks that are sent at once
-_LIST_BYTES = 128 << 20  # of messages that PySpark pickles together
+# Of messages that PySpark pickles together: arrays in its JVM, which die young if they are small, and else wait for a full heap.
+_LIST_BYTES = 4 << 20
 _LEAST_BYTES = 256 << 10  # of a message
 _AT_ONCE = 128 << 20  # of rows that are put in order together
+_PIECE = 2 << 20  # of rows that are one batch where any will do, and they lie in runs that are worth a look each
+_RUN = 64  # so many rows
 _WHOLE = 1 << 30  # of rows that are one batch where all of a key are needed at once
-FLUSH_BYTES = 16 << 20  # what one writer gathers before it makes blocks of it
+_FLUSH_BYTES = 4 << 20, 16 << 20  # what one writer gathers before it makes blocks of it, at least and at most
+_FLUSH_EACH = 128 << 10  # and for each task that they go to
 _END = 16  # bytes that a stream has behind its last batch, and a few more
 _INDEX = 3  # a run of rows: key group, place, first row
+_RUN_INDEX_BYTES = _INDEX * 8
 
 
 class KeyHashing(Protocol):
@@ -76,7 +81,7 @@ class Block(msgspec.Struct, frozen=True):
         part: a writer that had many rows made several blocks; their order.
         places: where the rows were read: (source, sequence of the split), in the order they came.
         index: for each run of rows its key group, the number of its place and its first row, as int64.
-        rows: an Arrow IPC stream of one batch, its last column HASH.
+        rows: an Arrow IPC stream of one batch, its last column hidden.
     """
 
     operator: str
@@ -114,15 +119,28 @@ def deliveries(
 ) -> Iterator[tuple[int, Delivery]]:
     """Yield what a task sends to each task of the next stage, by the number of that task, see `Delivery`."""
     known = tuple(reports)
-    by_target: dict[int, list[Block]] = {}
-    for block in blocks:
-        by_target.setdefault(block.target, []).append(block)
+    by_target = _by_target(blocks)
     most = message_bytes(parallelism)
     for target in range(parallelism):
         first, *more = _together(by_target.get(target, ()), most)
         yield target, Delivery(known, first)
         for blocks_of_one in more:
             yield target, Delivery((), blocks_of_one)
+
+
+def block_deliveries(blocks: Iterable[Block], parallelism: int) -> Iterator[tuple[int, Delivery]]:
+    """Yield blocks as what is sent besides `deliveries`, by the number of the task."""
+    most = message_bytes(parallelism)
+    for target, of_one in _by_target(blocks).items():
+        for together in _together(of_one, most):
+            yield target, Delivery((), together)
+
+
+def _by_target(blocks: Iterable[Block]) -> dict[int, list[Block]]:
+    by_target: dict[int, list[Block]] = {}
+    for block in blocks:
+        by_target.setdefault(block.target, []).append(block)
+    return by_target
 
 
 def _together(blocks: Iterable[Block], most: int) -> list[tuple[Block, ...]]:
@@ -154,7 +172,7 @@ class BlockWriter:
     Args:
         parallelism: how many tasks share the key groups.
         splits: per source, how many splits it has in the checkpoint; where rows of each go to a few tasks.
-        flush_bytes: blocks are made when so much has come; what is open is the memory that a writer needs.
+        flush_bytes: blocks are made when so much has come; what is open is the memory that a writer needs. None = by the parallelism.
         compress_from: blocks from this size on are compressed by lz4; None = none are, as Spark's shuffle compresses by itself.
     """
 
@@ -162,7 +180,7 @@ class BlockWriter:
     hashing: KeyHashing
     parallelism: int = 1
     splits: Mapping[str, int] = field(default_factory=dict)
-    flush_bytes: int = FLUSH_BYTES
+    flush_bytes: int | None = None
     compress_from: int | None = None
     # Rows, and the number of their place.
     _open: list[tuple[pa.RecordBatch, int]] = field(default_factory=list, init=False)
@@ -171,8 +189,11 @@ class BlockWriter:
     _groups: list[npt.NDArray[np.int64]] = field(default_factory=list, init=False)
     _bytes: int = field(default=0, init=False)
     _parts: int = field(default=0, init=False)
+    _full: int = field(init=False)
 
     def __post_init__(self) -> None:
+        least, most = _FLUSH_BYTES
+        self._full = self.flush_bytes or min(max(self.parallelism * _FLUSH_EACH, least), most)
         splits = self.splits if self.to.how == "rescale" else None
         self._spread = RoundRobin(self.to.groups(self.parallelism), splits)
 
@@ -191,14 +212,12 @@ class BlockWriter:
             columns = [batch.column(name) for name in self.to.keys]
             hashes = self.hashing.key_hashes(columns) if columns else np.zeros(batch.num_rows, np.uint64)
             groups = self.hashing.groups_of(hashes, self.to.groups(self.parallelism)).astype(np.int64)
-            hidden = int_column(hashes, pa.uint64())
         else:
             groups = self._unkeyed(batch, place)
-            hidden = pa.nulls(batch.num_rows)
-        self._open.append((_with_hidden(batch, hidden), number))
+        self._open.append((batch.append_column(_ROWS, pa.nulls(batch.num_rows)), number))
         self._groups.append(groups)
         self._bytes += batch.nbytes
-        return self._flush() if self._bytes >= self.flush_bytes else []
+        return self._flush() if self._bytes >= self._full else []
 
     def finish(self) -> list[Block]:
         """Return the blocks of what is left."""
@@ -284,11 +303,6 @@ def encoded(rows: pa.RecordBatch, *, compress: bool = False) -> bytes | bytearra
     return data
 
 
-def _with_hidden(batch: pa.RecordBatch, hidden: pa.Array) -> pa.RecordBatch:
-    fields = [*batch.schema, pa.field(HASH, hidden.type)]
-    return pa.RecordBatch.from_arrays([*batch.columns, hidden], schema=pa.schema(fields, batch.schema.metadata))
-
-
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
@@ -350,7 +364,14 @@ def grouped(blocks: Sequence[Block]) -> pa.RecordBatch | None:
 
 def grouped_batches(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
     """Yield what `grouped` returns, where that is much in pieces: a column of texts ends at 2 GB, and so would memory."""
-    yield from _in_pieces(blocks, _AT_ONCE, _of_one_size)
+    most = min(_PIECE, _AT_ONCE) if _has_long_runs(blocks) else _AT_ONCE
+    yield from _in_pieces(blocks, most, partial(_of_one_size, most=most))
+
+
+def _has_long_runs(blocks: Sequence[Block]) -> bool:
+    """Return whether pieces that are put together of runs cost less than rows that are taken one by one."""
+    runs = sum(len(block.index) for block in blocks) // _RUN_INDEX_BYTES
+    return runs * _RUN <= sum(block.count for block in blocks)
 
 
 def grouped_pieces(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
@@ -370,16 +391,16 @@ def _in_pieces(
     yield from map(_visible, cut([block for block in blocks if block.count]))
 
 
-def _of_one_size(blocks: Sequence[Block]) -> Iterator[Sequence[pa.RecordBatch]]:
+def _of_one_size(blocks: Sequence[Block], most: int) -> Iterator[Sequence[pa.RecordBatch]]:
     batches, widths = [block.batch() for block in blocks], _widths(blocks)
     waiting: list[pa.RecordBatch] = []
     size = 0
     for number, start, count, _ in _ordered_runs(blocks).tolist():
         while count:
-            some = min(count, max((_AT_ONCE - size) // widths[number], 1))
+            some = min(count, max((most - size) // widths[number], 1))
             waiting.append(batches[number].slice(start, some))
             size, start, count = size + some * widths[number], start + some, count - some
-            if size >= _AT_ONCE or count:
+            if size >= most or count:
                 yield waiting
                 waiting, size = [], 0
     if waiting:

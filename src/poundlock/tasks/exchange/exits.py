@@ -82,8 +82,13 @@ class ExchangeStep(TaskStep):
     def _unreadable(self, record: Reject) -> None:
         self.run.reject_at(self.to.operator, unreadable_row(self.to.operator, record))
 
+    def full_blocks(self) -> list[Block]:
+        """Return the blocks that became full since the last call."""
+        full, self._blocks = self._blocks, []
+        return full
+
     def blocks(self) -> list[Block]:
-        """Return all that was taken; called once, behind the last row."""
+        """Return what is left of all that was taken; called once, behind the last row."""
         added = [] if self.windows is None else self._partials.finish()
         return [*self._blocks, *added, *self._writer.finish()]
 

@@ -6,6 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +77,7 @@ def test_state_with_a_time_to_live_and_timers_of_both_kinds() -> None:
     assert list(_lines([], 20)) == ["no key has any state"]
 
 
-def kept(folder: Path, values: dict[str, int]) -> None:
+def kept(folder: Path, values: Mapping[Any, int]) -> None:
     """Make a checkpoint folder whose newest decision names a run with these values of the operator "totals"."""
     storage = LocalStorage(str(folder))
     identity = open_identity(storage, name="job", clock=SystemClock())
@@ -185,3 +188,35 @@ def test_fsck_looks_again_where_a_state_file_goes_while_it_is_looked_at(
     assert main(["fsck", str(folder)]) == 0
     assert away == []
     assert "0 findings" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (date(2018, 12, 19), "2018-12-19"),
+        (datetime(2018, 12, 19, 1, 50, tzinfo=UTC), "2018-12-19T01:50:00Z"),
+        (Decimal("12.50"), "12.5"),
+        (b"\x00\xff", "X'00FF'"),
+        (("ada", date(2018, 12, 19)), '["ada", "2018-12-19"]'),
+        ("12", "12"),
+    ],
+    ids=repr,
+)
+def test_one_key_of_any_type_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str], key: Any, text: str) -> None:
+    kept(tmp_path, {key: 7})
+    assert main(["state", str(tmp_path), "totals", "--key", text]) == 0
+    _, table, entry = capsys.readouterr().out.splitlines()
+    assert table == "  state:sum (value): 1 entries"
+    shown = entry.strip().removesuffix(": 7")
+    shown = shown.strip("'") if isinstance(key, str) else shown
+    assert main(["state", str(tmp_path), "--key", shown, "--json"]) == 0, shown
+    ((listed,),) = [each["state"]["state:sum"]["entries"] for each in json.loads(capsys.readouterr().out)]
+    assert listed["value"] == 7
+
+
+def test_what_is_no_key_is_refused_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept(tmp_path, {date(2018, 12, 19): 7})
+    assert main(["state", str(tmp_path), "totals", "--key", "soon"]) == 2
+    what, next = capsys.readouterr().err.splitlines()
+    assert what == "error: 'soon' is no key of totals, whose keys are such as 2018-12-19"
+    assert next.startswith("Next: write a date as 2018-12-19")

@@ -10,6 +10,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,3 +148,9 @@ def test_what_is_nested_as_deep_as_state_keeps_is_read_again_and_deeper_is_refus
     assert codec.decode(codec.encode(codec.pack(value))) == value
     with pytest.raises(DefinitionError, match="more than 100 levels deep"):
         codec.pack(wrap(value))
+
+
+def test_a_time_of_columns_that_python_has_not_is_named() -> None:
+    data = msgspec.msgpack.encode(msgspec.msgpack.Ext(codec.UTC_MICROS, (1 << 60).to_bytes(8, "big")))
+    with pytest.raises(TerminalError, match=r"behind the year 9999, which Python has not\nNext: leave such rows out"):
+        codec.decode(data)

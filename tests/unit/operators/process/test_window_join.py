@@ -55,6 +55,18 @@ def right(n: int, time: int, key: str = "a") -> Element:
     return Element({"id": key, "n": n}, time, 1)
 
 
+def test_pairs_that_are_selected_from_are_pairs_of_records() -> None:
+    h = ProcessHarness(windows(TumblingEventTimeWindows("10 ms")).select("left.n", "right.n as m"))
+    h.process_elements([left(1, 1), left(2, 9), right(3, 5), right(6, 30)])
+    pairs = [({"k": "a", "n": n}, {"id": "a", "n": 3}) for n in (1, 2)]
+    assert [(e.value, e.timestamp) for e in h.process_watermark(100)] == [(pair, 9) for pair in pairs]
+
+
+def test_a_co_group_has_no_pairs_to_select_from() -> None:
+    with pytest.raises(DefinitionError, match=r"select of a co_group.*\nNext: write a\.join\(b\)"):
+        windows(TumblingEventTimeWindows("10 ms"), "co_group").select("left.n")
+
+
 def test_pairs_of_one_key_and_window() -> None:
     h = ProcessHarness(windows(TumblingEventTimeWindows("10 ms")).apply(pair, schema=SCHEMA))
     h.process_elements([left(1, 1), left(2, 9), right(3, 5), left(4, 10), right(5, 11), right(6, 30), left(7, 2, "b")])

@@ -23,10 +23,12 @@ from poundlock.connectors.files.sink.multipart import complete, inspect_upload, 
 from poundlock.connectors.files.sink.names import merging_name, ours
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError, next_of
 from poundlock.storage import LocalStorage, Storage
+from poundlock.storage.at_once import at_once
 from poundlock.storage.base import OutcomeUnknown
 from poundlock.storage.deferred import DeferredStorage
 from poundlock.storage.storage_errors import is_full, refuse_unreachable, storage_trouble
 from poundlock.storage.uploads import Uploads
+from poundlock.threads import call_all
 
 if TYPE_CHECKING:
     from poundlock.formats.encode_bulk import BulkMerger
@@ -80,8 +82,11 @@ def commit(storage: Storage, committable: FileCommittable, merger: BulkMerger) -
         elif len(segments) > 1 or not _moved(storage, segments[0], final):
             if storage.stat(final) is not None or not _publish(storage, committable, segments, merger):
                 _recognise(storage, committable, merger)
-            for path in segments:
-                storage.delete(path)
+            if isinstance(storage, LocalStorage):
+                for path in segments:
+                    storage.delete(path)
+            else:
+                at_once(storage.delete, segments)
     except OSError as error:
         raise CommitUnknown(
             f"making {storage.root}/{final} visible failed: {error}",
@@ -217,12 +222,22 @@ def preflight(storage: Storage) -> None:
     """Raise DefinitionError unless files can be made below the folder, TransientError where its disk is full or it does not say."""
     refuse_unreachable(storage, what="the folder")
     probe = f".poundlock-preflight-{uuid.uuid4().hex}"
-    try:
+
+    def file() -> None:
         storage.create_exclusive(probe, b"\n")  # a full disk still takes an empty file
         storage.delete(probe)
+
+    try:
         if isinstance(storage, Uploads):
-            storage.abort_upload(probe, storage.begin_upload(probe, ""))
-            next(iter(storage.uploads()), None)
+            uploads = storage
+            call_all(
+                file,
+                lambda: uploads.abort_upload(probe, uploads.begin_upload(probe, "")),
+                lambda: next(iter(uploads.uploads()), None),
+                name="poundlock-preflight",
+            )
+        else:
+            file()
     except OSError as error:
         if is_full(error) or isinstance(error, OutcomeUnknown) or not getattr(error, "refused", True):
             raise storage_trouble(error, doing=f"making a file in {storage.root}", starting=True) from error

@@ -87,7 +87,7 @@ class FileReader:
         chunks = _records(lines, self.options, name) if self.multiline else map(strip_returns, lines)
         for chunk in chunks:
             if made is not None and len(chunk):
-                chunk = made.decode(chunk, self.context.reject, self.context.want)
+                chunk = made.decode(chunk, self.context.reject, self.context.form)
                 if made.schema().names != self._columns.names:  # the file's header has others, or another order
                     chunk = self._shaped(chunk)
             if len(chunk):

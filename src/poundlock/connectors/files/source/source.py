@@ -21,6 +21,7 @@ from poundlock.connectors.files.source.inference import infer_schema
 from poundlock.connectors.files.source.reader import FileReader, codec_of
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
+from poundlock.formats.arrays import is_flat
 from poundlock.formats.decode import decoder
 from poundlock.storage import Entry, LocalStorage, Storage, below, is_uri, open_storage
 from poundlock.storage.storage_errors import refuse_unreachable
@@ -177,6 +178,11 @@ class FileSource:
             storage, first.path, self.format, compression=self.compression,
             delimiter=options.get("delimiter", ","), quote=options.get("quote", '"'),
         )  # fmt: skip
+
+    @property
+    def decodes_objects(self) -> bool:
+        """Whether records can be made of lines without a dict."""
+        return self.format == "json" and self.columns is not None and is_flat(ddl.parse(self.columns))
 
     @property
     def place(self) -> str:

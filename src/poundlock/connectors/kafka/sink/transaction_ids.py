@@ -15,13 +15,17 @@ import re
 import secrets
 import socket
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 TO_TOPIC = "__to_topic"  # the column in which the plan puts a computed topic
 _TASK = "per_task"
+_REALM = ".realm"
+_KEPT_S = 24 * 3600.0
 PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -101,7 +105,7 @@ class Slot:
 
 def _realm(folder: Path) -> str:
     """Return what tells those who share this folder's locks from others on hosts of the same name, such as containers."""
-    path = folder / ".realm"
+    path = folder / _REALM
     for _ in range(2):
         try:
             return path.read_text()
@@ -118,16 +122,60 @@ def slots(names: TransactionNames, checkpoint: int) -> Iterator[Slot]:
     """Yield this host's slots for a checkpoint that no other process holds, lowest first, without end; the caller releases each."""
     folder = Path(tempfile.gettempdir()) / f"poundlock-{os.getuid()}" / "transactional-ids"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _remove_old(folder)
     host = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname())[:60] or "host"
     host = f"{host}-{_realm(folder)}"
     number = 0
     while True:
         tid = names.at(host, number, checkpoint)
-        handle = os.open(folder / f"{tid}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = _locked(folder / f"{tid}.lock")
+        if handle is not None:
+            yield Slot(tid, handle)
+        number += 1
+
+
+def _locked(path: Path) -> int | None:
+    """Return a handle of a file that nobody else has locked, None if somebody has."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(handle)
-        else:
-            yield Slot(tid, handle)
-        number += 1
+            return None
+        if _is_at(path, handle):
+            os.utime(handle)
+            return handle
+        os.close(handle)  # it was removed between being opened and being locked, and another may have its place
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(path), os.fstat(handle))
+    return False
+
+
+@cache
+def _remove_old(folder: Path) -> None:
+    """Remove the locks that nobody has held for a day, once in the life of a process: those of jobs that are no more."""
+    before = time.time() - _KEPT_S
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):  # another process removed it
+                if entry.name == _REALM or entry.stat().st_mtime > before:
+                    continue
+                if entry.name.endswith(".lock"):
+                    _remove_free(folder / entry.name)
+                else:
+                    os.unlink(entry.path)
+
+
+def _remove_free(path: Path) -> None:
+    """Remove a lock that nobody holds. Who opened it before sees, once it has locked it, that it is gone."""
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_at(path, handle):
+            os.unlink(path)
+    finally:
+        os.close(handle)

@@ -86,7 +86,7 @@ class KafkaReader:
                 except DamagedBatch as error:
                     raise damaged(wanted.topic, wanted.partition, error.offset, error.why, next=error.next) from error
                 if self._decoder is not None:
-                    chunk = self._decoder.decode(chunk, self._context.reject, self._context.want)
+                    chunk = self._decoder.decode(chunk, self._context.reject, self._context.form)
             if len(chunk):
                 yield chunk
 

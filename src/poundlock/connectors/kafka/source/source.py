@@ -6,9 +6,10 @@ A source is a value: it holds no connection, can be pickled and compared, and sh
 from __future__ import annotations
 
 import copy
+import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from poundlock.connectors.base import ReplayPromise
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from poundlock.connectors.base import ReaderContext
     from poundlock.connectors.kafka.source.enumerator import KafkaEnumerator
     from poundlock.connectors.kafka.source.reader import KafkaReader
+    from poundlock.connectors.kafka.wire.fetch_client import FetchClient
     from poundlock.formats.decode import Decoder
     from poundlock.storage.base import Storage
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 Format = Literal["raw", "json", "csv", "avro"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 _PREFLIGHT_S = 4.5
+_QUESTION_S = 10.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, init=False)
@@ -229,6 +233,15 @@ class KafkaSource:
         return ReplayPromise("exact", "offsets always mean the same records, or the job stops and says which are gone")
 
     @property
+    def decodes_objects(self) -> bool:
+        """Whether records can be made of values without a dict: of JSON that nothing else of a record stands beside."""
+        if self.format != "json" or self.carried:
+            return False
+        from poundlock.formats.arrays import is_flat
+
+        return is_flat(self.schema())
+
+    @property
     def place(self) -> str:
         """What it reads, for explain."""
         return ", ".join(self.topics or self.partitions or ()) or str(self.pattern)
@@ -245,7 +258,19 @@ class KafkaSource:
     def cluster(self) -> Cluster:
         """Return a new connection of the driver's; it connects when it is first asked."""
         settings = {**self.security.confluent(), **{name: str(value) for name, value in self.client_options.items()}}
-        return Cluster(self.bootstrap_servers, settings, committed_only=self.isolation == "read_committed")
+        committed, own = self.isolation == "read_committed", None
+        if self.client_options:
+            _log.info("offsets are asked for through confluent-kafka: client_options are settings of it alone")
+        else:
+            own = self._connections()
+        return Cluster(self.bootstrap_servers, settings, committed_only=committed, own=own)
+
+    def _connections(self) -> FetchClient:
+        """Return the driver's own connections, over which it asks for offsets; they wait as long as a question may take."""
+        from poundlock.connectors.kafka.wire.fetch_client import fetch_client
+
+        settings = replace(parse(self.options), request_timeout_s=_QUESTION_S, max_wait_ms=0)
+        return fetch_client(self.bootstrap_servers, self.who or login(self.security), settings)
 
     def preflight(self) -> None:
         """Check within 5 s that the servers answer and the topics and partitions are there.

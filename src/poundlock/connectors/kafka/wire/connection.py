@@ -81,7 +81,12 @@ class BrokerConnection:
             raise TerminalError(f"no TLS connection to Kafka at {self._name}: {error}", next=_LOOK) from error
         if who.security.uses_sasl:
             self._log_in(who)
-        self._socket.settimeout(self._settings.request_timeout_s + self._settings.max_wait_ms / 1000)
+        self.answer_within(None)
+
+    def answer_within(self, seconds: float | None) -> None:
+        """Wait so long for an answer at most from now on; None = as long as the settings say."""
+        usual = self._settings.request_timeout_s + self._settings.max_wait_ms / 1000
+        self._socket.settimeout(usual if seconds is None else seconds)
 
     def _ask_versions(self) -> None:
         request, errors = kafka_python("protocol.metadata").ApiVersionsRequest, kafka_python("errors")

@@ -10,9 +10,9 @@ import contextlib
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
@@ -29,12 +29,13 @@ _UNKNOWN_TOPIC = 3
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
     """A topic as a broker knows it: its id, None where brokers are older than ids, the address of the leader of each partition that has
-    one, and how many partitions it has, 0 if there is no such topic.
+    one, how many partitions it has, 0 if there is no such topic, and the epoch of each leader, where brokers tell it.
     """
 
     id: uuid.UUID | None
     leaders: Mapping[int, Address]
     partitions: int
+    epochs: Mapping[int, int] = field(default_factory=dict)
 
 
 def fetch_client(servers: str, who: Login, settings: FetchSettings) -> FetchClient:
@@ -66,10 +67,13 @@ class FetchClient:
             OSError: no broker answers; another try may help.
             TerminalError: a broker refuses this client.
         """
-        known = self._topics.get(name)
-        if known is None or again:
-            known = self._topics[name] = self.ask_any(lambda connection: self._metadata(connection, name, create))
-        return known
+        return self.topics([name], again=again, create=create)[name]
+
+    def topics(self, names: Sequence[str], *, again: bool = False, create: bool = False) -> Mapping[str, TopicMetadata]:
+        """Return what is known of topics, those that are not known asked for at once; takes and raises what `topic` does."""
+        if wanted := [name for name in names if again or name not in self._topics]:
+            self._topics.update(self.ask_any(lambda connection: self._metadata(connection, wanted, create)))
+        return {name: self._topics[name] for name in names}
 
     def ask_any(self, ask: Callable[[BrokerConnection], _T]) -> _T:
         """Return what the first broker that answers gives to a question. Raises as `topic` does."""
@@ -93,24 +97,17 @@ class FetchClient:
         """Have the next question for a coordinator be asked: it moved, or does not answer."""
         self._coordinators.pop(key, None)
 
-    def _metadata(self, connection: BrokerConnection, name: str, create: bool) -> TopicMetadata:
-        request, errors = kafka_python("protocol.metadata").MetadataRequest, kafka_python("errors")
-        topics = [request.MetadataRequestTopic(name=name)]
+    def _metadata(
+        self, connection: BrokerConnection, names: Sequence[str], create: bool
+    ) -> Mapping[str, TopicMetadata]:
+        request = kafka_python("protocol.metadata").MetadataRequest
+        topics = [request.MetadataRequestTopic(name=name) for name in names]
         answer = connection.request(
             request(topics=topics, allow_auto_topic_creation=create, min_version=4, max_version=12)
         )
         brokers: dict[int, Address] = {b.node_id: (b.host, b.port) for b in answer.brokers}
         self._brokers = list(brokers.values())
-        metadata = answer.topics[0]
-        if metadata.error_code == _UNKNOWN_TOPIC:
-            return TopicMetadata(None, {}, 0)
-        if metadata.error_code == errors.TopicAuthorizationFailedError.errno:
-            raise errors.TopicAuthorizationFailedError(f"topic {name}")
-        if metadata.error_code and not metadata.partitions:
-            raise ConnectionLost(f"topic {name}: {errors.for_code(metadata.error_code).__name__}")
-        given = getattr(metadata, "topic_id", None)
-        leaders = {p.partition_index: brokers[p.leader_id] for p in metadata.partitions if p.leader_id in brokers}
-        return TopicMetadata(given if given else None, leaders, len(metadata.partitions))
+        return {topic.name: _topic_metadata(topic, brokers) for topic in answer.topics}
 
     @contextmanager
     def lent(self, address: Address) -> Iterator[BrokerConnection]:
@@ -148,6 +145,23 @@ class FetchClient:
         for address in list(self._idle):
             with contextlib.suppress(OSError):
                 self.forget(address)
+
+
+def _topic_metadata(topic: Any, brokers: Mapping[int, Address]) -> TopicMetadata:
+    errors = kafka_python("errors")
+    if topic.error_code == _UNKNOWN_TOPIC:
+        return TopicMetadata(None, {}, 0)
+    if topic.error_code == errors.TopicAuthorizationFailedError.errno:
+        raise errors.TopicAuthorizationFailedError(f"topic {topic.name}")
+    if topic.error_code and not topic.partitions:
+        raise ConnectionLost(f"topic {topic.name}: {errors.for_code(topic.error_code).__name__}")
+    given = getattr(topic, "topic_id", None)
+    leaders, epochs = {}, {}
+    for part in topic.partitions:
+        if part.leader_id in brokers:
+            leaders[part.partition_index] = brokers[part.leader_id]
+            epochs[part.partition_index] = -1 if part.leader_epoch is None else int(part.leader_epoch)
+    return TopicMetadata(given if given else None, leaders, len(topic.partitions), epochs)
 
 
 def _addresses(servers: str) -> list[Address]:

@@ -34,7 +34,8 @@ def running(ufunc: np.ufunc, values: npt.NDArray[Any], starts: Numbers) -> npt.N
     out = values.copy()
     for group in np.flatnonzero(counts > _FEW).tolist():
         own = out[starts[group] : starts[group] + counts[group]]
-        ufunc.accumulate(own, out=own)
+        with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are sums like others
+            ufunc.accumulate(own, out=own)
     few = counts <= _FEW
     if most > _FEW:
         starts, counts = starts[few], counts[few]
@@ -42,7 +43,8 @@ def running(ufunc: np.ufunc, values: npt.NDArray[Any], starts: Numbers) -> npt.N
     starts, counts = starts[order], counts[order]
     for turn in range(1, int(counts[0]) if len(counts) else 0):
         at = starts[: int(np.searchsorted(-counts, -turn, "left"))] + turn
-        out[at] = ufunc(out[at - 1], out[at])
+        with np.errstate(over="ignore", invalid="ignore"):
+            out[at] = ufunc(out[at - 1], out[at])
     return out
 
 

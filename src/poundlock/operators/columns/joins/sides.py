@@ -16,10 +16,12 @@ from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import Flags, Numbers, indices_of, numbers_in
 from poundlock.operators.columns.encoding import encode_key_columns
 from poundlock.operators.columns.groups import Hashes
-from poundlock.operators.columns.matching import TimedRows
+from poundlock.operators.columns.joins.kept_rows import SideTables
+from poundlock.operators.columns.joins.matching import TimedRows
+from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput, emitter_of
 from poundlock.operators.columns.operator import ColumnChunk
-from poundlock.operators.columns.pairs import PairFunction, PairOutput, emitter_of
 from poundlock.operators.columns.records import columns_of
+from poundlock.operators.columns.rows.cursor import columns_of as record_columns
 from poundlock.operators.keyed.group import KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import OutputChunk
@@ -55,15 +57,16 @@ class ColumnJoinOperator(KeyedOperator):
 
     timer_entries: ClassVar[TimerEntries] = "windows"
     opens_tables_first: ClassVar[bool] = True
+    kind: ClassVar[str]
+    """What its state is called."""
 
     def __init__(
         self, sides: tuple[JoinSide, JoinSide], output: PairOutput | PairFunction, hash_keys: HashKeys
     ) -> None:
         super().__init__()
         self.sides = sides
+        self.tables = [SideTables(name, self.kind, side.layout) for name, side in zip(SIDES, sides, strict=True)]
         self.emitter = emitter_of(output, self.out)
-        self.added: list[list[TimedRows]] = [[], []]
-        """By side the rows that were added in this checkpoint."""
         self._hash_keys = hash_keys
 
     def open(self) -> None:
@@ -84,6 +87,23 @@ class ColumnJoinOperator(KeyedOperator):
             DefinitionError: a row has no event time.
         """
         raise NotImplementedError
+
+    def from_records(
+        self, side: int, entries: Any, of: Numbers, times: Numbers, records: Sequence[dict[str, Any]]
+    ) -> TimedRows:
+        """Return rows of a side that the operator of single records kept.
+
+        Args:
+            entries: its entries of state, one a key.
+            of: of each row the place of its entry, ascending; `times`: its time, ms.
+            records: what it is.
+
+        Raises:
+            TerminalError: a value does not fit the type that its column has now.
+        """
+        schema = self.sides[side].schema
+        rows = pa.RecordBatch.from_arrays(record_columns(records, schema), schema=schema)
+        return TimedRows(entries.hashes[of], entries.keys.take(indices_of(of)), times, rows)
 
     def store(self, group: KeyGroup) -> None:
         """Have what was added written with the checkpoint; called once, behind all else."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,11 +16,10 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers, indices_of, joined
 from poundlock.operators.columns.groups import Hashes, grouped
-from poundlock.operators.columns.operator import CHUNK_ROWS, EncodedRows
-from poundlock.operators.columns.records import decode_records, encode_records, joined_rows
+from poundlock.operators.columns.operator import EncodedRows
+from poundlock.operators.columns.records import encode_records
 
 _LARGE = 1 << 62
-_BYTES_AT_ONCE = 64 << 20  # of pairs in a chunk, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,26 @@ class TimedRows:
 
     def where(self, flags: Flags) -> TimedRows:
         """Return some of the rows."""
-        if flags.all():
-            return self
-        places = np.flatnonzero(flags)
+        return self if flags.all() else self.take(np.flatnonzero(flags))
+
+    def take(self, places: Numbers) -> TimedRows:
+        """Return rows by their places."""
         rows = indices_of(places)
         return TimedRows(self.hashes[places], self.keys.take(rows), self.times[places], self.records.take(rows))
 
-    def __call__(self) -> EncodedRows:
-        """Return them as state keeps them."""
-        return EncodedRows(self.hashes, self.keys, encode_records(self.records), times=self.times)
+    def parted(self, starts: Numbers) -> Iterator[tuple[int, TimedRows]]:
+        """Yield the rows by a number that each has, such as when its stretch of time begins; those of one number in their order."""
+        order = np.argsort(starts, kind="stable")
+        rows = self if (starts[1:] >= starts[:-1]).all() else self.take(order)
+        different, first = np.unique(starts[order], return_index=True)
+        bounds = pairwise([*first.tolist(), len(rows)])
+        for number, (start, stop) in zip(different.tolist(), bounds, strict=True):
+            yield number, rows.slice(start, stop)
+
+    @property
+    def width(self) -> int:
+        """About how many bytes a row has."""
+        return int(self.records.nbytes) // max(len(self), 1)
 
     def slice(self, start: int, stop: int) -> TimedRows:
         """Return a stretch of the rows, without a copy."""
@@ -60,16 +71,24 @@ class TimedRows:
             self.hashes[start:stop], self.keys.slice(start, n), self.times[start:stop], self.records.slice(start, n)
         )
 
-    @classmethod
-    def joined(cls, parts: Sequence[TimedRows]) -> TimedRows:
-        """Return the rows of all parts, one behind the other; of one part it is the very same."""
-        if len(parts) == 1:
-            return parts[0]
-        return cls(
-            np.concatenate([part.hashes for part in parts]),
-            joined([part.keys for part in parts]),
-            np.concatenate([part.times for part in parts]),
-            joined_rows([part.records for part in parts]),
+
+@dataclass(frozen=True, slots=True)
+class AddedRows:
+    """Rows that are to be written.
+
+    Args:
+        parts: in the order they came. Their texts would not all fit into one column.
+    """
+
+    parts: Sequence[TimedRows]
+
+    def __call__(self) -> EncodedRows:
+        """Return them as state keeps them."""
+        return EncodedRows(
+            np.concatenate([part.hashes for part in self.parts]),
+            joined([part.keys for part in self.parts]),
+            joined([encode_records(part.records) for part in self.parts]),
+            times=np.concatenate([part.times for part in self.parts]),
         )
 
 
@@ -93,19 +112,6 @@ def ranges(starts: Numbers, counts: Numbers) -> Numbers:
     """Return start, start + 1, … of each range, one behind the other."""
     before = np.cumsum(counts) - counts
     return np.repeat(starts - before, counts) + np.arange(int(counts.sum()))
-
-
-def places_of(kept: Numbers, n: int) -> Numbers:
-    """Return for each of n rows its place among those that were kept; of one that was not it is any."""
-    places = np.zeros(n, np.int64)
-    places[kept] = np.arange(len(kept))
-    return places
-
-
-def at_once(sides: Sequence[pa.RecordBatch]) -> int:
-    """Return how many pairs of rows are made at once, so that wide rows do not fill the memory."""
-    size = 1 + sum(int(rows.nbytes) // max(int(rows.num_rows), 1) for rows in sides)
-    return max(1, min(CHUNK_ROWS, _BYTES_AT_ONCE // size))
 
 
 class Pairs(NamedTuple):
@@ -182,42 +188,3 @@ def _places(own: Numbers, others: Numbers, bounds: tuple[int, int], keys: int) -
     different, places = np.unique(others, return_inverse=True)
     stop = np.searchsorted(different, own + upper, "right")
     return places, len(different), np.searchsorted(different, own + lower), stop
-
-
-class HeldRows:
-    """Rows of a side of a join: those that state has, then those that were added in this checkpoint.
-
-    Args:
-        stored: rows of state, oldest first.
-        added: such as came.
-        schema: the columns that are kept of a row.
-    """
-
-    def __init__(self, stored: Sequence[Any], added: Sequence[TimedRows], schema: pa.Schema) -> None:
-        stored, added = [rows for rows in stored if len(rows)], [rows for rows in added if len(rows)]
-        self._schema, self._added = schema, added
-        self._values = [rows.values for rows in stored]
-        self._stored = sum(map(len, stored))
-        parts = [*stored, *added]
-        if parts:
-            self.hashes: Hashes = np.concatenate([part.hashes for part in parts])
-            self.keys = joined([part.keys for part in parts])
-            self.times: Numbers = np.concatenate([part.times for part in parts])
-        self._length = sum(map(len, parts))
-
-    def __len__(self) -> int:
-        return self._length
-
-    def records(self, used: Numbers, names: Sequence[str]) -> tuple[pa.RecordBatch, Numbers]:
-        """Return the rows that are used, and those that were added, as columns; and the place of each here.
-
-        Args:
-            used: places, ascending.
-            names: the columns that are needed.
-        """
-        used = used[used < self._stored]
-        parts = [rows.records.select(list(names)) for rows in self._added]
-        if len(used) or not parts:
-            values = joined(self._values).take(indices_of(used))
-            parts.insert(0, decode_records(values, self._schema, names).select(list(names)))
-        return joined_rows(parts), np.concatenate([used, np.arange(self._stored, self._length)])

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import product
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, indices_of
-from poundlock.operators.columns.joins import SIDES, ColumnJoinOperator, HashKeys, JoinSide
-from poundlock.operators.columns.matching import HeldRows, TimedRows, at_once, match_ranges, places_of
+from poundlock.operators.columns.joins.held_rows import HeldRows, Part, pair_chunks
+from poundlock.operators.columns.joins.matching import AddedRows, TimedRows, match_ranges
+from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput, SomePairs
+from poundlock.operators.columns.joins.sides import ColumnJoinOperator, HashKeys, JoinSide
 from poundlock.operators.columns.operator import ColumnChunk
-from poundlock.operators.columns.pairs import PairFunction, SomePairs
+from poundlock.operators.columns.rows.packing import unpacked
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import OutputChunk
 from poundlock.operators.windows.aligned import slice_of
@@ -26,8 +29,8 @@ from poundlock.operators.windows.base import CONTENTS
 from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.window import TimeWindow
 
-_KIND = "joined slices"
 _AT_ONCE = 1 << 20  # rows of a window that are matched at a time
+_OF_A_SIDE = 1 << 22  # so many of one side, where a key has more of them
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,13 @@ class ColumnWindowJoin:
     Args:
         assigner: the windows, with their default trigger, no lateness and no evictor.
         sides: left and right.
-        output: the function of pairs.
+        output: what becomes of pairs.
         hash_keys: the hash of keys, by which rows were sent.
     """
 
     assigner: AlignedWindows
     sides: tuple[JoinSide, JoinSide]
-    output: PairFunction
+    output: PairOutput | PairFunction
     hash_keys: HashKeys
 
     def operator(self) -> ColumnWindowJoinOperator:
@@ -54,6 +57,8 @@ class ColumnWindowJoin:
 class ColumnWindowJoinOperator(ColumnJoinOperator):
     """Joins the rows of each key and window."""
 
+    kind: ClassVar[str] = "joined slices"
+
     def __init__(self, join: ColumnWindowJoin) -> None:
         super().__init__(join.sides, join.output, join.hash_keys)
         self._assigner = join.assigner
@@ -61,15 +66,23 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
         offset_and_width = slice_of(join.assigner)
         assert offset_and_width is not None
         self._offset, self._width = offset_and_width
+        self._added: list[dict[int, list[TimedRows]]] = [{}, {}]  # by side and slice the rows of this checkpoint
+        self._panes: set[tuple[int, int]] = set()  # windows that the operator of single records began
 
     def bind(self, group: KeyGroup) -> None:
-        group.declare(
-            CONTENTS, _KIND
-        )  # where the operator of single records has its state, so that neither passes over the other's
-        for side, name in zip(self.sides, SIDES, strict=True):
-            group.declare(name, _KIND, merges=(side.layout,))
-        for start in {start for name in SIDES for start, _ in group.namespaces(name)}:
+        # There the operator of single records has its state, so that it does not pass over this one's.
+        group.declare(CONTENTS, self.kind, replaces=("panes",))
+        for tables in self.tables:
+            tables.declare(group)
+        for start in {start for tables in self.tables for start, _ in tables.namespaces(group)}:
             self._set_timers(start)
+        self._panes = set(group.namespaces(CONTENTS))
+        for start, end in sorted(self._panes):
+            if self._event_time and end - 1 <= group.watermark:  # it has fired, and was kept for late elements
+                self._drop_pane((start, end))
+            else:
+                timers = group.event_timers if self._event_time else group.processing_timers
+                timers.register(end - 1, (start, end))
 
     # --- rows -----------------------------------------------------------------------------------------------------------
 
@@ -85,10 +98,11 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
         late = np.array(gone, np.bool_)[which]
         yield from self.send_late(rows, times, late, side)
         own = self.taken(rows, slices, ~late, side)
-        if len(own):
-            self.added[side].append(own)
-            for start in np.unique(own.times).tolist():
+        for start, rows_of_slice in own.parted(own.times):
+            known = self._added[side].setdefault(start, [])
+            if not known:
                 self._set_timers(start)
+            known.append(rows_of_slice)
 
     def _last(self, start: int) -> int:
         """Return the last ms of the last window that a slice is in."""
@@ -107,38 +121,48 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk | OutputChunk]:  # type: ignore[override]
         if len(entry) == 2:
             yield from self._fire(TimeWindow(*entry))
+            self._drop_pane(entry)
             return
         (start,) = entry
-        for side, name in enumerate(SIDES):
-            self.group.drop(name, (start, start + self._width))
-            left = [rows.where(rows.times != start) for rows in self.added[side]]
-            self.added[side] = [rows for rows in left if len(rows)]
+        for side, tables in enumerate(self.tables):
+            tables.drop(self.group, (start, start + self._width))
+            self._added[side].pop(start, None)
 
     def _fire(self, window: TimeWindow) -> Iterator[ColumnChunk | OutputChunk]:
-        sides = [self._parts(side, window) for side in (0, 1)]
+        sides = [[*first, *self._parts(side, window)] for side, first in enumerate(self._in_pane(window))]
         if all(sides):
-            for left, right in _in_ranges(sides):
-                yield from self._pairs(
-                    HeldRows(*left, self.sides[0].schema), HeldRows(*right, self.sides[1].schema), window
-                )
+            for lefts, rights in _in_ranges(sides):
+                for left, right in product(_pieces(lefts), _pieces(rights)):
+                    held = [HeldRows(some, side.schema) for some, side in zip((left, right), self.sides, strict=True)]
+                    yield from self._pairs(held[0], held[1], window)
 
-    def _parts(self, side: int, window: TimeWindow) -> list[Any]:
+    def _in_pane(self, window: TimeWindow) -> tuple[list[TimedRows], list[TimedRows]]:
+        """Return the rows of each side in a window that the operator of single records began: a list of [side, record] for each key."""
+        sides: tuple[list[TimedRows], list[TimedRows]] = [], []
+        if (window.start, window.end) not in self._panes:
+            return sides
+        entries = self.rows.entries_of(CONTENTS, (window.start, window.end))
+        held = unpacked(entries.values)
+        for number, parts in enumerate(sides):
+            own = [(place, record) for place, each in enumerate(held) for side, record in each if side == number]
+            if own:
+                of = np.array([place for place, _ in own], np.int64)
+                times = np.full(len(own), window.start, np.int64)
+                parts.append(self.from_records(number, entries, of, times, [record for _, record in own]))
+        return sides
+
+    def _drop_pane(self, pane: tuple[int, int]) -> None:
+        if pane in self._panes:
+            self._panes.remove(pane)
+            self.group.drop(CONTENTS, pane)
+
+    def _parts(self, side: int, window: TimeWindow) -> list[Part]:
         """Return what there is of a side in a window: of each slice what state has, oldest first, and what was added, by hash."""
-        parts: list[Any] = []
+        parts: list[Part] = []
         for start in range(window.start, window.end, self._width):
-            parts += self.rows.rows_of(SIDES[side], (start, start + self._width))
-            added = [rows.where(rows.times == start) for rows in self.added[side]]
-            for rows in added:
-                if len(rows):
-                    order = np.argsort(rows.hashes, kind="stable")
-                    parts.append(
-                        TimedRows(
-                            rows.hashes[order],
-                            rows.keys.take(indices_of(order)),
-                            rows.times[order],
-                            rows.records.take(indices_of(order)),
-                        )
-                    )
+            parts += self.tables[side].rows_of(self.rows, (start, start + self._width))
+            for rows in self._added[side].get(start, ()):
+                parts.append(rows.take(np.argsort(rows.hashes, kind="stable")))
         return [part for part in parts if len(part)]
 
     def _pairs(self, left: HeldRows, right: HeldRows, window: TimeWindow) -> Iterator[ColumnChunk | OutputChunk]:
@@ -150,42 +174,44 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
         if not matched.counts.any():
             return
         needed = [self.emitter.needed(side, self.sides[side].schema) for side in (0, 1)]
-        lefts, left_kept = left.records(np.sort(order[matched.counts > 0]), needed[0])
-        rights, right_kept = right.records(matched.used, needed[1])
-        at = [places_of(left_kept, len(left)), places_of(right_kept, len(right))]
-        keys, times = left.keys.take(indices_of(left_kept)), [left.times[left_kept], right.times[right_kept]]
-        for own, other in matched.pairs(at_once([lefts, rights])):
-            places = [at[0][order[own]], at[1][other]]
-            last: Numbers = np.full(len(own), window.end - 1, np.int64)
-            yield from self.emitter.emit(self.group, SomePairs([lefts, rights], places, keys, times, last))
+        for lefts, rights in pair_chunks(matched, (left, right), order, needed):
+            last: Numbers = np.full(len(lefts.places), window.end - 1, np.int64)
+            yield from self.emitter.emit(self.group, SomePairs(lefts, rights, last))
 
     def store(self, group: KeyGroup) -> None:
         self.use(group)
-        for side, added in enumerate(self.added):
-            if added:
-                rows = TimedRows.joined(added)
-                for start in np.unique(rows.times).tolist():
-                    self.rows.append(SIDES[side], (start, start + self._width), rows.where(rows.times == start))
-        self.added = [[], []]
+        for tables, added in zip(self.tables, self._added, strict=True):
+            for start, parts in added.items():
+                tables.append(self.rows, (start, start + self._width), AddedRows(parts))
+        self._added = [{}, {}]
 
 
-def _in_ranges(sides: Sequence[Sequence[Any]]) -> Iterator[list[tuple[list[Any], list[TimedRows]]]]:
-    """Yield the rows of both sides by ranges of hashes, those of state and those that were added, so that memory does not follow how
-    many keys a window has."""
+def _in_ranges(
+    sides: Sequence[Sequence[Part]],
+) -> Iterator[list[list[Part]]]:
+    """Yield the rows of both sides by ranges of hashes, so that memory does not follow how many keys a window has."""
     parts = [part for side in sides for part in side]
     low, high = min(int(part.hashes[0]) for part in parts), max(int(part.hashes[-1]) for part in parts)
     count = -(-sum(map(len, parts)) // _AT_ONCE)
     edges = [low + (high - low) * number // count for number in range(1, count)]
     begins = {id(part): 0 for part in parts}
     for edge in [*edges, None]:
-        some: list[tuple[list[Any], list[TimedRows]]] = []
+        some: list[list[Part]] = []
         for side in sides:
-            stored: list[Any] = []
-            added: list[TimedRows] = []
+            cuts: list[Part] = []
             for part in side:
                 end = len(part) if edge is None else int(np.searchsorted(part.hashes, np.uint64(edge)))
-                cut = part.slice(begins[id(part)], end)
+                cuts.append(part.slice(begins[id(part)], end))
                 begins[id(part)] = end
-                (added if isinstance(part, TimedRows) else stored).append(cut)
-            some.append((stored, added))
+            some.append(cuts)
         yield some
+
+
+def _pieces(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """Yield rows some at a time, where one key has very many."""
+    if sum(map(len, parts)) <= _OF_A_SIDE:
+        yield list(parts)
+        return
+    for part in parts:
+        for start in range(0, len(part), _OF_A_SIDE):
+            yield [part.slice(start, min(start + _OF_A_SIDE, len(part)))]

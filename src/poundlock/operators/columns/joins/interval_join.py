@@ -7,24 +7,26 @@ order in which the operator of single records gives them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import indices_of
-from poundlock.operators.columns.joins import SIDES, ColumnJoinOperator, HashKeys, JoinSide
-from poundlock.operators.columns.matching import HeldRows, TimedRows, at_once, match_ranges, of_hashes, places_of
+from poundlock.operators.columns.joins.held_rows import HeldRows, Part, pair_chunks
+from poundlock.operators.columns.joins.matching import AddedRows, TimedRows, match_ranges, of_hashes
+from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput, SomePairs
+from poundlock.operators.columns.joins.sides import SIDES, ColumnJoinOperator, HashKeys, JoinSide
 from poundlock.operators.columns.operator import ColumnChunk, Slice
-from poundlock.operators.columns.pairs import PairFunction, PairOutput, SomePairs
+from poundlock.operators.columns.rows.packing import unpacked
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import OutputChunk
 
-_KIND = "joined rows"
+_AT_ONCE = 1 << 20  # rows of the other side that may match some, about
 _PARTS_OF_A_STAY, _LEAST_MS = 4, 1_000
 """In how many buckets the rows are that stay as long as a row does, unless a bucket were shorter than this."""
+_MOST_BUCKETS = 64  # of what a checkpoint adds: one stream may be days ahead of the other
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class ColumnIntervalJoin:
 class ColumnIntervalJoinOperator(ColumnJoinOperator):
     """Joins side 0, left, with side 1, right. A host calls `take_side` for each side, `advance_watermark`, `store`."""
 
+    kind: ClassVar[str] = "joined rows"
+
     def __init__(self, join: ColumnIntervalJoin) -> None:
         super().__init__(join.sides, join.output, join.hash_keys)
         lower, upper = join.lower_ms, join.upper_ms
@@ -59,12 +63,27 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
         self._bounds = (lower, upper), (-upper, -lower)
         self._kept_ms = max(0, upper), max(0, -lower)
         self._width = [max(kept // _PARTS_OF_A_STAY, _LEAST_MS) for kept in self._kept_ms]
+        self.added: list[list[TimedRows]] = [[], []]
+        """By side the rows that were added in this checkpoint."""
 
     def bind(self, group: KeyGroup) -> None:
-        for side, name in enumerate(SIDES):
-            group.declare(name, _KIND, merges=(self.sides[side].layout,))
-            for bucket in group.namespaces(name):
+        for side, tables in enumerate(self.tables):
+            if None in group.namespaces(SIDES[side]):
+                self._take_over(group, side)
+            tables.declare(group, replaces=("interval join",))
+            for bucket in tables.namespaces(group):
                 self._wait_for(side, bucket)
+
+    def _take_over(self, group: KeyGroup, side: int) -> None:
+        """Take the rows that the operator of single records kept: lists of times and of records, an entry of state for each key."""
+        entries = self.rows.entries_of(SIDES[side], None)
+        group.drop(SIDES[side])
+        held = unpacked(entries.values)
+        of = np.repeat(np.arange(len(held)), [len(times) for times, _ in held])
+        times = np.array([time for each, _ in held for time in each], np.int64)
+        if len(times):
+            records = [record for _, each in held for record in each]
+            self.added[side].append(self.from_records(side, entries, of, times, records))
 
     # --- rows -----------------------------------------------------------------------------------------------------------
 
@@ -78,42 +97,49 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
             yield from self._pairs(side, own)
             self.added[side].append(own)
 
-    def _pairs(self, side: int, own: TimedRows) -> Iterator[ColumnChunk | OutputChunk]:
-        """Yield the pairs of some rows with those of the other side that there are."""
+    def _pairs(self, side: int, own: TimedRows, before: int | None = None) -> Iterator[ColumnChunk | OutputChunk]:
+        """Yield the pairs of some rows with those of the other side that there are.
+
+        Where very many may match, each half of the rows is searched for by itself, as long as that makes them fewer.
+
+        Args:
+            before: how many may have matched what these rows are a half of; None: they are no half.
+        """
         lower, upper = self._bounds[side]
-        held = self._held(1 - side, own, int(own.times.min()) + lower, int(own.times.max()) + upper)
-        if not len(held):
+        parts = self._held(1 - side, own, int(own.times.min()) + lower, int(own.times.max()) + upper)
+        count = sum(map(len, parts))
+        if not count:
             return
+        if count > _AT_ONCE and len(own) > 1 and (before is None or count <= before * 3 // 4):
+            del parts
+            middle = len(own) // 2
+            for half in (own.slice(0, middle), own.slice(middle, len(own))):
+                yield from self._pairs(side, half, count)
+            return
+        searched, held = HeldRows([own], self.sides[side].schema), HeldRows(parts, self.sides[1 - side].schema)
         matched = match_ranges((own.hashes, own.keys, own.times), (held.hashes, held.keys, held.times), (lower, upper))
         if not matched.counts.any():
             return
-        needed = [self.emitter.needed(each, self.sides[each].schema) for each in (0, 1)]
-        others, kept = held.records(matched.used, needed[1 - side])
-        sides = [own.records.select(list(needed[side])), others]
-        times, place_of = [own.times, held.times[kept]], places_of(kept, len(held))
-        keys = own.keys if side == 0 else held.keys.take(indices_of(kept))
-        left_first = slice(None, None, 1 if side == 0 else -1)
-        for own_rows, other_rows in matched.pairs(at_once(sides)):
-            places = [own_rows, place_of[other_rows]]
-            result_times = np.maximum(own.times[own_rows], held.times[other_rows])
-            pairs = SomePairs(sides[left_first], places[left_first], keys, times[left_first], result_times)
-            yield from self.emitter.emit(self.group, pairs)
+        needed = [self.emitter.needed(each, self.sides[each].schema) for each in (side, 1 - side)]
+        for rows, others in pair_chunks(matched, (searched, held), np.arange(len(own)), needed):
+            left, right = (rows, others) if side == 0 else (others, rows)
+            yield from self.emitter.emit(self.group, SomePairs(left, right, np.maximum(left.times, right.times)))
 
-    def _held(self, side: int, wanted: TimedRows, first: int, last: int) -> HeldRows:
+    def _held(self, side: int, wanted: TimedRows, first: int, last: int) -> list[Part]:
         """Return the rows of a side from one time to another that may have one of some keys: what state has, and what was added."""
         limit, hashes = self._limit(side), np.unique(wanted.hashes)
-        stored = []
-        for start, end in self.group.namespaces(SIDES[side]):
+        parts: list[Part] = []
+        for start, end in self.tables[side].namespaces(self.group):
             # A bucket without a width has rows that came at the watermark's own time, and goes with the next watermark.
             if start > last or (start if start == end else end - 1) < first:
                 continue
-            for part in self.rows.rows_of(SIDES[side], (start, end)):
+            for part in self.tables[side].rows_of(self.rows, (start, end)):
                 rows = of_hashes(part, hashes)
-                times = part.times_or_none()[rows]
+                times = part.times[rows]
                 within = (times >= first) & (times <= last)
-                stored.append(part.take(rows[within if start == end else within & (times > limit)]))
-        added = [rows.where((rows.times >= first) & (rows.times <= last)) for rows in self.added[side]]
-        return HeldRows(stored, added, self.sides[side].schema)
+                parts.append(replace(part, places=rows[within if start == end else within & (times > limit)]))
+        added = (rows.where((rows.times >= first) & (rows.times <= last)) for rows in self.added[side])
+        return [part for part in (*parts, *added) if len(part)]
 
     def _limit(self, side: int) -> int:
         """Return up to which time nothing can join a row of a side any more."""
@@ -131,8 +157,11 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
                 self.added[side] = [rows for rows in left if len(rows)]
 
     def on_timer(self, time: int, entry: Any, *, event: bool) -> None:
-        side, bucket = entry
-        self.group.drop(SIDES[side], bucket)
+        if (
+            type(entry) is tuple and len(entry) == 2 and type(entry[1]) is tuple
+        ):  # others are of keys, of single records
+            side, bucket = entry
+            self.tables[side].drop(self.group, bucket)
 
     def _wait_for(self, side: int, bucket: Slice) -> None:
         """Make a bucket go away when its last row does."""
@@ -145,15 +174,22 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
         self.use(group)
         for side, added in enumerate(self.added):
             if added:
-                self._keep(side, TimedRows.joined(added))
+                self._keep(side, added)
         self.added = [[], []]
 
-    def _keep(self, side: int, rows: TimedRows) -> None:
+    def _keep(self, side: int, added: Sequence[TimedRows]) -> None:
+        by_bucket: dict[Slice, list[TimedRows]] = {}
+        span = max(int(rows.times.max()) for rows in added) - min(int(rows.times.min()) for rows in added)
         width = self._width[side]
-        starts = rows.times // width * width
-        # What would be gone, had the watermark moved since it came: it has the watermark's own time, and stays until then.
-        ends = np.where(rows.times > self._limit(side), starts + width, rows.times)
-        starts = np.where(rows.times > self._limit(side), starts, rows.times)
-        for start, end in np.unique(np.stack([starts, ends], axis=1), axis=0).tolist():
-            self.rows.append(SIDES[side], (start, end), rows.where((starts == start) & (ends == end)))
-            self._wait_for(side, (start, end))
+        while span // width > _MOST_BUCKETS:
+            width *= 2
+        for rows in added:
+            # What would be gone, had the watermark moved since it came: it has the watermark's own time, and stays until then.
+            stays = rows.times > self._limit(side)
+            for some, length in ((rows.where(stays), width), (rows.where(~stays), 0)):
+                starts = some.times // length * length if length else some.times
+                for start, part in some.parted(starts):
+                    by_bucket.setdefault((start, start + length), []).append(part)
+        for bucket, parts in sorted(by_bucket.items()):
+            self.tables[side].append(self.rows, bucket, AddedRows(parts))
+            self._wait_for(side, bucket)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import indices_of
-from poundlock.operators.columns import matching
-from poundlock.operators.columns.interval_join import ColumnIntervalJoin, ColumnIntervalJoinOperator
-from poundlock.operators.columns.joins import JoinSide
-from poundlock.operators.columns.pairs import PairFunction
+from poundlock.operators.columns.joins import held_rows, interval_join, matching
+from poundlock.operators.columns.joins.interval_join import ColumnIntervalJoin, ColumnIntervalJoinOperator
+from poundlock.operators.columns.joins.pairs import PairFunction
+from poundlock.operators.columns.joins.sides import JoinSide
 from poundlock.operators.columns.records import layout_of
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.operators.keyed.output import GroupBatch, OutputChunk
@@ -138,7 +138,8 @@ class ByColumns:
             chunks = []
             for side, rows in enumerate(sides):
                 mine = self.batch([row for row in rows if task_of(row[0], tasks) == task])
-                chunks += operator.take_side(group, mine, side)
+                for first in range(0, mine.num_rows, 9):  # many rows come by pieces
+                    chunks += operator.take_side(group, mine.slice(first, 9), side)
             assert not list(operator.advance_watermark(group, after))
             operator.store(group)
             done.append(self._sorted_out(chunks))
@@ -197,6 +198,16 @@ def test_times_that_are_far_apart_are_matched_by_their_rank(data: st.DataObject,
         compare(data, seed)
 
 
+@settings(max_examples=5)
+@given(data=st.data(), seed=st.integers(0, 1 << 32))
+def test_very_many_rows_are_searched_for_and_read_by_pieces(data: st.DataObject, seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interval_join, "_AT_ONCE", 3)
+        patch.setattr(held_rows, "_READ_BYTES", data.draw(st.sampled_from([0, 500, 1 << 20])))
+        patch.setattr(held_rows, "_PAIR_BYTES", data.draw(st.sampled_from([1, 500, 1 << 20])))
+        compare(data, seed)
+
+
 def compare(data: st.DataObject, seed: int) -> None:
     dice = random.Random(seed)
     unit = data.draw(st.sampled_from([1, 100, 10_000]))  # ms; with small ones many rows are exactly at a bound
@@ -236,7 +247,7 @@ def compare(data: st.DataObject, seed: int) -> None:
 
 
 def test_pairs_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matching, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(held_rows, "CHUNK_ROWS", 7)
     rows = ByColumns(KEYS["number"], (-5, 5), (None, None), MergePolicy())
     operator, group = rows.join.operator(), rows.state.open()
     some = [(1, n % 3, {"k": 1, "n": n, "t": None}) for n in range(6)]
@@ -255,26 +266,19 @@ def test_rows_of_hashes_are_looked_up_from_either_side() -> None:
         assert matching.of_hashes(Held, asked).tolist() == places
 
 
-def test_state_of_the_other_way_is_refused_and_not_passed_over() -> None:
-    for first, then in (("columns", "records"), ("records", "columns")):
-        rows = ByColumns(KEYS["number"], (-5, 5), (None, None), MergePolicy())
-        some = [(1, 5, {"k": 1, "n": 1, "t": None})]
-        group = rows.state.open()
-        if first == "columns":
-            operator = rows.join.operator()
-            list(operator.take_side(group, rows.batch(some), 0))
-            operator.store(group)
-        else:
-            list(IntervalJoinOperator(-5, 5).process(group, GroupBatch([1], [some[0][2]], [5])))
-        rows.state.write()
-        kinds = ("joined rows", "interval join") if first == "columns" else ("interval join", "joined rows")
-        columns, records = rows.join.operator(), IntervalJoinOperator(-5, 5)
-        group, batch, one = rows.state.open(), rows.batch(some), GroupBatch([1], [{}], [5])
-        with pytest.raises(TerminalError, match="state 'left' is kept as {} state and asked for as {}".format(*kinds)):
-            list(columns.take_side(group, batch, 1) if then == "columns" else records.process(group, one))
+def test_state_of_columns_is_refused_by_the_operator_of_records_and_not_passed_over() -> None:
+    rows = ByColumns(KEYS["number"], (-5, 5), (None, None), MergePolicy())
+    operator, group = rows.join.operator(), rows.state.open()
+    list(operator.take_side(group, rows.batch([(1, 5, {"k": 1, "n": 1, "t": None})]), 0))
+    operator.store(group)
+    rows.state.write()
+    with pytest.raises(
+        TerminalError, match="state 'left' is kept as joined rows state and asked for as interval join state"
+    ):
+        list(IntervalJoinOperator(-5, 5).process(rows.state.open(), GroupBatch([1], [{}], [5])))
 
 
-def test_columns_that_changed_are_refused() -> None:
+def test_a_column_that_has_another_type_than_the_rows_in_state_is_refused() -> None:
     rows = ByColumns(KEYS["number"], (-5, 5), (None, None), MergePolicy())
     operator, group = rows.join.operator(), rows.state.open()
     list(operator.take_side(group, rows.batch([(1, 5, {"k": 1, "n": 1, "t": None})]), 0))
@@ -283,7 +287,8 @@ def test_columns_that_changed_are_refused() -> None:
     side = JoinSide(("k",), "at", "rows of k bigint, n int")
     other = ColumnIntervalJoinOperator(ColumnIntervalJoin(-5, 5, (side, side), rows.output, key_hashes))
     with pytest.raises(
-        TerminalError, match="holds rows of k bigint, n bigint, t string, and rows of k bigint, n int are asked for"
+        TerminalError,
+        match=r"rows of the left side of a join in which n is of type int64; it is of type int32 now\nNext: CAST\(n\)",
     ):
         list(other.advance_watermark(rows.state.open(), 50))
 
@@ -311,3 +316,41 @@ def test_a_row_without_event_time_is_refused_in_words() -> None:
     batch = batch.set_column(batch.schema.get_field_index("at"), "at", pa.nulls(1, pa.timestamp("us", "UTC")))
     with pytest.raises(DefinitionError, match="a record of the right side of an interval join has no event time"):
         list(rows.join.operator().take_side(rows.state.open(), batch.take(indices_of([0])), 1))
+
+
+def test_a_checkpoint_writes_what_came_and_nothing_else() -> None:
+    rows = ByColumns(KEYS["number"], (-3_600_000, 3_600_000), (None, None), MergePolicy(fan_in=100))
+    written: list[int] = []
+    for number in range(10):
+        came = [(n, number * 1000 + n, {"k": n, "n": n, "t": "x"}) for n in range(100)]
+        rows.checkpoint([came, came], 0, 0, 2)
+        there = [file for file in rows.state.manifest.files if file.checkpoint == rows.state.checkpoint]
+        written.append(sum(file.bytes for file in there))
+    assert max(written) <= 1.05 * min(written), "whatever was kept before"
+
+
+def test_a_stream_that_is_far_ahead_of_the_other_is_kept_in_few_buckets() -> None:
+    rows = ByColumns(KEYS["number"], (-1, 1), (None, None), MergePolicy())
+    times = range(0, 86_400_000, 100_000)
+    rows.checkpoint([[(1, time, {"k": 1, "n": time, "t": None}) for time in times], []], 0, 0, 1)
+    assert len(rows.state.open().namespaces("left")) <= 65
+    late = [(1, time + 1, {"k": 1, "n": time, "t": None}) for time in times[::7]]
+    assert len(rows.checkpoint([[], late], 0, 0, 1)[0][0]) == len(late)
+
+
+def test_a_row_that_python_has_no_time_for_is_joined_and_named_where_people_read_it() -> None:
+    rows = ByColumns(KEYS["number"], (-5, 5), (None, None), MergePolicy())
+    layout = "rows of k bigint, at timestamp"
+    side = JoinSide(("k",), "at", layout)
+    at = pa.array([1 << 60], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    batch = pa.RecordBatch.from_arrays([pa.array([1]), at], ["k", "at"])
+    output = PairColumns([(0, "k", pa.field("k", pa.int64()))])
+    for _ in range(2):
+        operator = ColumnIntervalJoinOperator(ColumnIntervalJoin(-5, 5, (side, side), output, key_hashes))
+        group = rows.state.open()
+        chunks = [chunk for number in (0, 1) for chunk in operator.take_side(group, batch, number)]
+        operator.store(group)
+        rows.state.write()
+    assert sum(len(chunk) for chunk in chunks) == 3
+    with pytest.raises(TerminalError, match=r"that Python has not: .*\nNext: leave such rows out first"):
+        list(StateReader(rows.state.manifest, rows.state.files).entries(OPERATOR))

@@ -15,6 +15,7 @@ import pyarrow as pa
 from poundlock.arguments import function_name
 from poundlock.formats.arrays import Numbers, indices_of
 from poundlock.formats.convert import column_values
+from poundlock.operators.columns.joins.held_rows import PairedRows
 from poundlock.operators.columns.operator import ColumnChunk
 from poundlock.operators.keyed.codec import canonical_key, decode
 from poundlock.operators.keyed.group import KeyGroup
@@ -59,18 +60,18 @@ class SomePairs:
     """Pairs of rows.
 
     Args:
-        sides: rows of left and right, with the columns that are needed.
-        places: of each pair the place of its row in each.
-        keys: the bytes of the key of each left row.
-        times: event time of each row of left and right, ms.
+        left: the rows of left, with the columns that are needed; `right` likewise.
         result_times: event time of what comes of each pair, ms.
     """
 
-    sides: Sequence[pa.RecordBatch]
-    places: Sequence[Numbers]
-    keys: pa.Array
-    times: Sequence[Numbers]
+    left: PairedRows
+    right: PairedRows
     result_times: Numbers
+
+    @property
+    def sides(self) -> tuple[PairedRows, PairedRows]:
+        """Left and right."""
+        return self.left, self.right
 
 
 class PairEmitter(Protocol):
@@ -110,7 +111,9 @@ class _Columns:
         return self.output.needed(side)
 
     def emit(self, group: KeyGroup, pairs: SomePairs) -> Iterator[ColumnChunk | OutputChunk]:
-        rows = self.output.pairs(pairs.sides, [indices_of(places) for places in pairs.places])
+        rows = self.output.pairs(
+            [side.records for side in pairs.sides], [indices_of(side.places) for side in pairs.sides]
+        )
         yield ColumnChunk(MAIN, rows, pairs.result_times)
 
 
@@ -147,15 +150,15 @@ class _Calls:
         return list(schema.names)
 
     def emit(self, group: KeyGroup, pairs: SomePairs) -> Iterator[ColumnChunk | OutputChunk]:
-        left, right = (_records(rows, at) for rows, at in zip(pairs.sides, pairs.places, strict=True))
+        left, right = (_records(side.records, side.places) for side in pairs.sides)
         keys: Sequence[Any] = [None] * len(left)
         if self._stateful:
-            encoded = pairs.keys.take(indices_of(pairs.places[0])).to_pylist()
+            encoded = pairs.left.keys.take(indices_of(pairs.left.places)).to_pylist()
             values = {data: canonical_key(decode(data)) for data in encoded}
             keys = list(map(values.__getitem__, encoded))
             group.prefetch(values.values())
         self._store.use(group)
-        times = [of[at].tolist() for of, at in zip(pairs.times, pairs.places, strict=True)]
+        times = [side.times.tolist() for side in pairs.sides]
         context, collect, out = self._context, self._rows.collect, self._out
         for one, other, key, context.left, context.right, time in zip(
             left, right, keys, *times, pairs.result_times.tolist(), strict=True
