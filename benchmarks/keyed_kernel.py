@@ -79,6 +79,13 @@ class Clock:
         self.spent[what] = self.spent.get(what, 0.0) + time.process_time() - before
         return result
 
+    def figures(self, rows: int, results: int, state: ScratchState) -> str:
+        """Return what a row cost, and what came of all rows: results, and state at the end."""
+        us = {what: spent / rows * 1e6 for what, spent in self.spent.items()}
+        parts = ", ".join(f"{what} {spent:.2f}" for what, spent in us.items())
+        size = sum(file.bytes for file in state.manifest.files) / 1e6
+        return f"{sum(us.values()):6.2f} us a row ({parts}), {results} results, {size:.1f} MB of state at the end"
+
 
 def run(spec: WindowSpec, rows: int, keys: int) -> str:
     """Return the figures of one case."""
@@ -91,10 +98,7 @@ def run(spec: WindowSpec, rows: int, keys: int) -> str:
         out += clock.time("timers", lambda g=group, w=watermark: sum(map(len, operator.advance_watermark(g, w))))
         clock.time("state", state.write)
         before = watermark
-    us = {what: spent / rows * 1e6 for what, spent in clock.spent.items()}
-    parts = ", ".join(f"{what} {spent:.2f}" for what, spent in us.items())
-    size = sum(file.bytes for file in state.manifest.files) / 1e6
-    return f"{sum(us.values()):6.2f} us a row ({parts}), {out} results, {size:.1f} MB of state at the end"
+    return clock.figures(rows, out, state)
 
 
 def opened(kind: str) -> WindowSpec:

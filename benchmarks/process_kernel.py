@@ -84,10 +84,7 @@ def run(operator: KeyedOperator, rows: int, keys: int, inputs: int) -> str:
         out += clock.time("timers", lambda g=group, w=watermark: sum(map(len, operator.advance_watermark(g, w))))
         clock.time("state", state.write)
         before = watermark
-    us = {what: spent / rows * 1e6 for what, spent in clock.spent.items()}
-    parts = ", ".join(f"{what} {spent:.2f}" for what, spent in us.items())
-    size = sum(file.bytes for file in state.manifest.files) / 1e6
-    return f"{sum(us.values()):6.2f} us a row ({parts}), {out} results, {size:.1f} MB of state at the end"
+    return clock.figures(rows, out, state)
 
 
 def main(rows: int) -> None:

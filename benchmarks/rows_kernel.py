@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.operator import ColumnOperator, ResultColumns, change_schema
 from poundlock.operators.columns.rows.counts import ColumnCounts
 from poundlock.operators.columns.rows.deduplicate import ColumnDeduplication, FirstRecords, LastRecords
 from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.columns.rows.rolling import ColumnRolling
 from poundlock.operators.columns.rows.top_n import ColumnTopN
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.factory import window_operator
 from poundlock.operators.keyed.group import MIN
 from poundlock.operators.keyed.operator import KeyedOperator

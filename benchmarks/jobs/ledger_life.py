@@ -11,7 +11,7 @@ import logging
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -32,14 +32,16 @@ from poundlock.checkpoint.participant import (
     Kind,
     Occasion,
     Orphan,
+    Participant,
     Prepared,
     Staged,
     Writer,
     WriterContext,
     unchecked,
 )
+from poundlock.storage import Storage
 from poundlock.storage.local import LocalStorage
-from poundlock.values import ManualClock
+from poundlock.values import Clock, ManualClock
 
 __all__ = ["STEP_MS", "source_range"]
 
@@ -130,6 +132,31 @@ def source_range(checkpoint: int) -> tuple[JSON | None, JSON]:
     return (before if checkpoint else None), after
 
 
+class Drivers:
+    """The drivers of one job, one after the other, as their coordinators."""
+
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self._storage, self._clock = storage, clock
+        self._epoch: Epoch | None = None
+
+    def stop(self) -> None:
+        """End the driver that there is, if there is one."""
+        if self._epoch is not None:
+            self._epoch.release()
+
+    def start(self, sinks: Mapping[str, Participant], retention_ms: int | None = None) -> Coordinator:
+        """Return the coordinator of a new one, which has recovered nothing yet."""
+        identity = open_identity(self._storage, name="life", clock=self._clock)
+        self._epoch = Epoch.claim(self._storage, clock=self._clock)
+        return Coordinator(
+            identity=identity,
+            epoch=self._epoch,
+            ledger=Ledger(self._storage, retention_ms=retention_ms),
+            participants=sinks,
+            clock=self._clock,
+        )
+
+
 class Life:
     """A job whose driver starts now and then.
 
@@ -143,24 +170,15 @@ class Life:
         self.clock = ManualClock(BEGIN_MS)
         self.sinks = {name: MemorySink() for name in SINKS}
         self._retention_ms = retention_ms
-        self._epoch: Epoch | None = None
+        self._drivers = Drivers(self.storage, self.clock)
         self.checkpoints = 0
         self.coordinator: Coordinator
 
     def start(self) -> float:
         """Start the driver anew; return how long it took, ms."""
-        if self._epoch is not None:
-            self._epoch.release()
+        self._drivers.stop()
         begin = time.perf_counter()
-        identity = open_identity(self.storage, name="life", clock=self.clock)
-        self._epoch = Epoch.claim(self.storage, clock=self.clock)
-        self.coordinator = Coordinator(
-            identity=identity,
-            epoch=self._epoch,
-            ledger=Ledger(self.storage, retention_ms=self._retention_ms),
-            participants=self.sinks,
-            clock=self.clock,
-        )
+        self.coordinator = self._drivers.start(self.sinks, self._retention_ms)
         recovery = self.coordinator.recover()
         took = (time.perf_counter() - begin) * 1000
         if recovery.checkpoint != self.checkpoints - 1:

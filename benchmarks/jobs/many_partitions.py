@@ -20,12 +20,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.jobs.ledger_life import CountingStorage, MemorySink
+from benchmarks.jobs.ledger_life import CountingStorage, Drivers, MemorySink
 from poundlock import KafkaSource, WatermarkStrategy
-from poundlock.checkpoint.coordinator import Coordinator
-from poundlock.checkpoint.epoch import Epoch
-from poundlock.checkpoint.identity import open_identity
-from poundlock.checkpoint.ledger.ledger import Ledger, record_path
+from poundlock.checkpoint.ledger.ledger import record_path
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import Counts, Prepared
 from poundlock.driver.checkpoints import JobCheckpoints, JobPlan, JobRan
@@ -186,23 +183,14 @@ class Life:
         self.load, self.folder = load, folder
         self.storage, self.clock = CountingStorage(str(folder)), ManualClock(BEGIN_MS)
         self.cluster, self.sink = MadeUpCluster(load), MemorySink()
-        self._epoch: Epoch | None = None
+        self._drivers = Drivers(self.storage, self.clock)
         self.taken = 0
 
     def start(self) -> float:
         """Start the driver anew, up to its first plan; return how long it took, ms."""
-        if self._epoch is not None:
-            self._epoch.release()
+        self._drivers.stop()
         begin = time.perf_counter()
-        identity = open_identity(self.storage, name="life", clock=self.clock)
-        self._epoch = Epoch.claim(self.storage, clock=self.clock)
-        coordinator = Coordinator(
-            identity=identity,
-            epoch=self._epoch,
-            ledger=Ledger(self.storage),
-            participants={SINK: self.sink},
-            clock=self.clock,
-        )
+        coordinator = self._drivers.start({SINK: self.sink})
         recovery = coordinator.recover()
         span = recovery.sources.get(SOURCE)
         source = MadeUpSource(self.cluster).bind(

@@ -5,8 +5,10 @@ A value that equals the default is taken as not given, because nobody can tell t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Any
 
 from poundlock.errors import DefinitionError
@@ -39,6 +41,53 @@ def check_choices(given: object, choices: Mapping[str, Sequence[str]]) -> None:
         value = getattr(given, name)
         if value not in known:
             raise DefinitionError(f"{name}={value!r} is not known", next=f"use one of {', '.join(known)}")
+
+
+@dataclass(frozen=True)
+class ValueKind:
+    """A kind of value that an argument may have, as people call it, with one of them as it is written."""
+
+    what: str
+    such: str
+    fits: Callable[[object], bool]
+
+
+TEXT = ValueKind("a text", '"…"', lambda value: isinstance(value, str))
+NAMES = ValueKind(
+    "a list of texts",
+    '["…", "…"]',
+    lambda value: (
+        isinstance(value, str) or (isinstance(value, Sequence) and all(isinstance(each, str) for each in value))
+    ),
+)
+"""One name may be given as it is."""
+MAPPING = ValueKind(
+    "a dict of names",
+    '{"…": …}',
+    lambda value: isinstance(value, Mapping) and all(isinstance(each, str) for each in value),
+)
+NUMBER = ValueKind(
+    "a number",
+    "0.5",
+    lambda value: isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value),
+)
+WHOLE = ValueKind("a whole number", "100", lambda value: isinstance(value, Integral) and not isinstance(value, bool))
+
+
+def check_kind(owner: str, kind: ValueKind, given: Mapping[str, object], *, optional: bool = False) -> None:
+    """Raise DefinitionError unless each of these arguments is of a kind.
+
+    Args:
+        owner: the class or function as the user writes it, such as "FileSource".
+        kind: that is needed.
+        given: argument name to what was given.
+        optional: whether None is taken too.
+    """
+    for name, value in given.items():
+        if not (kind.fits(value) or (optional and value is None)):
+            raise DefinitionError(
+                f"{owner}: {name}={value!r:.200} is not {kind.what}", next=f"write {name}={kind.such}"
+            )
 
 
 def check_object(given: object, what: str, kinds: tuple[type, ...], next: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from poundlock.arguments import check_object
+from poundlock.arguments import MAPPING, TEXT, WHOLE, check_kind, check_object
 from poundlock.checkpoint.capabilities import participant_of
 from poundlock.connectors.base import SparkSource, SplitSource
 from poundlock.errors import DefinitionError
@@ -98,6 +98,14 @@ class Job:
             if value not in known:
                 *others, last = [f'"{each}"' for each in known if each is not None]
                 raise DefinitionError(f"{name}={value!r} is not {what}", next=f"use {', '.join(others)} or {last}")
+        check_kind("Job", MAPPING, {"spark": self.spark})
+        check_kind(
+            "Job", TEXT, {each: getattr(self, each) for each in ("checkpoint_dir", "dead_letters")}, optional=True
+        )
+        check_kind("Job", WHOLE, {"parallelism": self.parallelism}, optional=True)
+        if self.parallelism is not None and self.parallelism < 1:
+            raise DefinitionError(f"parallelism={self.parallelism} is no number of tasks", next="give 1 or more")
+        self._check_strategies()
         self.checkpoint_interval = duration(self.checkpoint_interval)
         self.checkpoint_min_pause = duration(self.checkpoint_min_pause)
         if self.checkpoint_timeout is not None:
@@ -110,6 +118,18 @@ class Job:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise DefinitionError(f"{name}={value!r} is not a number of checkpoints", next=f"give {least} or more")
+
+    def _check_strategies(self) -> None:
+        if self.restart is not None:
+            from poundlock.driver.restart import RestartStrategy
+
+            next = 'write such as restart=FixedDelayRestart(attempts=3, delay="10 s"), or leave it out'
+            check_object(self.restart, "restart strategy", (RestartStrategy,), next)
+        if self.autoscaler is not None:
+            from poundlock.driver.autoscaler import Autoscaler
+
+            next = "write such as autoscaler=Autoscaler(max_parallelism=8), or leave it out"
+            check_object(self.autoscaler, "autoscaler", (Autoscaler,), next)
 
     def from_source(
         self, source: Any, watermark_strategy: WatermarkStrategy | None = None, *, name: str | None = None
@@ -137,7 +157,7 @@ class Job:
             DefinitionError: the name is taken or not a name.
         """
         if name is not None:
-            if not _NAME.fullmatch(name):
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
                 raise DefinitionError(
                     f"{name!r} is not an operator name", next='use letters, digits, ".", "_" and "-"', job=self.name
                 )

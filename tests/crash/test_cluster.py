@@ -211,7 +211,7 @@ def test_keyed_tasks_stay_where_their_state_is_and_move_with_an_executor(
         whole.executors()[0].kill()
         goes_on(job, produce)
         begun = newest(job)
-        for _ in range(8):  # those of the executor that is gone have a new place; or all are spread anew
+        for _ in range(8):  # those of the executor that is gone have a new place; or all are spread again
             goes_on(job, produce)
         assert max(stayed(job, begun)) >= 0.9
         job = lives.until(lambda: files_found(tmp_path / "checkpoints", "rows") == files, job)

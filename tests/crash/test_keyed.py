@@ -16,7 +16,8 @@ from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
 from poundlock.testing.job_process import JobProcess
 from poundlock.testing.kafka import EmbeddedKafka
-from support.lives import Lives, failpoint_setting, files_found
+from support.finished import lines_by_sink
+from support.lives import Lives, failpoint_setting, files_found, folders_of
 from support.scripted_scaler import NEXT
 from support.stores import LOCAL_FIRST, Store
 from support.torture import tortured
@@ -48,28 +49,11 @@ def write_file(folder: Path, made: random.Random, number: int, rows: int = 40) -
     hidden.rename(folder / f"{number:05d}.jsonl")
 
 
-def visible(folder: Path) -> dict[str, Counter[str]]:
-    """Return the lines of each sink's finished files."""
-    return {
-        sink.name: Counter(
-            line
-            for path in sink.rglob("*")
-            if path.is_file() and not path.name.startswith((".", "_"))
-            for line in path.read_text().splitlines()
-        )
-        for sink in folder.iterdir()
-    }
-
-
-def environment(folder: Path, given: Path) -> dict[str, str]:
-    return {"CRASH_IN": str(given), "CRASH_OUT": str(folder / "out"), "CRASH_CHECKPOINTS": str(folder / "checkpoints")}
-
-
 def undisturbed(folder: Path, given: Path) -> Mapping[str, Counter[str]]:
     folder.mkdir()
-    with Lives(JOB, environment=environment(folder, given), folder=folder, patience_s=1_800) as lives:
+    with Lives(JOB, environment=folders_of(folder, given), folder=folder, patience_s=1_800) as lives:
         assert lives.run() == [0]
-    seen = visible(folder / "out")
+    seen = lines_by_sink(folder / "out")
     assert all(seen[name] for name in ("counts", "late", "numbered", *TOPICS))
     return seen
 
@@ -89,14 +73,14 @@ def test_killed_with_windows_and_timers_open(tmp_path: Path, store: Store) -> No
     points = [Failpoint.STATE_WRITING, Failpoint.SINK_PREPARED, Failpoint.DECISION_RECORDED, Failpoint.CHECKPOINT_DONE]
     deaths = failpoint_setting("kill", tmp_path / "hit", times=3, points=points)
     given = {
-        **environment(tmp_path, tmp_path / "in"),
+        **folders_of(tmp_path, tmp_path / "in"),
         "CRASH_CHECKPOINTS": store.at("checkpoints"),
         **store.environment,
     }
     with Lives(JOB, environment=given, folder=tmp_path, arguments=store.arguments) as lives:
         lives.run(POUNDLOCK_FAILPOINTS=deaths)
     assert {path.name for path in (tmp_path / "hit").iterdir()} == {point.value for point in points}
-    assert not difference(visible(tmp_path / "out"), wanted), f"seed {seed}"
+    assert not difference(lines_by_sink(tmp_path / "out"), wanted), f"seed {seed}"
 
 
 @pytest.mark.torture
@@ -107,7 +91,7 @@ def test_killed_everywhere_into_files_and_topics(tmp_path: Path, kafka_broker: E
     write_input(tmp_path / "in", seed, 40)
     wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
     given = {
-        **environment(tmp_path, tmp_path / "in"),
+        **folders_of(tmp_path, tmp_path / "in"),
         "CRASH_SERVERS": kafka_broker.bootstrap_servers,
         "CRASH_TOPIC": f"keyed-{seed}",
     }
@@ -121,7 +105,7 @@ def test_killed_everywhere_into_files_and_topics(tmp_path: Path, kafka_broker: E
 
 
 def seen_with_topics(folder: Path, broker: EmbeddedKafka, seed: int) -> dict[str, Counter[str]]:
-    seen = visible(folder / "out")
+    seen = lines_by_sink(folder / "out")
     for topic in TOPICS:
         records = broker.read(f"keyed-{seed}-{topic}")
         seen[topic] = Counter(record.value.decode() for record in records if record.value is not None)
@@ -133,7 +117,7 @@ def seen_with_topics(folder: Path, broker: EmbeddedKafka, seed: int) -> dict[str
 def test_killed_at_random_into_files_and_topics(tmp_path: Path, kafka_broker: EmbeddedKafka) -> None:
     seed = random.randrange(1 << 30)
     given = {
-        **environment(tmp_path, tmp_path / "in"),
+        **folders_of(tmp_path, tmp_path / "in"),
         "CRASH_SERVERS": kafka_broker.bootstrap_servers,
         "CRASH_TOPIC": f"keyed-{seed}",
         "CRASH_WATCH": "1",
@@ -169,7 +153,7 @@ def killed_while_scaled(
     deaths = ",".join(
         failpoint_setting("kill", hit, times=times, points=points) for times, hit in zip(lives_each, hits, strict=True)
     )
-    given = {**environment(folder, folder / "in"), "CRASH_WATCH": "1", "CRASH_SCALES": "1", **more}
+    given = {**folders_of(folder, folder / "in"), "CRASH_WATCH": "1", "CRASH_SCALES": "1", **more}
     with Lives(JOB, environment=given, folder=folder, patience_s=1_800) as lives:
 
         def start(lives: Lives = lives) -> JobProcess:
@@ -211,7 +195,7 @@ def test_killed_at_the_border_where_tasks_are_added(tmp_path: Path) -> None:
     wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
     killed_while_scaled(tmp_path, 14, [Failpoint.STATE_WRITING, Failpoint.DECISION_RECORDED], [2], {})
     assert_scaled(tmp_path)
-    assert not difference(visible(tmp_path / "out"), wanted), f"seed {seed}"
+    assert not difference(lines_by_sink(tmp_path / "out"), wanted), f"seed {seed}"
 
 
 @pytest.mark.torture

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from poundlock.failpoints import Failpoint, StreamFailpoint
-from support.lives import Lives, failpoint_setting
+from support.finished import lines_by_sink
+from support.lives import Lives, failpoint_setting, folders_of
 
 pytestmark = pytest.mark.crash
 
@@ -38,23 +39,6 @@ def write_input(folder: Path, seed: int, files: int) -> Counter[str]:
     return rows
 
 
-def visible(folder: Path) -> dict[str, Counter[str]]:
-    """Return the lines of each sink's finished files."""
-    return {
-        sink.name: Counter(
-            line
-            for path in sink.rglob("*")
-            if path.is_file() and not path.name.startswith((".", "_"))
-            for line in path.read_text().splitlines()
-        )
-        for sink in folder.iterdir()
-    }
-
-
-def environment(folder: Path, given: Path) -> dict[str, str]:
-    return {"CRASH_IN": str(given), "CRASH_OUT": str(folder / "out"), "CRASH_CHECKPOINTS": str(folder / "checkpoints")}
-
-
 @pytest.mark.parametrize(
     ("points", "files"),
     [pytest.param(SOME, 6, id="some"), pytest.param(EVERY, 12, id="every", marks=pytest.mark.torture)],
@@ -67,9 +51,9 @@ def test_killed_at_steps_of_a_checkpoint_and_of_a_batch(
     rows = write_input(tmp_path / "in", seed, files)
     calm = tmp_path / "calm"
     calm.mkdir()
-    with Lives(JOB, environment=environment(calm, tmp_path / "in"), folder=calm) as lives:
+    with Lives(JOB, environment=folders_of(calm, tmp_path / "in"), folder=calm) as lives:
         assert lives.run() == [0]
-    wanted = visible(calm / "out")
+    wanted = lines_by_sink(calm / "out")
     assert wanted["rows"] == rows
     ours = {(row["k"], row["end"]): row["n"] for row in map(json.loads, wanted["counts"])}
     sparks = {(row["k"], row["end"]): row["n"] for row in map(json.loads, wanted["sparks"])}
@@ -78,7 +62,7 @@ def test_killed_at_steps_of_a_checkpoint_and_of_a_batch(
     assert sparks.items() <= ours.items(), "Spark leaves the windows open that the end of the input would close"
 
     deaths = failpoint_setting("kill", tmp_path / "hit", times=2, points=points)
-    with Lives(JOB, environment=environment(tmp_path, tmp_path / "in"), folder=tmp_path) as lives:
+    with Lives(JOB, environment=folders_of(tmp_path, tmp_path / "in"), folder=tmp_path) as lives:
         lives.run(POUNDLOCK_FAILPOINTS=deaths)
     assert {path.name for path in (tmp_path / "hit").iterdir()} == {point.value for point in points}
-    assert visible(tmp_path / "out") == wanted, f"seed {seed}"
+    assert lines_by_sink(tmp_path / "out") == wanted, f"seed {seed}"

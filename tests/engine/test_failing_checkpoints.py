@@ -1,4 +1,4 @@
-"""Checkpoints that fail: what our operators keep goes on, what Spark keeps too, and a DataFrame function begins anew.
+"""Checkpoints that fail: what our operators keep goes on, what Spark keeps too, and a DataFrame function starts over.
 
 The failpoints reach the tasks through the environment of a JVM, so each test starts its own.
 """
@@ -73,7 +73,7 @@ def windows_job() -> Job:
 def test_windows_survive_a_checkpoint_that_fails_and_a_function_has_the_rows_of_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Windows of 400 rows over checkpoints of 300: ours go on from one to the next, a DataFrame function begins anew."""
+    """Windows of 400 rows over checkpoints of 300: ours go on from one to the next, a DataFrame function starts over."""
     points = failing_four_times(tmp_path, monkeypatch)
     job = windows_job()
     made = job.from_source(DatagenSource("ts timestamp", count=1800, rows_per_checkpoint=300), name="made")

@@ -113,8 +113,8 @@ def test_explain_shows_the_stage_and_what_is_no_partitioner_is_refused() -> None
 
     job = Job("placed")
     strategy = WatermarkStrategy.for_monotonous_timestamps(timestamp="at")
-    rows = job.from_source(FileSource("/in", format="json", schema=SCHEMA), name="in").rescale(name="spread")
-    rows.assign_timestamps_and_watermarks(strategy).sink_to(FileSink("/out", format="json"))
+    rows = job.from_source(FileSource("/in", format="json", schema=SCHEMA), strategy, name="in").rescale(name="spread")
+    rows.sink_to(FileSink("/out", format="json"))
     assert "stage 2: partitioned" in explain(job)
     with pytest.raises(DefinitionError):
         rows.partition_custom("user", "k")  # type: ignore[arg-type]

@@ -454,7 +454,7 @@ def test_duplicate_and_late_commits(rig: Rig, broker: EmbeddedKafka, topic: str)
     assert newest is not None
     (first,) = newest.sinks["out"].committables
     assert isinstance(rig.bound.commit(first), Committed)
-    # the id is begun anew: the coordinator refuses, the marker still says that it was committed
+    # the id is started over: the coordinator refuses, the marker still says that it was committed
     wait_until(rig, first, "CompleteCommit")
     told = asked(rig).describe(first["tid"])
     assert told is not None

@@ -240,7 +240,7 @@ def test_a_table_of_markers_that_was_made_anew_is_not_believed(rig: Rig, server:
     with pytest.raises(TerminalError, match="its marker cannot be looked for"):
         rig.bound.commit(item.payload)
     rig.sink.preflight()
-    with pytest.raises(TerminalError, match="was made anew"):
+    with pytest.raises(TerminalError, match="was created again"):
         rig.bound.commit(item.payload)
 
 
@@ -258,7 +258,7 @@ def test_a_table_of_markers_that_somebody_made_twice_is_not_believed(
     (item,) = rig.write(0, [numbers(0)])
     assert isinstance(rig.bound.commit(item.payload), Committed)
     server.execute(f"DROP TABLE m_{table}", made)
-    with pytest.raises(TerminalError, match="was made anew"):
+    with pytest.raises(TerminalError, match="was created again"):
         rig.bound.commit(item.payload)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,6 @@ from poundlock.checkpoint.identity import read_identity
 from poundlock.cli.main import main
 from poundlock.config import load_settings
 from poundlock.driver.driver import run
-from poundlock.driver.progress import Progress, StopRequest
-from poundlock.driver.requests import Requests
 from poundlock.driver.savepoints.restore import Beginning, begin
 from poundlock.failpoints import SavepointFailpoint
 from poundlock.plan.plan import make_plan
@@ -28,6 +26,7 @@ from poundlock.savepoint.metadata import read_metadata
 from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka, Record
 from poundlock.values import SystemClock
+from support.jobs_in_threads import until_saved
 
 pytestmark = [pytest.mark.services, pytest.mark.usefixtures("shared_jvm")]
 
@@ -91,45 +90,11 @@ class Scene:
         )
         return job
 
-    @contextmanager
-    def running(self, job: Job, *options: str, **beginning: Any) -> Iterator[Callable[..., str]]:
-        """Run a job in a thread; yield what waits for rows and ends the job with a savepoint. Raises what the job raises."""
-        stop, requests, seen = StopRequest(), Requests(), list[Progress]()
-        failure: list[BaseException] = []
-
-        def note(progress: Progress) -> None:
-            seen.append(progress)
-            self.lines.append(progress.message)
-
-        def work() -> None:
-            settings = load_settings([f"state_dir={self.folder}/state", *QUICK, *options])
-            start = Beginning(**beginning) if beginning else None
-            try:
-                run(job, settings=settings, on_progress=note, stop=stop, requests=requests, beginning=start)
-            except BaseException as error:
-                failure.append(error)
-
-        def wait(done: Callable[[], bool]) -> None:
-            deadline = time.monotonic() + 400
-            while not failure and not done():
-                assert time.monotonic() < deadline, seen[-1:]
-                time.sleep(0.05)
-
-        def save(rows: int, *, drain: bool = False) -> str:
-            wait(lambda: any(p.rows_read >= rows for p in seen))
-            trigger = requests.trigger("savepoint", directory=str(self.folder / "saved"), then="stop", drain=drain)
-            wait(lambda: trigger.wait(0))
-            return str(trigger.location)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
-            yield save
-        finally:
-            stop.stop()
-            thread.join()
-        if failure:
-            raise failure[0]
+    def running(self, job: Job, *options: str, **beginning: Any) -> AbstractContextManager[Callable[..., str]]:
+        """Run a job until it is saved, see `until_saved`."""
+        settings = load_settings([f"state_dir={self.folder}/state", *QUICK, *options])
+        start = Beginning(**beginning) if beginning else None
+        return until_saved(partial(run, job, settings=settings, beginning=start), self.folder / "saved", self.lines)
 
     def sums(self, output: str = "out") -> Sums:
         values: Sums = {}
@@ -201,7 +166,7 @@ def test_state_is_rescaled_offsets_are_set_and_state_is_left_out(
     again = range(1380, 1400, 2)
     assert scene.sums() == model([*range(scene.rows), *again])
 
-    # The state left out: event time begins anew, and the source where the savepoint, as it was edited, says.
+    # The state left out: event time starts over, and the source where the savepoint, as it was edited, says.
     fresh = edited(capsys, third, "--drop-operator", "sums", "--offset", f"{TOPIC}:1=880")
     assert not [path for path in read_metadata(LocalStorage(fresh)).files if path.startswith("state/")]
     seen = scene.rows

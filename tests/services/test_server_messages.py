@@ -387,6 +387,6 @@ def test_a_slot_that_goes_stops_the_job(terminal: Terminal) -> None:
         what, next = run.result()
     if not what.endswith('replication slot "s" does not exist'):  # it was being asked for changes when it went
         assert what == "replication slot 's' is gone, and with it the changes since the checkpoint"
-        assert next == "start the job anew, with an empty target, a new checkpoint and another slot"
+        assert next == "start the job over, with an empty target, a new checkpoint and another slot"
     (finished,) = (terminal.folder / "out").glob("*")
     assert [json.loads(line)["after"] for line in finished.read_text().splitlines()] == [{"n": 1}]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +28,13 @@ from poundlock.checkpoint.identity import read_identity
 from poundlock.config import load_settings
 from poundlock.driver import context as assembly
 from poundlock.driver import driver
-from poundlock.driver.progress import Progress, StopRequest
-from poundlock.driver.requests import Requests
 from poundlock.driver.savepoints.restore import Beginning
 from poundlock.spark.launch.session import Session
 from poundlock.spark.launch.spark_launch import begin_spark
 from poundlock.storage import LocalStorage
 from poundlock.stream.stream import DataStream
 from poundlock.testing.kafka import EmbeddedKafka, Record
-from support.jobs_in_threads import Running, settings
+from support.jobs_in_threads import Running, settings, until_saved
 from support.shared_jvm import Ready
 
 pytestmark = [pytest.mark.services, pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
@@ -85,44 +82,9 @@ class Scene:
     def sink(self, name: str, **more: Any) -> FileSink:
         return FileSink(str(self.folder / name), rolling=RollingPolicy(every="1 h", inactivity=None), **more)
 
-    @contextmanager
-    def running(self, job: Job, **beginning: Any) -> Iterator[Callable[..., str]]:
-        """Run a job in a thread; yield what waits for rows and ends the job with a savepoint. Raises what the job raises."""
-        stop, requests, seen = StopRequest(), Requests(), list[Progress]()
-        failure: list[BaseException] = []
-
-        def note(progress: Progress) -> None:
-            seen.append(progress)
-            self.lines.append(progress.message)
-
-        def work() -> None:
-            try:
-                self.run(job, on_progress=note, stop=stop, requests=requests, **beginning)
-            except BaseException as error:
-                failure.append(error)
-
-        def wait(done: Callable[[], bool]) -> None:
-            deadline = time.monotonic() + 400
-            while not failure and not done():
-                assert time.monotonic() < deadline, seen[-1:]
-                time.sleep(0.05)
-
-        def save(rows: int, **more: Any) -> str:
-            """Windows that the rows end come in the checkpoint that reads them."""
-            wait(lambda: any(p.rows_read >= rows for p in seen))
-            trigger = requests.trigger("savepoint", directory=str(self.folder / "saved"), then="stop", **more)
-            wait(lambda: trigger.wait(0))
-            return str(trigger.location)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
-            yield save
-        finally:
-            stop.stop()
-            thread.join()
-        if failure:
-            raise failure[0]
+    def running(self, job: Job, **beginning: Any) -> AbstractContextManager[Callable[..., str]]:
+        """Run a job until it is saved, see `until_saved`."""
+        return until_saved(partial(self.run, job, **beginning), self.folder / "saved", self.lines)
 
     def run(self, job: Job, *, path: str | None = None, **more: Any) -> None:
         asked = {name: more.pop(name) for name in ("on_progress", "stop", "requests") if name in more}

@@ -1,10 +1,11 @@
-"""One step by columns and record by record, over the same checkpoints: rows in, rows out, state in files that merge and tasks that
-change their number.
+"""One step or join by columns and record by record, over the same checkpoints: rows in, rows out, state in files that merge and tasks
+that change their number.
 """
 
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import indices_of
+from poundlock.operators.columns.joins.sides import ColumnJoinOperator
 from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator
+from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.state.hashing import groups_of, key_hashes
+from poundlock.state.hashing import groups_of, hashes_of, key_hashes
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.scratch import ScratchState
 from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_times
@@ -83,3 +86,48 @@ class StepScript:
 
 def _hashes(rows: pa.RecordBatch, keys: Sequence[str]) -> Any:
     return key_hashes([rows.column(name) for name in keys]) if keys else np.zeros(rows.num_rows, np.uint64)
+
+
+class JoinScript(ABC):
+    """A join of two inputs that is run through checkpoints. A row begins with its key."""
+
+    def __init__(self, policy: MergePolicy) -> None:
+        self.state = ScratchState(GROUPS, policy=policy)
+        self.late_dropped = 0
+
+    @abstractmethod
+    def operator(self) -> KeyedOperator:
+        """Return a new operator."""
+
+    @abstractmethod
+    def take(self, operator: Any, group: KeyGroup, rows: Sequence[Any], side: int) -> Iterable[Any]:
+        """Have the operator take rows of a side; return what comes out."""
+
+    def results(self, chunks: Iterable[Any]) -> Any:
+        """Return what came out so that it can be compared: the time and value of each result."""
+        return [(time, value) for chunk in chunks for value, time in zip(chunk.values, chunk.timestamps, strict=True)]
+
+    def checkpoint(
+        self, sides: Sequence[Sequence[Any]], before: int, after: int, tasks: int, clock: int = 0
+    ) -> list[Any]:
+        """Return the results of each task."""
+        self.state.parallelism = tasks
+        done = []
+        for task in range(tasks):
+            group, operator = self.state.open(task, before), self.operator()
+            operator.open()
+            chunks: list[Any] = list(operator.advance_processing_time(group, clock))
+            for side, rows in enumerate(sides):
+                chunks += self.take(operator, group, [row for row in rows if task_of(row[0], tasks) == task], side)
+            chunks += operator.advance_watermark(group, after)
+            if isinstance(operator, ColumnJoinOperator):
+                operator.store(group)
+            done.append(self.results(chunks))
+            self.late_dropped += operator.late_dropped
+        self.state.write()
+        return done
+
+
+def task_of(key: Any, tasks: int) -> int:
+    """Return which of so many tasks has a key."""
+    return int(groups_of(hashes_of([key]), GROUPS)[0]) * tasks // GROUPS

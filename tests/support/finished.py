@@ -25,6 +25,11 @@ def lines(folder: Path) -> list[bytes]:
     return [line for path in visible(folder) for line in path.read_bytes().splitlines()]
 
 
+def lines_by_sink(folder: Path) -> dict[str, Counter[str]]:
+    """Return the lines of the finished files of each sink, by the name of its folder."""
+    return {sink.name: Counter(line.decode() for line in lines(sink)) for sink in folder.iterdir()}
+
+
 def rows(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of the finished JSON files below a folder."""
     return [json.loads(line) for line in lines(folder)]

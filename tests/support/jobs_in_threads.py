@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,3 +51,50 @@ class Running:
         self._thread.join(400)
         assert not self._thread.is_alive()
         assert self.failure is None, self.failure
+
+
+@contextmanager
+def until_saved(run: Callable[..., None], folder: Path, lines: list[str]) -> Iterator[Callable[..., str]]:
+    """Run a job in a thread; yield what waits until it has read so many rows and ends it with a savepoint, whose place is returned.
+
+    Windows that the rows end come in the checkpoint that reads them. Raises what the job raises.
+
+    Args:
+        run: runs the job; takes `on_progress`, `stop` and `requests`.
+        folder: of the savepoints.
+        lines: gets the messages of the job.
+    """
+    stop, requests, seen = StopRequest(), Requests(), list[Progress]()
+    failure: list[BaseException] = []
+
+    def note(progress: Progress) -> None:
+        seen.append(progress)
+        lines.append(progress.message)
+
+    def work() -> None:
+        try:
+            run(on_progress=note, stop=stop, requests=requests)
+        except BaseException as error:
+            failure.append(error)
+
+    def wait(done: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 400
+        while not failure and not done():
+            assert time.monotonic() < deadline, seen[-1:]
+            time.sleep(0.05)
+
+    def save(rows: int, **more: Any) -> str:
+        wait(lambda: any(p.rows_read >= rows for p in seen))
+        trigger = requests.trigger("savepoint", directory=str(folder), then="stop", **more)
+        wait(lambda: trigger.wait(0))
+        return str(trigger.location)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield save
+    finally:
+        stop.stop()
+        thread.join()
+    if failure:
+        raise failure[0]

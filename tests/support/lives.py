@@ -68,6 +68,11 @@ def failpoint_setting(
     return ",".join(f"{p.value}:{action}@{times};once={folder / p.value}" for p in points)
 
 
+def folders_of(folder: Path, given: Path) -> dict[str, str]:
+    """Return what tells a job where its input, output and checkpoints are."""
+    return {"CRASH_IN": str(given), "CRASH_OUT": str(folder / "out"), "CRASH_CHECKPOINTS": str(folder / "checkpoints")}
+
+
 def files_found(checkpoints: Path, source: str) -> int:
     """Return how many files a source has found: without `watch` it reads these, and does not look again."""
     log = (checkpoints / "sources" / source / "log").glob("*.json")

@@ -120,9 +120,7 @@ class Rounds:
         rescaled = bool(arguments) and self.partitions != self.config["parallelism"]
         if arguments:
             self.partitions = self.config["parallelism"]
-            self.done["rescaled"] += (
-                rescaled  # no file is written anew for it: tasks share the key groups in another way
-            )
+            self.done["rescaled"] += rescaled  # no file is rewritten for it: tasks share the key groups in another way
             if self.random.random() < 0.3:
                 self._killed_in_restore(arguments)
         wanted = self.random.randint(1, 4)

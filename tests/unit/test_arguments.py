@@ -9,21 +9,26 @@ from typing import Any
 import pytest
 
 from poundlock import (
+    Autoscaler,
     CountTrigger,
     DatagenSource,
     DefinitionError,
     EventTimeBucketAssigner,
+    ExponentialDelayRestart,
     FileSink,
     FileSource,
     GlobalWindows,
+    JdbcSink,
     Job,
     KafkaSink,
     KafkaSource,
     KeyedProcessFunction,
+    PostgresSink,
     PostgresSource,
     PrintSink,
     RollingPolicy,
     SocketSource,
+    SparkSource,
     WatermarkStrategy,
 )
 
@@ -131,6 +136,52 @@ def test_an_argument_without_effect_is_refused(name: str) -> None:
 )
 def test_an_argument_with_an_effect_or_equal_to_its_default_is_taken(make: Callable[[], Any]) -> None:
     make()
+
+
+EVERY_KIND: dict[str, Callable[[Any], Any]] = {
+    "Job: parallelism=": lambda value: Job("j", parallelism=value),
+    "Job: spark=": lambda value: Job("j", spark=value),
+    "Job: checkpoint_dir=": lambda value: Job("j", checkpoint_dir=value),
+    "is no autoscaler": lambda value: Job("j", autoscaler=value),
+    "is no restart strategy": lambda value: Job("j", restart=value),
+    "is not an operator name": lambda value: Job("j").from_source(FileSource("in"), name=value),
+    "side_outputs: side_outputs=": lambda value: EVENT_TIME.stream.flat_map(
+        lambda record: [], schema="n int", side_outputs=value
+    ),
+    "union with": lambda value: EVENT_TIME.stream.union(value),
+    "apply with": lambda value: EVENT_TIME.stream.apply(lambda left, right: left, value),
+    "delay=": lambda value: WatermarkStrategy(timestamp="t", delay=value),
+    "ExponentialDelayRestart: jitter=": lambda value: ExponentialDelayRestart(jitter=value),
+    "Autoscaler: utilization_target=": lambda value: Autoscaler(max_parallelism=4, utilization_target=value),
+    "PrintSink: limit=": lambda value: PrintSink(limit=value),
+    "SocketSource: port=": lambda value: SocketSource("localhost", value),
+    "FileSource: path=": FileSource,
+    "FileSource: max_files_per_checkpoint=": lambda value: FileSource("in", max_files_per_checkpoint=value),
+    "FileSink: columns=": lambda value: FileSink("out", columns=value),
+    "FileSink: suffix=": lambda value: FileSink("out", suffix=value),
+    "EventTimeBucketAssigner: field=": lambda value: EventTimeBucketAssigner(value, zone="UTC"),
+    "KafkaSource: topics=": lambda value: KafkaSource(bootstrap_servers=SERVERS, topics=value),
+    "KafkaSource: client_options=": lambda value: kafka(client_options=value),
+    "KafkaSink: client_options=": lambda value: KafkaSink(SERVERS, "t", client_options=value),
+    "PostgresSource: query=": lambda value: PostgresSource(DSN, query=value),
+    "PostgresSink: key=": lambda value: PostgresSink(DSN, "t", key=value),
+    "JdbcSink: key=": lambda value: JdbcSink("jdbc:mysql://h/d", "t", staging="/s", key=value),
+    "SparkSource: options=": lambda value: SparkSource("rate", value),
+    "DatagenSource: rate=": lambda value: DatagenSource(rate=value),
+    "DatagenSource: rows_per_split=": lambda value: DatagenSource(rows_per_split=value),
+    "DatagenSource: fields=": lambda value: DatagenSource("n int", fields=value),
+}
+
+
+@pytest.mark.parametrize("words", EVERY_KIND)
+@pytest.mark.parametrize("value", [True, timedelta(seconds=1), [object()], 1.5j], ids=repr)
+def test_a_value_of_another_kind_is_refused_in_two_lines(words: str, value: Any) -> None:
+    if words == "delay=" and isinstance(value, timedelta):
+        return
+    with pytest.raises(DefinitionError) as caught:
+        EVERY_KIND[words](value)
+    assert words in str(caught.value)
+    assert str(caught.value).count("\n") == 1
 
 
 SOURCE, SINK = FileSource("in"), FileSink("out", row="value")

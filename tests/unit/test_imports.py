@@ -24,7 +24,7 @@ CONNECTOR_NAMES = {
     "Aborted", "AbortsMany", "AuditScope", "Auditable", "Batch", "Bindable", "BindableSource", "ChecksColumns",
     "ChecksSchema", "Chunk", "Closable", "ClosableEnumerator", "CommitOutcome", "CommitsMany", "Committed",
     "ComputesColumns", "Connector", "Decided", "DeclaresReplay", "Describable", "Disagreement", "Early",
-    "Enumerator", "ExplainsErrors", "FileOrigin", "Finding", "HasPlace", "HoldsReaders",
+    "Enumerator", "ExplainsErrors", "FileOrigin", "Finding", "HasPlace", "HoldsReaders", "KnowsColumns",
     "IdentifyingEnumerator", "InTasks", "Inspectable", "JSON", "KafkaOrigin", "Kind", "LagReportingEnumerator", "Ledger",
     "Legible", "LimitedWriter", "LimitsTasks", "Lines", "MakesParticipant", "ManifestEntry", "Measurable",
     "MeteredReader", "NeedsJvm", "Newer", "NewerOutput", "Occasion", "OpensEarly", "Orphan", "Participant", "PartitionedEnumerator",
@@ -39,7 +39,7 @@ CONNECTOR_NAMES = {
 # A module may import from its own rank and from those below it.
 RANKS = [
     {"errors"},
-    {"values", "failpoints", "redaction", "threads", "versions", "arguments"},
+    {"values", "failpoints", "redaction", "threads", "versions", "arguments", "calls"},
     {"formats", "storage", "config"},
     {"operators", "stream"},
     {"checkpoint", "audit", "connectors", "state"},

@@ -20,7 +20,7 @@ from poundlock.errors import DefinitionError
 
 @dataclass(slots=True)
 class SinkAudit:
-    """What the audit found of one sink."""
+    """The audit of one sink."""
 
     counts: Counts = field(default_factory=Counts)  # what the ledger says went to it
     visible: int = 0  # rows that decisions made visible, as the ledger says
@@ -37,7 +37,7 @@ class SinkAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """What the audit found."""
+    """The result of an audit."""
 
     # the checkpoints looked at; None where the ledger has none in the range
     first: int | None
@@ -46,6 +46,7 @@ class AuditReport:
     rows_read: Mapping[str, int]
     sinks: Mapping[str, SinkAudit]
     disagreements: Sequence[tuple[str, Disagreement]]  # per sink, or "" for the ledger itself, what does not agree
+    since: int | None = None  # the checkpoint it was to begin with, where there are decisions before it; else None
 
     @property
     def agrees(self) -> bool:
@@ -102,7 +103,7 @@ def audit(
         else:
             work.take(decision)
     work.read(lambda: ledger.since(number + 1))
-    return work.report()
+    return work.report(since=first)
 
 
 def _since(ledger: Ledger, first: int, newest: Decision) -> Iterator[Decision]:
@@ -135,6 +136,7 @@ class _Audit:
         self._ends: dict[str, Any] = {}
         self._checkpoints: list[int] = []
         self._records = 0
+        self._begun_later = False
         self._before: Decision | None = None
         self._newest: Decision | None = None  # of those that are looked at
         self._redone: Decision | None = None  # the newest of all
@@ -147,6 +149,7 @@ class _Audit:
     def skip(self, decision: Decision, *, before: bool = False) -> None:
         """Note a decision outside the range."""
         if before:
+            self._begun_later = True
             self._before = decision
             self._note_ends(decision)
         self._name(decision, compared=False)
@@ -264,8 +267,8 @@ class _Audit:
     def _say(self, sink: str, checkpoint: int | None, path: str, what: str) -> None:
         self._wrong.append((sink, Disagreement(checkpoint, path, what)))
 
-    def report(self) -> AuditReport:
-        """Return what was found."""
+    def report(self, *, since: int | None) -> AuditReport:
+        """Return the result; `since` is the checkpoint that it was to begin with."""
         for name, sink in self._audits.items():
             if name in self._readings:
                 self._add_read_back(name, sink)
@@ -281,6 +284,7 @@ class _Audit:
             rows_read=self._rows_read,
             sinks=self._audits,
             disagreements=self._wrong,
+            since=since if self._begun_later else None,
         )
 
     def _add_read_back(self, name: str, sink: SinkAudit) -> None:

@@ -34,7 +34,7 @@ _NAMED = 20  # so many damaged files are named
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FsckReport:
-    """What was found, and done."""
+    """What there was, and what was done."""
 
     root: str
     job: Identity
@@ -77,7 +77,7 @@ def fsck(
     """Compare every decision of a job with what its sinks hold.
 
     Args:
-        rebuild: returns a sink from its name and what its `describe_json` said last ({} if it said nothing); None if it
+        rebuild: returns a sink from its name and what its `describe_json` gave last ({} if nothing); None if it
             cannot be rebuilt. The sink is bound to the job here.
         fix: carry out what is decided and not done, then remove the orphans.
         left: the savepoint to which the job left all that it carried hidden.

@@ -1,6 +1,6 @@
 """The seam between the audit and a sink whose visible output can be read back and compared with what was decided.
 
-A sink is told every committable before it reads, so that it reads its output once, whatever order it has there.
+A sink is given every committable before it reads, so that it reads its output once, whatever order it has there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Decided:
         record: number of the ledger record that names it.
         checkpoint: the checkpoint whose rows it makes visible.
         committable: the committable.
-        compared: whether it is to be compared; others are told so that their output is not taken for nobody's.
+        compared: whether it is to be compared; others are given so that their output is not taken for nobody's.
         committed: whether its record is known to be committed.
     """
 
@@ -67,7 +67,7 @@ class ReadBack:
     Args:
         compared: committables that were compared.
         disagreements: where the sink holds something else.
-        removed: rows of compared committables that the system removed itself, as it was told to keep them no longer.
+        removed: rows of compared committables that the system removed itself, as it was to keep them no longer.
         others: rows there that others wrote.
         uncompared: why some committables could not be compared, a line each.
     """
@@ -96,7 +96,7 @@ class Reading(Protocol):
         """
 
     def result(self) -> ReadBack:
-        """Return what was found."""
+        """Return the result."""
 
 
 @runtime_checkable

@@ -98,7 +98,7 @@ class ReplayDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkReplay:
-    """What a replay found of one sink."""
+    """The replay of one sink."""
 
     committed: Measure
     now: Measure
@@ -107,13 +107,13 @@ class SinkReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """What a replay found."""
+    """The result of a replay."""
 
     job: str
     checkpoint: int
     record: int
     time_ms: int
-    # numbers of later decisions that named parts of it anew, because those were aborted from outside
+    # numbers of later decisions that named parts of it again, because those were aborted from outside
     again: Sequence[int]
     # per source, rows read then and now; None where nobody counted
     rows_read: Mapping[str, tuple[int | None, int | None]]

@@ -68,6 +68,15 @@ class HasPlace(Protocol):
 
 
 @runtime_checkable
+class KnowsColumns(Protocol):
+    """A source that can say which columns it gives before anything is asked."""
+
+    @property
+    def known_columns(self) -> pa.Schema | None:
+        """The columns, as `schema()` gives them; None where only files or a server know."""
+
+
+@runtime_checkable
 class NeedsJvm(Protocol):
     """A sink whose driver half calls Java."""
 

@@ -2,7 +2,7 @@
 
 A failure of one never keeps another from becoming visible, and nothing here ever aborts what a decision names. The work of one
 participant is done by one thread at a time. Participants of one class share a thread too, because a connector may keep a
-connection for all of its sinks; one that declares `CommitsMany` has said that threads are no harm and gets its own.
+connection for all of its sinks; one that declares `CommitsMany` has declared that threads are no harm and gets its own.
 """
 
 from __future__ import annotations
@@ -149,7 +149,11 @@ class _SinkCommits:
                 return error
 
     def _take(self, committable: JSON, outcome: CommitOutcome) -> None:
-        """Note an outcome. Raises Exception: the outcome is an error that no system of the sink's gives: a fault in the sink."""
+        """Note an outcome.
+
+        Raises:
+            Exception: the outcome is an error that no system of the sink's gives: a fault in the sink.
+        """
         if isinstance(outcome, Committed):
             self.details.append(outcome.detail)
             self.committed.append(committable)

@@ -84,7 +84,7 @@ class Coordinator(History):
     # --- the steps of a checkpoint; see `cycle.run_checkpoint` for their order ------------------------------------------
 
     def begin(self, checkpoint: int) -> SinkDirectives:
-        """Return what the tasks of a checkpoint are told. Decides nothing; may be called any number of times."""
+        """Return what the tasks of a checkpoint are given. Decides nothing; may be called any number of times."""
         again = self.is_produced_again(checkpoint)
         decided = self.is_decided(checkpoint) and not again
         names = [] if decided else list(self.redo) if again else list(self.participants)
@@ -97,7 +97,7 @@ class Coordinator(History):
         )
 
     def directive(self, plan: Planned) -> SinkDirectives:
-        """Return what the tasks of a planned checkpoint are told: all of its sinks, or those whose part was aborted.
+        """Return what the tasks of a planned checkpoint are given: all of its sinks, or those whose part was aborted.
 
         Raises:
             TerminalError: the plan does not go on where the newest decision ended, or is not what was decided.
@@ -266,7 +266,11 @@ class Coordinator(History):
             return None if last is None else replace(last, committed=visible)
 
     def sweep(self) -> None:
-        """Remove what tasks of failed attempts left behind, between two checkpoints and with no task running. Raises FencedError: a newer driver has taken over."""
+        """Remove what tasks of failed attempts left behind, between two checkpoints and with no task running.
+
+        Raises:
+            FencedError: a newer driver has taken over.
+        """
         with self.lock, explained("removing leftovers", job=self.identity.name):
             self._sweep()
 

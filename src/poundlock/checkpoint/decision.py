@@ -86,7 +86,7 @@ class Decision:
     durations_ms: Mapping[str, int] = field(default_factory=dict)
     # per sink, what of the newest decided checkpoint has to be produced again before anything else is decided
     redo: Mapping[str, Redo] = field(default_factory=dict)
-    # when the checkpoint's tasks were started, as they were told, ms since the epoch; None for other occasions and in
+    # when the checkpoint's tasks were started, as they know it, ms since the epoch; None for other occasions and in
     # records of older versions
     started_ms: int | None = None
     event_time: EventTime | None = None  # what the checkpoint's watermarks saw; None where the job has none

@@ -36,7 +36,7 @@ class Life:
     host: str
     pid: int
     started_ms: int
-    sinks: Mapping[str, JSON] = field(default_factory=dict)  # per sink name, what `Inspectable.describe_json` said
+    sinks: Mapping[str, JSON] = field(default_factory=dict)  # per sink name, what `Inspectable.describe_json` gave
     operators: Mapping[str, JSON] = field(default_factory=dict)  # per operator id, what the job was made of
 
 
@@ -244,10 +244,10 @@ def described_operators(storage: Storage) -> Mapping[str, JSON]:
 
 
 def described_sinks(storage: Storage, names: Collection[str] = ()) -> dict[str, JSON]:
-    """Return what the sinks of the newest start said of themselves, by name.
+    """Return what the sinks of the newest start gave as their descriptions, by name.
 
     Args:
-        names: of further sinks, which may have been taken out since; what they said last is looked up too.
+        names: of further sinks, which may have been taken out since; what they gave last is looked up too.
     """
     result: dict[str, JSON] = {}
     newest = _newest(storage)

@@ -76,7 +76,11 @@ def rename(storage: Storage, identity: Identity, name: str) -> Identity:
 
 
 def read_identity(storage: Storage) -> Identity | None:
-    """Return the identity kept in a checkpoint folder, or None if no job ran there. Raises TerminalError: the file is damaged."""
+    """Return the identity kept in a checkpoint folder, or None if no job ran there.
+
+    Raises:
+        TerminalError: the file is damaged.
+    """
     return read_record(storage, PATH, parsed(Identity), next="restore the file from a backup")
 
 

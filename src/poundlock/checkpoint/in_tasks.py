@@ -24,7 +24,11 @@ class Tasks(Protocol):
     """What runs functions on the cluster."""
 
     def run(self, call: Callable[[list[T]], list[R]], pieces: Sequence[list[T]]) -> list[list[R]]:
-        """Return what a call returns for each piece, a task each, in order. Raises Exception: a task failed too often."""
+        """Return what a call returns for each piece, a task each, in order.
+
+        Raises:
+            Exception: a task failed too often.
+        """
 
 
 def by_tasks(

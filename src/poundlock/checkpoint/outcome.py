@@ -1,4 +1,4 @@
-"""The values that go in and out of the coordinator: what tasks are told, what they report, what came of it.
+"""The values that go in and out of the coordinator: what tasks are given, what they report, what came of it.
 
 All are plain and frozen.
 """
@@ -63,7 +63,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What a start found and did."""
+    """What there was at a start, and what it did."""
 
     newest: Decision | None
     checkpoint: int  # the newest decided checkpoint, -1 if none

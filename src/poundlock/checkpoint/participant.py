@@ -265,10 +265,10 @@ class Participant(Protocol):
         """Driver, on start with no task running, or fsck: find this job's output that no one needs.
 
         That is what is neither finished nor named by `state`. Everything decided has been committed before. Remove what
-        is found if asked.
+        is listed if asked.
 
-        `check` is called when everything was found and before anything is removed; it raises if a newer driver has taken
-        over. What was found was there before that driver could write anything, so it is nobody's.
+        `check` is called when everything is known and before anything is removed; it raises if a newer driver has taken
+        over. What is known was there before that driver could write anything, so it is nobody's.
         """
         return []
 

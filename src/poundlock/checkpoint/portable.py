@@ -23,10 +23,10 @@ class Newer:
     """What a sink says of output that is there and was not when a savepoint was taken.
 
     Args:
-        what: what there is, to be said of the sink, such as "has 3 files that …"; "" = nothing.
+        what: what there is, to follow the sink's name, such as "has 3 files that …"; "" = nothing.
         unknown: why nobody can tell; "" = it was looked at.
         retractable: whether a restore can remove it.
-        lost: what of the output the savepoint counts on is not there any more, said of the sink too; "" = nothing is known.
+        lost: what of the output the savepoint counts on is not there any more, to follow the sink's name too; "" = nothing is known.
     """
 
     what: str = ""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from poundlock.errors import TerminalError
-from poundlock.storage.json_record import typed
+from poundlock.storage.json_record import typed, untyped
 
 
 class SinkValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -27,7 +27,11 @@ class SinkValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Return the value of a JSON object. Raises TerminalError: it is none, or of a newer version."""
+        """Return the value of a JSON object.
+
+        Raises:
+            TerminalError: it is none, or of a newer version.
+        """
         try:
             made = typed(value, cls)
         except ValueError as error:
@@ -44,4 +48,4 @@ class SinkValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return dict(msgspec.json.decode(msgspec.json.encode(self)))
+        return untyped(self)

@@ -1,4 +1,4 @@
-"""Finds the job in a user's file; a fault in the file is told with its line.
+"""Finds the job in a user's file; a fault in the file is reported with its line.
 
 The file is run under a name of its own that is not kept, so that Spark sends its functions to the workers whole.
 """

@@ -1,4 +1,4 @@
-"""What commands share: how a job or the checkpoint of one is named and found, how a running job is reached, and how its end is waited for.
+"""What commands share: how a job or the checkpoint of one is named and looked up, how a running job is reached, and how its end is waited for.
 
 A user's file is run only where it is what was given; a folder or a name needs none of the user's code. Nothing is changed.
 """
@@ -179,7 +179,8 @@ def progress_line(progress: Mapping[str, Any] | None) -> str | None:
 def await_end(job: KnownJob, output: Output, patience_s: float | None = None) -> JobEntry | None:
     """Wait until a job has ended, noting now and then on standard error how it goes; None if it has not within the patience.
 
-    Raises TransientError: its driver is on another machine, and has written nothing for long.
+    Raises:
+        TransientError: its driver is on another machine, and has written nothing for long.
     """
     begun = noted = silent = time.monotonic()
     shown, newest = None, job.entry
@@ -227,7 +228,8 @@ def savepoint_folder(directory: str) -> str:
 def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on", drain: bool = False) -> str:
     """Ask a job for a savepoint, wait for it and for the end it brings, and return its path; see `Trigger`.
 
-    Raises PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
+    Raises:
+        PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
     """
     from poundlock.control.channel import EndedMeanwhile, check_shared
     from poundlock.control.driver_status import start_command

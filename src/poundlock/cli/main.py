@@ -77,7 +77,7 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None, failed: Callable[[PoundlockError], None] = lambda error: None) -> int:
-    """Run the command line, by default that of the process, and return the exit code; `failed` is told what was printed as an error."""
+    """Run the command line, by default that of the process, and return the exit code; `failed` is called with what was printed as an error."""
     output = Output()
     try:
         typed = sys.argv[1:] if arguments is None else list(arguments)

@@ -1,6 +1,6 @@
 """How a running job is shown: a live line on a terminal, a line at each change elsewhere, JSON lines for programs.
 
-Showing never slows or fails the job: what cannot be printed is dropped. For people, a job that is refused or fails is told
+Showing never slows or fails the job: what cannot be printed is dropped. For people, a job that is refused or fails is reported
 by its error alone, so nothing is printed before a job gets going and no line says FAILED.
 """
 
@@ -17,7 +17,7 @@ from poundlock.driver.progress import Progress
 
 
 class Watcher(Protocol):
-    """Who is told how a job goes. `update` is called from the job's threads, `say` from a signal handler too."""
+    """Who is shown how a job goes. `update` is called from the job's threads, `say` from a signal handler too."""
 
     def update(self, progress: Progress) -> None:
         """Show the newest state."""

@@ -24,6 +24,7 @@ from poundlock.checkpoint.capabilities import (
     HoldsReaders as HoldsReaders,
     InTasks as InTasks,
     Inspectable as Inspectable,
+    KnowsColumns as KnowsColumns,
     LimitedWriter as LimitedWriter,
     LimitsTasks as LimitsTasks,
     MakesParticipant as MakesParticipant,

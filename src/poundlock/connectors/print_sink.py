@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from poundlock.arguments import WHOLE, check_kind
 from poundlock.checkpoint.participant import JSON, Committed, Kind, Participant, WriterContext
 from poundlock.checkpoint.sink_values import SinkValue
 from poundlock.errors import CommitUnknown, DefinitionError
@@ -56,6 +57,7 @@ class PrintSink(Participant):
     def __post_init__(self) -> None:
         if self.target not in ("stdout", "stderr"):
             raise DefinitionError(f"target={self.target!r} is not known", next='use "stdout" or "stderr"')
+        check_kind("PrintSink", WHOLE, {"limit": self.limit})
         if self.limit < 1:
             raise DefinitionError(f"limit={self.limit} prints nothing", next="give one row or more")
 

@@ -1,4 +1,4 @@
-"""What is produced once more after it was aborted from outside, told apart by rows and digest.
+"""What is produced once more after it was aborted from outside, matched by rows and digest.
 
 Nothing is taken for a repetition that does not have just the rows that were lost.
 """
@@ -31,7 +31,7 @@ class SumDigest:
 def match(
     again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared], *, rows: str = "rows"
 ) -> tuple[Sequence[Prepared], Sequence[Prepared]]:
-    """Tell what was produced once more apart, for tasks are numbered anew each time; see `Repeatable.match`.
+    """Match what was produced once more, for tasks are numbered again each time; see `Repeatable.match`.
 
     Where nothing is visible yet the rows may be cut into transactions otherwise than before: digests add up.
 

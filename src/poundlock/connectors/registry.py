@@ -1,4 +1,4 @@
-"""Sources and sinks of other packages, found by the entry points of the group `poundlock.connectors`.
+"""Sources and sinks of other packages, by the entry points of the group `poundlock.connectors`.
 
 Finding reads metadata only. A package is imported when one of its connectors is asked for, so that a broken one is named where
 it matters and stands in nobody else's way.

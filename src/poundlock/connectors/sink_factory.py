@@ -1,4 +1,4 @@
-"""Sinks made again from what they said of themselves, so that fsck needs no code of the user's.
+"""Sinks made again from how they described themselves, so that fsck needs no code of the user's.
 
 A kind that is not known here gives no sink, never a wrong one.
 """
@@ -14,7 +14,7 @@ def rebuild_sink(description: JSON) -> Participant | None:
     """Return a sink that can sweep, inspect and commit; None if its kind can only be made by the job's own code.
 
     Args:
-        description: what `Inspectable.describe_json` said; {} where the sink said nothing.
+        description: what `Inspectable.describe_json` gave; {} where the sink has none.
 
     Raises:
         DefinitionError: another version of poundlock wrote the description, or a package it needs is missing.

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from poundlock.arguments import refuse_without_effect
+from poundlock.arguments import TEXT, WHOLE, check_kind, refuse_without_effect
 from poundlock.connectors.base import ReaderContext, ReplayPromise, Split
 from poundlock.connectors.files.source.reader import FileReader
 from poundlock.errors import DefinitionError, TerminalError, TransientError
@@ -66,6 +66,8 @@ class SocketSource:
             raise DefinitionError(f"format {format!r} is not known here", next='use "text", "json" or "csv"')
         if format == "text":
             refuse_without_effect("SocketSource", {"timestamp_unit": (timestamp_unit, "s")}, because="format is 'text'")
+        check_kind("SocketSource", TEXT, {"host": host})
+        check_kind("SocketSource", WHOLE, {"port": port})
         if not 0 < port < 65536:
             raise DefinitionError(f"{port} is no port", next="give a number from 1 to 65535")
         if (schema is None) != (format == "text"):
@@ -93,6 +95,11 @@ class SocketSource:
     def schema(self) -> pa.Schema:
         """Return the columns of the rows."""
         return pa.schema([("value", pa.binary())]) if self.columns is None else ddl.parse(self.columns)
+
+    @property
+    def known_columns(self) -> pa.Schema:
+        """The columns of the rows."""
+        return self.schema()
 
     def preflight(self) -> None:
         """Do nothing: a peer such as `nc -l` serves the first connection only, so that it must not be a trial."""
@@ -123,7 +130,7 @@ class SocketEnumerator:
         self._ended: bool = False
         self._failure: OSError | None = None
         self._next = 0  # number of the next file
-        self._asked = 0  # bytes that were sent to it, and nobody said that they are there
+        self._asked = 0  # bytes that were sent to it, and nobody confirmed that they are there
         self._read_to: int | None = None
 
     def initial(self) -> dict[str, Any]:
@@ -258,7 +265,7 @@ def _name(number: int) -> str:
 
 
 def _cut(lines: bytes, first: int = 0) -> list[tuple[int, int]]:
-    """Return the parts of some lines, none much larger than a checkpoint reads; the first of so many bytes, if that is said."""
+    """Return the parts of some lines, none much larger than a checkpoint reads; the first of so many bytes, if that is given."""
     parts, at = [(0, first)] if first else [], first
     while at < len(lines):
         end = len(lines) if len(lines) - at <= _LIMIT else lines.find(b"\n", at + _LIMIT - 1) + 1

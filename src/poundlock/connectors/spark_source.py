@@ -1,6 +1,6 @@
 """Anything else that Spark can read as a stream, by the name of its format.
 
-Nothing is known of what is behind it: no identity is checked, and nothing is told to it. Spark keeps its offsets; a position is
+Nothing is known of what is behind it: no identity is checked, and it learns nothing. Spark keeps its offsets; a position is
 how many batches of its query were read.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from poundlock.arguments import MAPPING, NAMES, check_kind
 from poundlock.connectors.base import ReplayPromise, SparkRead
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
@@ -55,6 +56,8 @@ class SparkFormatSource:
             raise DefinitionError(f"format {name!r} has a source of its own", next=f"use {_OURS[name]}")
         if self.schema is not None:
             ddl.parse(self.schema)
+        check_kind("SparkSource", MAPPING, {"options": self.options})
+        check_kind("SparkSource", NAMES, {"columns": self.columns}, optional=True)
         for key, value in self.options.items():
             if not isinstance(key, str) or not isinstance(value, (str, int, float, bool)):
                 raise DefinitionError(f"option {key!r} is {value!r}", next="give text, a number, or True or False")

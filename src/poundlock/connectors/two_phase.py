@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from poundlock.calls import check_methods
 from poundlock.checkpoint.capabilities import Bindable, Preflight
 from poundlock.checkpoint.participant import (
     JSON,
@@ -84,6 +85,7 @@ class TwoPhaseCommitSink(ABC):
 
     def as_participant(self) -> TwoPhaseParticipant:
         """Return what takes part in checkpoints for this sink."""
+        check_methods(self, TwoPhaseCommitSink, "sink_to")
         return TwoPhaseParticipant(self)
 
 

@@ -31,7 +31,7 @@ Answer = str | int | None  # the path of a savepoint, the number of a checkpoint
 _AGAIN_S = 5.0
 _SILENT_S = 15.0  # so long, and the cluster is asked whether the driver is still there
 _PATIENCE_S = 60.0
-TELL_S = 8.0  # so long, and whoever waits for an answer is told that there is none yet
+TELL_S = 8.0  # so long, and whoever waits for an answer learns that there is none yet
 _POLL_S = 0.3
 
 
@@ -66,9 +66,10 @@ class ControlChannel(ABC):
     def ask(self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False) -> Answer:
         """Ask for something; return the number of a checkpoint or the path of a savepoint when it is taken.
 
-        A stop or cancel may still be under way. See `Trigger` for what is said of a savepoint.
+        A stop or cancel may still be under way. See `Trigger` for what a savepoint says.
 
-        Raises EndedMeanwhile: the job ended with it, or before.
+        Raises:
+            EndedMeanwhile: the job ended with it, or before.
         """
 
     @abstractmethod
@@ -149,7 +150,7 @@ class FolderChannel(ControlChannel):
 
     @property
     def _quiet_s(self) -> float:
-        """How long a driver may be silent before that is said, s; into a store it writes less often."""
+        """How long a driver may be silent before that is reported, s; into a store it writes less often."""
         return TELL_S if isinstance(self.storage, LocalStorage) else _PATIENCE_S / 2
 
     def ask(self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False) -> Answer:

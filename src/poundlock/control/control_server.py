@@ -107,8 +107,12 @@ class ControlServer:
         with self._lock:
             self.entry = replace(
                 self.entry,
-                state=state, exit_code=exit_code, failure=failure, progress=dict(progress), ended_ms=now_ms(),
-            )  # fmt: skip
+                state=state,
+                exit_code=exit_code,
+                failure=failure,
+                progress=dict(progress),
+                ended_ms=now_ms(),
+            )
         deadline = time.monotonic() + (0 if self.entry.application is None else _LAST_S)
         for write in (self._answer, self._write):  # in this order: behind a last entry nobody waits for an answer
             while not write() and time.monotonic() < deadline:

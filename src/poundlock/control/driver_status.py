@@ -24,7 +24,8 @@ _MINORS = range(50)
 def last_of(application: str, checkpoint: str) -> JobEntry | None:
     """Return the last entry of an application that is over; see `control_files.last_entry`.
 
-    Raises TransientError: the folder cannot be read, and there may be one.
+    Raises:
+        TransientError: the folder cannot be read, and there may be one.
     """
     try:
         return last_entry(open_storage(checkpoint), application)

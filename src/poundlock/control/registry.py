@@ -195,7 +195,8 @@ class Registry:
 
         Of ended jobs with the name, the newest is meant: each restore of a savepoint is another job.
 
-        Raises DefinitionError: there is none, or there are two.
+        Raises:
+            DefinitionError: there is none, or there are two.
         """
         entries = self.entries()
         by_name = [entry for entry in entries if entry.name == wanted]
@@ -285,7 +286,7 @@ class Registry:
             return current
         if entry.ended or not entry.here or self._alive(entry.pid, entry.process_start):
             return entry
-        # It may have said its last word between the reading and the looking.
+        # It may have written its last status between the reading and the looking.
         latest = self._load(self._path(entry))
         if latest is not None and latest.ended:
             return latest
@@ -313,9 +314,7 @@ class Registration:
 
     def end(self, state: str, exit_code: int, *, failure: tuple[str, str] | None, progress: Mapping[str, Any]) -> None:
         """Say the last word; the token is worth nothing from now on."""
-        self.update(
-            state=state, exit_code=exit_code, failure=failure, progress=dict(progress), ended_ms=now_ms()
-        )  # fmt: skip
+        self.update(state=state, exit_code=exit_code, failure=failure, progress=dict(progress), ended_ms=now_ms())
         self._forget_token()
 
     def between(self, *, restarts: int, why: str) -> None:

@@ -1,6 +1,6 @@
 """Submitting a job whose driver runs on the cluster: what travels with it, the command of spark-submit, the application's id.
 
-spark-submit ends when the cluster has taken the job. How it goes from then on is said by its driver, see `control_server.py`.
+spark-submit ends when the cluster has taken the job. How it goes from then on its driver says, see `control_server.py`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ class Submission:
     def command(self, folder: Path) -> list[str]:
         """Write what travels into a folder and return the command that submits it.
 
-        Raises DefinitionError: something that should travel is not there.
+        Raises:
+            DefinitionError: something that should travel is not there.
         """
         program, properties, settings = folder / _PROGRAM, folder / "spark.conf", folder / SETTINGS
         program.write_text(_MAIN)
@@ -125,14 +126,33 @@ class Submission:
         python = [*shipped_files(self.settings), *_modules(folder / _MODULES)]
         target = f"{self.file.name}:{self.name}" if self.name else self.file.name
         return [
-            "/bin/bash", str(pyspark_jars().parent / "bin" / "spark-submit"),
-            "--master", self.settings.master, "--deploy-mode", "cluster", "--name", self.job.name,
-            "--properties-file", str(properties), "--load-spark-defaults",
-            "--py-files", ",".join(python), "--files", f"{self.file.resolve()},{settings}",
+            "/bin/bash",
+            str(pyspark_jars().parent / "bin" / "spark-submit"),
+            "--master",
+            self.settings.master,
+            "--deploy-mode",
+            "cluster",
+            "--name",
+            self.job.name,
+            "--properties-file",
+            str(properties),
+            "--load-spark-defaults",
+            "--py-files",
+            ",".join(python),
+            "--files",
+            f"{self.file.resolve()},{settings}",
             *(("--jars", ",".join(self.jars)) if self.jars else ()),
-            str(program), f"{sys.version_info[0]}.{sys.version_info[1]}", self.checkpoint, self.job_id,
-            "run", target, "--config", SETTINGS, "--no-rest", *self.arguments,
-        ]  # fmt: skip
+            str(program),
+            f"{sys.version_info[0]}.{sys.version_info[1]}",
+            self.checkpoint,
+            self.job_id,
+            "run",
+            target,
+            "--config",
+            SETTINGS,
+            "--no-rest",
+            *self.arguments,
+        ]
 
 
 def check(settings: Settings, checkpoint: str, beginning: Beginning | None) -> None:
@@ -161,7 +181,8 @@ def check(settings: Settings, checkpoint: str, beginning: Beginning | None) -> N
 def jars_of(plan: Plan, checkpoint: str, settings: Settings, say: Callable[[str], None]) -> Sequence[str]:
     """Return the jars that travel with a job: those with which streaming queries reach the store that its checkpoint is on.
 
-    Raises DefinitionError: one of them cannot be had.
+    Raises:
+        DefinitionError: one of them cannot be had.
     """
     sets = needs_of(open_storage(checkpoint)).jar_sets if plan.has_streams else ()
     places = JarPlaces.of(settings)
@@ -217,7 +238,7 @@ def refusal(output: str, master: str, log: Path) -> PoundlockError:
     """Return why spark-submit failed."""
     causes = re.findall(r"^(?:Exception in thread \S+ |Caused by: )?(?:[a-z]\w*\.)+[A-Z][\w$]*: (.+)$", output, re.M)
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    why = (causes[0] if causes else lines[-1] if lines else "it said nothing")[:300]
+    why = (causes[0] if causes else lines[-1] if lines else "it printed nothing")[:300]
     if (match := re.search(r"Required (AM|executor|driver) memory \(([0-9]+)", output)) is not None:
         asks = "-D driver_memory=…" if match[1] != "executor" else "--conf spark.executor.memory=…"
         return DefinitionError(f"{master} gives no container of that size: {why}", next=f"ask for less: {asks}")

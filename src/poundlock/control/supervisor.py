@@ -38,7 +38,7 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """What a process is told by its supervisor when it starts.
+    """What a process is given by its supervisor when it starts.
 
     Args:
         pid, process_start: the supervisor; see `process_id.process_start`.
@@ -168,7 +168,7 @@ def is_final(code: int, ending: Ending | None) -> bool:
 
 @dataclass(kw_only=True)
 class _Life:
-    """One process of the job, and what it has told."""
+    """One process of the job, and what it has reported."""
 
     process: subprocess.Popen[bytes]
     line: socket.socket
@@ -194,7 +194,7 @@ class Supervisor:
     Args:
         strategy: when to start again, as far as the settings say; the job says more once it is loaded.
         strategy_of: returns the strategy that plain data from the process stands for.
-        say: told of every crash, one line.
+        say: called with a line for every crash.
     """
 
     command: Sequence[str]
@@ -214,7 +214,8 @@ class Supervisor:
     def run(self) -> int:
         """Run the job and return its exit code.
 
-        Raises PoundlockError: its process crashed, and the strategy has given up.
+        Raises:
+            PoundlockError: its process crashed, and the strategy has given up.
         """
         rng = random.Random(self.situation.job_id)
         with self._signals():
@@ -254,7 +255,7 @@ class Supervisor:
         return life
 
     def _watch(self, life: _Life) -> int:
-        """Return the exit code of a process, once it has ended and all it said is heard."""
+        """Return the exit code of a process, once it has ended and all it printed is read."""
         open_lines = [life.line.fileno()]
         while life.process.poll() is None:
             ready, _, _ = select.select([self._wake, *open_lines], [], [])
@@ -325,7 +326,7 @@ class Supervisor:
         return code
 
     def _give_up(self, life: _Life, code: int, error: PoundlockError) -> int:
-        """End the job with the failure of its last process; what that one has printed already is not said again."""
+        """End the job with the failure of its last process; what that one has printed already is not printed again."""
         failure = self._same or error
         if (entry := self._entry()) is not None:
             progress = life.ending.progress if life.ending is not None else {}

@@ -41,9 +41,7 @@ def ask(id: str, environment: Mapping[str, str] | None = None) -> Application | 
     except DefinitionError:
         return None
     for address in addresses:
-        wanted = urllib.request.Request(
-            f"{address}/ws/v1/cluster/apps/{id}", headers={"Accept": "application/json"}
-        )  # fmt: skip
+        wanted = urllib.request.Request(f"{address}/ws/v1/cluster/apps/{id}", headers={"Accept": "application/json"})
         try:
             with _OPENER.open(wanted, timeout=_TIMEOUT_S) as answer:
                 report = json.load(answer)["app"]

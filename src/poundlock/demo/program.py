@@ -100,7 +100,7 @@ class _Steps:
 
 
 def run_demo(settings: DemoSettings | None = None, console: Console | None = None) -> DemoReport:
-    """Run the whole demo and print what it found.
+    """Run the whole demo and print the result.
 
     Raises:
         PoundlockError: a step could not be done at all, such as a broker that does not start.
@@ -131,7 +131,7 @@ class _Demo:
         self._run = DemoRun(settings.events)
 
     def report(self) -> DemoReport:
-        """Do all steps, and return what was found."""
+        """Do all steps, and return the result."""
         step, settings = self.steps.step, self.settings
         with self._broker() as kafka:
             with step(f"Create topic {TOPIC} with {PARTITIONS} partitions"):
@@ -146,10 +146,16 @@ class _Demo:
             result = audit_output(self.root / "event_log", self.root / "dead_letters", produced)
         recoveries = [round(s, 2) for s in self._run.recoveries_s()]
         return DemoReport(
-            **asdict(result), rows_per_s=self._run.rows_per_s(), recovery_s=max(recoveries, default=0.0), recoveries_s=recoveries,
-            kills=settings.kills, checkpoints=self._run.all_checkpoints(), seed=settings.seed, left_behind=left,
+            **asdict(result),
+            rows_per_s=self._run.rows_per_s(),
+            recovery_s=max(recoveries, default=0.0),
+            recoveries_s=recoveries,
+            kills=settings.kills,
+            checkpoints=self._run.all_checkpoints(),
+            seed=settings.seed,
+            left_behind=left,
             duration_s=round(time.monotonic() - self._started, 1),
-        )  # fmt: skip
+        )
 
     @contextmanager
     def _broker(self) -> Iterator[EmbeddedKafka]:
@@ -237,7 +243,7 @@ class _Demo:
 
 def _job_failed(job: JobProcess, what: str) -> PoundlockError:
     lines = [line.removeprefix("error: ") for line in job.log_tail().splitlines() if line and line[0] not in "{N"]
-    last = lines[-1] if lines else "it said nothing"
+    last = lines[-1] if lines else "it printed nothing"
     return TerminalError(f"the job {what}: {last[:200]}", next=f"read {job.log}")
 
 

@@ -1,4 +1,4 @@
-"""What the demo saw of the job while it ran, and what it found: as a value, a table for the terminal, JSON, a tree of files.
+"""What the demo saw of the job while it ran, and what came of it: as a value, a table for the terminal, JSON, a tree of files.
 
 Of a run only completed checkpoints count; a life that was killed before its first one adds nothing but the time it took. It is
 good only if nothing was lost, duplicated or put in a wrong place, and no process stayed behind.
@@ -112,7 +112,7 @@ class DemoRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoReport(AuditResult):
-    """The result of one demo: what the audit found, and how the job ran.
+    """The result of one demo: what the audit says, and how the job ran.
 
     Args:
         rows_per_s: rows a second between completed checkpoints, over all lives of the driver; start-up is not in it.

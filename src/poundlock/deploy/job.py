@@ -41,7 +41,8 @@ class Deployed:
 def environment(given: Sequence[str], *, instead: str) -> dict[str, str]:
     """Return the variables that were typed as KEY=VALUE.
 
-    Raises DefinitionError: one of them is no such pair, or a secret.
+    Raises:
+        DefinitionError: one of them is no such pair, or a secret.
     """
     variables = {}
     for each in given:

@@ -87,7 +87,8 @@ def check_name(name: str, option: str, *, longest: int = 63) -> None:
 def render(deployed: Deployed, cluster: KubernetesCluster, *, config: Path | None) -> list[Manifest]:
     """Return the objects of a job.
 
-    Raises DefinitionError: the job's file or the settings file cannot go into a ConfigMap.
+    Raises:
+        DefinitionError: the job's file or the settings file cannot go into a ConfigMap.
     """
     files = {"job.py": _text(deployed.file)}
     if config is not None:

@@ -89,7 +89,7 @@ def render(
                 *(("Environment", _word(f"{k}={v}")) for k, v in _environment(deployed).items()),
                 *files,
                 ("ExecStart", " ".join(_word(word).replace("$", "$$") for word in command)),
-                # Only the main process is told: it lets the others finish.
+                # Only the main process gets the signal: it lets the others finish.
                 ("KillMode", "mixed"),
                 ("KillSignal", "SIGTERM"),
                 ("TimeoutStopSec", str(deployed.grace_s)),

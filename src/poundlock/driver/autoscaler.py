@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from poundlock.arguments import NUMBER, check_kind
 from poundlock.checkpoint.capabilities import check_tasks
 from poundlock.checkpoint.participant import Kind
 from poundlock.errors import DefinitionError
@@ -138,6 +139,8 @@ class Autoscaler:
                 f"an autoscaler from {low!r} to {high!r} tasks has no bounds",
                 next="give min_parallelism from 1, and max_parallelism from there",
             )
+        shares = ("utilization_min", "utilization_target", "utilization_max", "scale_down_max_factor")
+        check_kind("Autoscaler", NUMBER, {each: getattr(self, each) for each in shares})
         least, target, most = self.utilization_min, self.utilization_target, self.utilization_max
         if not 0 <= least < target < most <= 1:
             raise DefinitionError(
@@ -232,6 +235,12 @@ def check_autoscaler(plan: Plan, scaler: Autoscaler) -> None:
         raise DefinitionError(
             'with checkpoint_interval="0 s" tasks always run, so how busy they are says nothing',
             next='give it an interval, such as -D checkpoint_interval="1 s", or leave the autoscaler out',
+            job=job.name,
+        )
+    if job.parallelism is not None and scaler.within(job.parallelism) != job.parallelism:
+        raise DefinitionError(
+            f"a parallelism of {job.parallelism} is outside the autoscaler's bounds, {scaler.min_parallelism} to {most}",
+            next="give -p a number within them, or leave it out: a new job then begins with autoscaler.min-parallelism",
             job=job.name,
         )
     if plan.keyed and most > job.max_parallelism:

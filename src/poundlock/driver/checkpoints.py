@@ -136,7 +136,11 @@ class JobCheckpoints:
         return self._commit is not None and not self._commit.plan.again and self.coordinator.prepares_ahead
 
     def committing(self, seconds: float) -> bool:
-        """Wait for the commit that is under way, at most so long; return whether it still is. Raises Exception: what it failed with."""
+        """Wait for the commit that is under way, at most so long; return whether it still is.
+
+        Raises:
+            Exception: what it failed with.
+        """
         commit = self._commit
         if commit is None:
             return False
@@ -323,7 +327,11 @@ def task_results(
     watermarks: DecidedTime | None,
     event_time: EventTime | None,
 ) -> TaskResults:
-    """Return the sums of a checkpoint's reports. Raises TransientError: the tasks did not read just the splits that were planned for them."""
+    """Return the sums of a checkpoint's reports.
+
+    Raises:
+        TransientError: the tasks did not read just the splits that were planned for them.
+    """
     _check_splits(plan, reports)
     totals = total_counts(reports)
     return TaskResults(

@@ -34,9 +34,10 @@ from poundlock.driver.savepoints.checkpoint_as_savepoint import cut
 from poundlock.driver.savepoints.retained_checkpoints import Retained
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.job import Job
+from poundlock.plan.outline import enters_jvm, state_spaces
 from poundlock.plan.plan import Plan
 from poundlock.plan.segments import spark_streams
-from poundlock.plan.stages import enters_jvm, stage_chain, state_spaces
+from poundlock.plan.stages import stage_chain
 from poundlock.savepoint.take import Cut
 from poundlock.spark.batch_job import BatchJobs
 from poundlock.spark.executors import Watch, check_executors, modules_of, needs_of
@@ -148,9 +149,13 @@ class Assembly:
         parallelism = self._parallelism(coordinator, session)
         self.tracker.parallelism(parallelism.current)
         chain = stage_chain(
-            self.plan, job_id=identity.job_id, sources=sources, sinks=self.sinks(identity), state_dir=storage.root,
+            self.plan,
+            job_id=identity.job_id,
+            sources=sources,
+            sinks=self.sinks(identity),
+            state_dir=storage.root,
             analysis=SessionAnalysis(session),
-        )  # fmt: skip
+        )
         self._planner = Planner(
             sources,
             lambda name: open_storage(f"{storage.root}/sources/{name}"),

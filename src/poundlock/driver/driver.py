@@ -91,8 +91,8 @@ def run(
 
     Args:
         settings: the machine's and the run's settings; default: file and environment.
-        on_progress: told of every checkpoint and change of state, from this process's threads.
-        on_claim: told whose checkpoint it is, once this process is the only one that runs it and before Spark starts.
+        on_progress: called with every checkpoint and change of state, from this process's threads.
+        on_claim: called with whose checkpoint it is, once this process is the only one that runs it and before Spark starts.
         session: the user's Spark session to run in; None = the job has one of its own.
         read_only: whether sources are not to learn what was read.
 
@@ -106,10 +106,18 @@ def run(
     requests = requests or Requests()
     timeout = job.checkpoint_timeout
     driver = Driver(
-        job=job, plan=plan, settings=settings, tracker=Tracker(on_progress), requests=requests, session=session,
+        job=job,
+        plan=plan,
+        settings=settings,
+        tracker=Tracker(on_progress),
+        requests=requests,
+        session=session,
         attempts=Attempts(None if timeout is None else duration(timeout), job.tolerable_failed_checkpoints),
-        read_only=read_only, stop=stop or StopRequest(), on_claim=on_claim or (lambda identity: None), beginning=beginning,
-    )  # fmt: skip
+        read_only=read_only,
+        stop=stop or StopRequest(),
+        on_claim=on_claim or (lambda identity: None),
+        beginning=beginning,
+    )
     try:
         if session is None:
             _check_master(job, settings)
@@ -345,7 +353,7 @@ class Driver(Assembly):
                 self.say(message)
 
     def _ended_with(self, saved: Saved, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
-        """Leave everything to the savepoint: hidden data goes, and who runs the job without it is told."""
+        """Leave everything to the savepoint: hidden data goes, and who runs the job without it is refused."""
         leave(storage, self.sinks(identity), saved.path, job_id=identity.job_id, check=epoch.check)
         state: State = "CANCELED" if saved.trigger.then == "cancel" else "FINISHED"
         self.tracker.state(state, f"Savepoint completed. Path: {saved.path}")

@@ -49,7 +49,11 @@ class JobTime:
         return dict(held_of_source(self._times.graph, self._state))
 
     def measured(self, directive: TimeDirective, reports: Sequence[TaskReport]) -> Advanced:
-        """Return what became of event time in a checkpoint. Raises TerminalError: tasks came to another result."""
+        """Return what became of event time in a checkpoint.
+
+        Raises:
+            TerminalError: tasks came to another result.
+        """
         advanced = self._times.advance(directive, [seen for report in reports for seen in report.times])
         require_agreement(advanced, [report.watermarks for report in reports if report.watermarks])
         return advanced

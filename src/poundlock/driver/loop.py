@@ -189,7 +189,7 @@ class JobLoop:
         self._savepoints.requeue(self.requests)
 
     def await_tasks(self) -> None:
-        """Wait until no task runs: those of a failed job are told to end and take a moment."""
+        """Wait until no task runs: those of a failed job are asked to end and take a moment."""
         self.checkpoints.jobs.idle(_END_TASKS_S)
 
     @property

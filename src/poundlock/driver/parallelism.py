@@ -100,10 +100,14 @@ class JobParallelism:
         if done.began - self._changed_at >= duration(self.scaler.stabilization_interval).total_seconds():
             self._loads.append(
                 CheckpointLoad(
-                    cycle_s=now - done.began, run_s=done.run_s, taken_s=done.taken_s, rows=done.rows,
-                    waiting=done.waiting, waiting_after=waiting,
+                    cycle_s=now - done.began,
+                    run_s=done.run_s,
+                    taken_s=done.taken_s,
+                    rows=done.rows,
+                    waiting=done.waiting,
+                    waiting_after=waiting,
                 )
-            )  # fmt: skip
+            )
 
     def _decide(self, scaler: Autoscaler, now: float) -> Rescaling | None:
         window = scaler.window(list(self._loads))

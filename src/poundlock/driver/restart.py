@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from poundlock.arguments import NUMBER, check_kind
 from poundlock.errors import DefinitionError, FencedError, PoundlockError, TerminalError, TransientError, next_of
 from poundlock.values import duration, format_duration
 
@@ -89,14 +90,14 @@ class FailureRateRestart(RestartStrategy):
 
 @dataclass(frozen=True, kw_only=True)
 class ExponentialDelayRestart(RestartStrategy):
-    """Start again after delays that grow, and begin anew once the job has run well for a while. The default.
+    """Start again after delays that grow, and start over once the job has run well for a while. The default.
 
     Args:
         initial: first delay.
         maximum: no delay is longer, jitter included.
         multiplier: each delay is the one before times this.
         jitter: each delay is moved by up to this part of itself, up or down; 0.1 = 10 %.
-        reset_after: after this time since the last restart without a failure the delays and attempts begin anew.
+        reset_after: after this time since the last restart without a failure the delays and attempts start over.
         attempts: restarts before the job is given up, counted since the last reset; None = no limit.
     """
 
@@ -114,6 +115,7 @@ class ExponentialDelayRestart(RestartStrategy):
         _at_least("initial in ms", _ms(duration(self.initial)), 1)
         if self.attempts is not None:
             _at_least("attempts", self.attempts, 0)
+        check_kind("ExponentialDelayRestart", NUMBER, {"jitter": self.jitter})
         if not 0 <= self.jitter <= 1:
             raise DefinitionError(f"jitter={self.jitter} is not between 0 and 1", next="set jitter to 0.1")
         if duration(self.maximum) < duration(self.initial):

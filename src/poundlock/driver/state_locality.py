@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from poundlock.tasks.report import TaskReport
 
 _WANTED = 0.9
-_PATIENCE = 3  # checkpoints in a row below that, until tasks are spread anew
+_PATIENCE = 3  # checkpoints in a row below that, until tasks are spread again
 
 Places = Mapping[tuple[str, int], str]
 """The executor of each key group, by the name of its stage and its number."""
@@ -40,7 +40,7 @@ class StateLocality:
         return self._share
 
     def decided(self) -> bool:
-        """Take note that the checkpoint measured last is decided; return whether tasks are to be spread anew.
+        """Take note that the checkpoint measured last is decided; return whether tasks are to be spread again.
 
         That is so where they keep moving: more of them want one executor than it has cores, as after others came or went.
         """

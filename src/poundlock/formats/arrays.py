@@ -71,7 +71,7 @@ def valid_in(column: pa.Array) -> Flags | None:
 def ends_in(column: pa.Array) -> Numbers:
     """Return where the first of some texts, byte strings or lists begins, and where each ends."""
     kind = column.type
-    wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind) or pa.types.is_large_list(kind)
+    wide = _is_large(kind) or pa.types.is_large_list(kind)
     data = column.buffers()[1]
     if data is None or not len(column):
         return np.zeros(1, np.int64)
@@ -109,7 +109,7 @@ def copied(data: npt.NDArray[np.uint8], starts: Numbers, ends: Numbers, kind: pa
     The whole of the data is taken for a column of pieces, of which every second one is wanted.
     """
     count = len(starts)
-    bounds = np.empty(2 * count, np.int32)
+    bounds = np.empty(2 * count, np.int64 if _is_large(kind) else np.int32)
     bounds[0::2], bounds[1::2] = starts, ends
     pieces = pa.Array.from_buffers(kind, max(2 * count - 1, 0), [None, pa.py_buffer(bounds), pa.py_buffer(data)])
     return pieces.take(column_of(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32()))
@@ -128,6 +128,10 @@ def is_flat(columns: pa.Schema) -> bool:
 def is_binary(kind: pa.DataType) -> bool:
     """Return whether a type is that of byte strings."""
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _is_large(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
 
 
 def binary_array(values: Sequence[bytes | None]) -> pa.Array:
@@ -152,7 +156,11 @@ def bytes_scalar(value: bytes) -> pa.Scalar:
 
 
 def texts_of(values: Sequence[str]) -> pa.Array:
-    """Return texts as a string column. Raises TypeError: one is None."""
+    """Return texts as a string column.
+
+    Raises:
+        TypeError: one is None.
+    """
     whole = "".join(values)
     data = whole.encode()
     if len(data) >= 1 << 31:
@@ -166,7 +174,9 @@ def texts_of(values: Sequence[str]) -> pa.Array:
 def column_from(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
     """Return Python values that are just what a type of 64 bits, of text or of truth values holds as a column of it; None for all others.
 
-    Raises OverflowError: a number has more than 64 bits. ValueError: a text is not valid Unicode.
+    Raises:
+        OverflowError: a number has more than 64 bits.
+        ValueError: a text is not valid Unicode.
     """
     python = _PYTHON.get(kind.id)
     if python is None:
@@ -182,7 +192,7 @@ def column_from(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
         return None
     if python is str:
         texts = texts_of(values)
-        return texts if valid is None else _with_nulls(texts, valid)
+        return texts if valid is None else with_nulls(texts, valid)
     return column_of(np.fromiter(values, _PYTHON_DTYPES[python], len(values)), kind, valid)
 
 
@@ -190,8 +200,8 @@ _PYTHON: Mapping[int, type] = {pa.int64().id: int, pa.float64().id: float, pa.st
 _PYTHON_DTYPES: Mapping[type, type] = {int: np.int64, float: np.float64, bool: np.bool_}
 
 
-def _with_nulls(texts: pa.Array, valid: Flags) -> pa.Array:
-    """Return texts, those at nulls empty, with their nulls."""
+def with_nulls(texts: pa.Array, valid: Flags) -> pa.Array:
+    """Return texts or byte strings, those at nulls empty, with their nulls."""
     bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(texts.type, len(texts), [bits, *texts.buffers()[1:]], int(np.count_nonzero(~valid)))
 

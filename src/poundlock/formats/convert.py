@@ -198,7 +198,7 @@ def to_batch(chunk: Chunk, schema: pa.Schema | None = None, reject: Callable[[Re
     Args:
         chunk: the rows.
         schema: the columns wanted: matched by name, cast to their types; missing ones are null, others are left out.
-            None = the columns as they are; for records, found from the values.
+            None = the columns as they are; for records, inferred from the values.
         reject: takes each row that does not fit the schema; the others are returned.
 
     Raises:
@@ -322,9 +322,9 @@ def _without(
 def build_column(
     n: int, kind: pa.DataType | None, build: Callable[[slice], pa.Array]
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Return a column of n values of a type (None = found from the values), and why some could not be made: those are null in it.
+    """Return a column of n values of a type (None = inferred from the values), and why some could not be made: those are null in it.
 
-    What makes the values of some rows, or raises, is asked for halves until the bad rows are found.
+    What makes the values of some rows, or raises, is asked for halves until the bad rows are known.
     """
     failed: dict[int, str] = {}
 

@@ -38,7 +38,7 @@ load_fastavro = partial(required, "fastavro", "Avro", "avro")
 class AvroCodec:
     """One binary Avro record a value.
     Raises:
-        DefinitionError: the schema is missing or cannot be read, or it is not said which number it has.
+        DefinitionError: the schema is missing or cannot be read, or it has no number.
     """
 
     avro_schema: str | Mapping[str, Any] | None = None  # the writer's schema, a record, as JSON text or as the object

@@ -156,7 +156,11 @@ class Chain:
                     step.operator.open()
 
     def close(self) -> None:
-        """Close every function that was opened, once; the first error is raised when all were asked. Raises Exception: what a function's `close` raised."""
+        """Close every function that was opened, once; the first error is raised when all were asked.
+
+        Raises:
+            Exception: what a function's `close` raised.
+        """
         errors: list[Exception] = []
         while self._opened:
             try:

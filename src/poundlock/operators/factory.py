@@ -1,4 +1,4 @@
-"""The choice of an operator for a node: the one place where what the user said meets what it means.
+"""The choice of an operator for a node: the one place where what the user wrote meets what it means.
 
 Every call makes a new operator; the user's function in it is the node's own, so a task makes one operator of one copy of the node.
 Whichever window operator is taken, the results are those of the general one; only the cost differs.
@@ -13,7 +13,8 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.chain import Edge, Operator, Pass
-from poundlock.operators.columns.aggregates import IN_ORDER, ColumnAggregates, can_aggregate
+from poundlock.operators.columns.sql.accumulators import can_aggregate
+from poundlock.operators.columns.sql.aggregates import IN_ORDER, ColumnAggregates
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
 from poundlock.operators.process.deduplicate import FirstRecordOperator, LastRecordOperator

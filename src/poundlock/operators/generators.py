@@ -78,7 +78,11 @@ _MADE: Mapping[str, Callable[[WatermarkStrategy], Callable[[], Generator]]] = {
 
 
 def generators_of(strategy: WatermarkStrategy) -> Callable[[], Generator]:
-    """Return what makes a generator for one partition. Raises DefinitionError: it looks at each record, which only the task that reads them can have it do."""
+    """Return what makes a generator for one partition.
+
+    Raises:
+        DefinitionError: it looks at each record, which only the task that reads them can have it do.
+    """
     if strategy.per_record:
         raise DefinitionError(
             "a watermark generator with per_record=True is run by the tasks that read a source, and not here",
@@ -220,7 +224,7 @@ class RecordGenerator:
 
 @dataclass(slots=True)
 class IdlenessTimer:
-    """Tells whether nothing has come for longer than a timeout, counted from the first check that found nothing new.
+    """Tells whether nothing has come for longer than a timeout, counted from the first check that had nothing new.
 
     Args:
         silent_since: the time of that first check, ms; None = something has come since the last one.

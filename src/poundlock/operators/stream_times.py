@@ -274,7 +274,11 @@ def merged(reports: Iterable[SplitTimes]) -> list[SplitTimes]:
 
 
 def seen_by_assigner(reports: Iterable[SplitTimes]) -> Seen:
-    """Return what was seen of each partition. Raises TerminalError: two tasks read one partition whose generator looks at each record, so neither has seen all of it."""
+    """Return what was seen of each partition.
+
+    Raises:
+        TerminalError: two tasks read one partition whose generator looks at each record, so neither has seen all of it.
+    """
     by_split: dict[tuple[str, str], dict[tuple[str, int], SplitTimes]] = {}
     summaries: set[tuple[str, str]] = set()
     for report in reports:

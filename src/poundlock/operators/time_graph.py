@@ -63,7 +63,12 @@ class TimeGraph:
 
     @classmethod
     def of(cls, roots: Sequence[Node]) -> TimeGraph:
-        """Return the graph of a job. Raises DefinitionError: a generator is to look at each record where nobody knows which partition a record is of."""
+        """Return the graph of a job.
+
+        Raises:
+            DefinitionError: a generator is to look at each record, or a source to be aligned, where nobody knows which partition
+                a record is of.
+        """
         sources: dict[str, tuple[str, ...]] = {}
         nodes = []
         for node in walk(roots):
@@ -78,6 +83,11 @@ class TimeGraph:
                 raise DefinitionError(
                     f"{node.id}: a watermark generator of each record behind a step that mixes partitions",
                     next="assign timestamps and watermarks right behind the source, or leave per_record=True out",
+                )
+            if node.strategy.alignment is not None and UNKNOWN in read:
+                raise DefinitionError(
+                    f"{node.id}: watermark alignment behind a step that mixes partitions, where no source could wait",
+                    next="assign timestamps and watermarks right behind the source, or leave with_watermark_alignment(…) out",
                 )
             nodes.append(TimeNode(node.id, inputs, node.strategy, read, kept=True))
         return cls(tuple(nodes))

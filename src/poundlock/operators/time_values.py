@@ -74,7 +74,7 @@ class SourceInput(TimeValue, frozen=True):
 
 
 class PartitionTime(TimeValue, frozen=True):
-    """A partition: its watermark, whether it is waited for, since when a look found nothing new, its generator's snapshot."""
+    """A partition: its watermark, whether it is waited for, since when a look had nothing new, its generator's snapshot."""
 
     watermark: int | None = None
     idle: bool = False

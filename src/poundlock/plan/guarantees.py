@@ -79,7 +79,7 @@ def check_required(plan: Plan) -> None:
 
 
 def _check_repeated(plan: Plan) -> None:
-    """Refuse a sink that skips what a task did before where a repeated checkpoint may cut its tasks anew."""
+    """Refuse a sink that skips what a task did before where a repeated checkpoint may cut its tasks otherwise."""
     for sink in plan.job.graph():
         if plan.sinks[sink.id].kind is not Kind.SKIPPING:
             continue

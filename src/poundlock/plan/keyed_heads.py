@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
-from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.aggregation import FunctionAggregation
 from poundlock.operators.columns.joins.interval_join import ColumnIntervalJoin
 from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput
@@ -29,6 +28,7 @@ from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.columns.rows.rolling import ColumnRolling
 from poundlock.operators.columns.rows.top_n import ColumnTopN
 from poundlock.operators.columns.sessions import ColumnSessions
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.columns.windows import ColumnWindows
 from poundlock.operators.factory import (
     by_record,
@@ -125,7 +125,11 @@ def keyed_head(
 
 
 def known_schema(operator: str, schema: pa.Schema | None) -> pa.Schema:
-    """Return the columns of an input. Raises DefinitionError: nobody knows them."""
+    """Return the columns of an input.
+
+    Raises:
+        DefinitionError: nobody knows them.
+    """
     if schema is None:
         raise DefinitionError(
             f"{operator}: the columns of its input are not known", next="declare them: map(…, schema=…)"
@@ -179,14 +183,22 @@ def _window(
 
 
 def _function_results(node: WindowNode, keys: Sequence[pa.Field]) -> WindowRows:
-    """Return the columns of an aggregate of the user's own. Raises DefinitionError: one has the name of another."""
+    """Return the columns of an aggregate of the user's own.
+
+    Raises:
+        DefinitionError: one has the name of another.
+    """
     output = WindowRows(keys, list(ddl.parse(node.schema or "")))
     _check_names(node.id, output, f"rename it in schema=: {_BEFORE}")
     return output
 
 
 def _check_names(operator: str, output: KeyedOutput, advice: str) -> None:
-    """Raises DefinitionError: two columns have one name."""
+    """Refuse an output of which two columns have one name.
+
+    Raises:
+        DefinitionError: two have.
+    """
     names = output.schema.names
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DefinitionError(f"{operator}: two columns of the result are called {twice[0]}", next=advice)
@@ -303,7 +315,11 @@ def _process(
 
 
 def _rolled(operator: str, kind: str, name: str, schema: pa.Schema) -> str:
-    """Return the column that a rolling aggregate is of. Raises DefinitionError: there is none, or its values cannot be added up."""
+    """Return the column that a rolling aggregate is of.
+
+    Raises:
+        DefinitionError: there is none, or its values cannot be added up.
+    """
     column = resolve_column(schema, name, operator)
     values = schema.field(column).type
     if kind == "sum" and not (
@@ -317,7 +333,11 @@ def _rolled(operator: str, kind: str, name: str, schema: pa.Schema) -> str:
 
 
 def _main(node: KeyedNode, schema: pa.Schema) -> pa.Schema:
-    """Return the columns of the main output, given those of the first input. Raises DefinitionError: one has a name that is given."""
+    """Return the columns of the main output, given those of the first input.
+
+    Raises:
+        DefinitionError: one has a name that is given.
+    """
     if isinstance(node, TopNNode):
         return change_schema(schema, node.rank)
     if isinstance(node, DeduplicateNode) and node.keep == "last":

@@ -70,7 +70,11 @@ class WindowAggregates:
     results: Sequence[Expression]
 
     def result_types(self, schema: pa.Schema, operator: str) -> list[pa.DataType]:
-        """Return the types of the results. Raises DefinitionError: a column is not there, or an aggregate does not take values of its type."""
+        """Return the types of the results.
+
+        Raises:
+            DefinitionError: a column is not there, or an aggregate does not take values of its type.
+        """
         types = [schema.field(resolve_column(schema, name, operator)).type for name in self.arguments]
         return [
             result_type(

@@ -16,6 +16,7 @@ from poundlock.connectors.files.buckets.assigners import BasePathBucketAssigner
 from poundlock.connectors.files.sink.names import final_name
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
+from poundlock.plan.known_columns import check_columns
 from poundlock.storage import below, open_storage
 from poundlock.stream.nodes import KeyedNode, Node, PartitionNode, SinkNode, SourceNode, WindowNode, walk
 
@@ -71,6 +72,7 @@ def make_plan(job: Job) -> Plan:
     """Return a job as it is to run. Raises DefinitionError if there is no sink, or a source or sink that is not one."""
     sinks = list(job.graph())
     order = list(walk(sinks))
+    check_columns(order)
     sources = {node.id: node.source for node in order if isinstance(node, SourceNode)}
     participants = {sink.id: sink.sink for sink in sinks}
     if DEAD_LETTER in participants:

@@ -1,6 +1,6 @@
 """Pieces of Spark SQL that a plan can understand by their words alone: columns, their names, aggregates.
 
-Texts are cut, never written anew: what goes on to Spark is what the user wrote. An aggregate that is not one known function of one
+Texts are cut, never rewritten: what goes on to Spark is what the user wrote. An aggregate that is not one known function of one
 argument is refused with the ways out. Names and types are those that Spark gives.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.operators.windows.aggregates import BY, KINDS, Kind, SqlAggregate
 
 if TYPE_CHECKING:
@@ -126,7 +126,11 @@ def _is_path(parts: Sequence[Part]) -> bool:
 
 
 def resolve_column(schema: pa.Schema, name: str, operator: str) -> str:
-    """Return the column of a schema that a name means. Raises DefinitionError: there is none, or several differ from it by case only."""
+    """Return the column of a schema that a name means.
+
+    Raises:
+        DefinitionError: there is none, or several differ from it by case only.
+    """
     if name in schema.names:
         return name
     alike = [each for each in schema.names if each.lower() == name.lower()]
@@ -137,7 +141,11 @@ def resolve_column(schema: pa.Schema, name: str, operator: str) -> str:
         raise DefinitionError(
             f"{operator}: {name!r} may mean any of {', '.join(alike)}", next="write the name as the column has it"
         )
-    raise DefinitionError(f"{operator}: there is no column {name!r}", next=f"use one of {names}")
+    near = did_you_mean(name, [each for each in schema.names if not each.startswith("__")], show=repr)
+    raise DefinitionError(
+        f"{operator}: there is no column {name!r}; there are {names}",
+        next=near or "name one of these, or add it before",
+    )
 
 
 _NAMES = {"mean": "avg", "array_agg": "collect_list", "first_value": "first", "last_value": "last"}

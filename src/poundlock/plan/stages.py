@@ -6,7 +6,7 @@ in a task; only the columns behind a Spark segment are asked of Spark.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -22,27 +22,25 @@ from poundlock.operators.factory import edge, operator_of, schema_after
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_graph import TimeGraph
 from poundlock.plan.keyed_heads import exchange_inputs, keyed_head, known_schema, placing_input
-from poundlock.plan.normalize import Normalized, normalize
+from poundlock.plan.normalize import Normalized
+from poundlock.plan.outline import exchange_of, in_order, is_keyed, normalized_graph, runs_in_spark
 from poundlock.plan.plan import Plan
-from poundlock.plan.segments import Segment, cut_segments, spark_streams
+from poundlock.plan.segments import Segment, cut_segments
 from poundlock.plan.source_heads import source_head
 from poundlock.plan.sql_text import resolve_column
 from poundlock.stream.nodes import (
     ApplyNode,
-    KeyedNode,
     Node,
     PartitionNode,
     PythonNode,
     SideOutputNode,
     SinkNode,
     SourceNode,
-    SqlNode,
     WatermarkNode,
-    WindowNode,
     walk,
 )
 from poundlock.tasks.columns import EVENT_TIME, HIDDEN_TYPES, SPLIT, visible_schema
-from poundlock.tasks.event_time import EventTimeAssigner, NeedsSpark, assigner_for, reads_like_a_column
+from poundlock.tasks.event_time import EventTimeAssigner, NeedsSpark, assigner_for
 from poundlock.tasks.exchange.exits import ExchangeStep, ToSegment
 from poundlock.tasks.keyed_rows import WithoutTime
 from poundlock.tasks.keyed_stage import KeyedHead, KeyedStage
@@ -77,93 +75,6 @@ class SegmentStage:
 
 
 Stage = KeyedStage | PartitionedStage | SegmentStage
-
-
-def is_keyed(node: Node) -> bool:
-    """Return whether a step keeps state by key, so that its rows come through an exchange."""
-    return isinstance(node, (WindowNode, KeyedNode))
-
-
-StageKind = Literal["source", "keyed", "partitioned", "spark"]
-
-
-@dataclass(frozen=True)
-class StageOutline:
-    """A stage as far as the graph alone tells it.
-
-    Args:
-        kind: "source" = our readers begin it; "keyed" = rows come by key group; "partitioned" = rows are placed in its tasks;
-            "spark" = rows come out of Spark's SQL engine.
-        depth: how many stages are before it.
-        spark: the steps that Spark runs before it.
-        steps: the steps that its tasks run; a step that gets rows from several stages is in each of them.
-    """
-
-    kind: StageKind
-    depth: int
-    spark: Sequence[Node]
-    steps: Sequence[Node]
-
-
-def outline(plan: Plan) -> list[StageOutline]:
-    """Return the stages of a job in order; needs nobody but the graph."""
-    graph = _normalized(plan, ())
-    segments = cut_segments(graph.roots, _in_spark)
-    keys: dict[int, frozenset[tuple[int, str]]] = {}  # of a step: (depth, name) of each stage that has its rows
-    spark: dict[tuple[int, str], Sequence[Node]] = {}
-    steps: dict[tuple[int, str], list[Node]] = {(0, "source"): []}
-    for unit in _in_order(list(walk(graph.roots)), segments):
-        before = frozenset().union(*(keys[id(parent)] for parent in unit.inputs)) or frozenset({(0, "source")})
-        deeper = max(depth for depth, _ in before) + 1
-        if isinstance(unit, Segment):
-            mine = (deeper, f"spark {unit.id}")
-            spark[mine] = unit.nodes
-            steps.setdefault(mine, [])
-            keys |= {id(node): frozenset({mine}) for node in unit.nodes}
-            continue
-        exchange = _exchange_of(unit)
-        keys[id(unit)] = before if exchange is None else frozenset({(deeper, exchange)})
-        for key in keys[id(unit)]:
-            steps.setdefault(key, []).append(unit)
-    return [StageOutline(_kind(key), key[0], spark.get(key, ()), steps[key]) for key in sorted(steps)]
-
-
-def _kind(key: tuple[int, str]) -> StageKind:
-    kinds: dict[str, StageKind] = {"source": "source", "keyed": "keyed", "partitioned": "partitioned"}
-    return kinds.get(key[1], "spark")
-
-
-def _exchange_of(node: Node) -> Literal["keyed", "partitioned"] | None:
-    """Return the kind of the stage that begins with a step; None where no stage does."""
-    return "keyed" if is_keyed(node) else "partitioned" if isinstance(node, PartitionNode) else None
-
-
-def state_spaces(plan: Plan) -> dict[str, list[str]]:
-    """Return the ids of the steps of a job that keep state, by the name of the stage they are in; needs nobody but the graph."""
-    return {
-        f"stage-{stage.depth}": [node.id for node in stage.steps if is_keyed(node)]
-        for stage in outline(plan)
-        if stage.kind == "keyed"
-    }
-
-
-def enters_jvm(plan: Plan) -> bool:
-    """Return whether rows of a job enter the JVM: for Spark SQL, functions of DataFrames, or a source that Spark reads."""
-    return plan.has_streams or any(_in_spark(node) for node in walk(_normalized(plan, ()).roots))
-
-
-def _normalized(plan: Plan, left: Collection[str]) -> Normalized:
-    """Return the graph of a job with columns for expressions; `left` are steps whose timestamps only Spark can compute."""
-    graph = spark_streams(list(plan.job.graph()))
-
-    def time_in_tasks(node: WatermarkNode) -> bool:
-        return node.id not in left and reads_like_a_column(str(node.strategy.timestamp))
-
-    return normalize(graph.roots, time_in_tasks=time_in_tasks)
-
-
-def _in_spark(node: Node) -> bool:
-    return isinstance(node, (SqlNode, ApplyNode))
 
 
 @dataclass(frozen=True)
@@ -226,7 +137,7 @@ def stage_chain(
     """
     left: set[str] = set()  # steps whose timestamps only Spark can compute, as their columns showed
     while True:
-        graph = _normalized(plan, left)
+        graph = normalized_graph(plan, left)
         try:
             return _Builder(plan, graph, job_id, sources, sinks, state_dir, analysis).build()
         except _LeftToSpark as exception:
@@ -282,8 +193,8 @@ class _Builder:
 
     def build(self) -> StageChain:
         nodes = list(walk(self.graph.roots))
-        segments = cut_segments(self.graph.roots, _in_spark)
-        for unit in _in_order(nodes, segments):
+        segments = cut_segments(self.graph.roots, runs_in_spark)
+        for unit in in_order(nodes, segments):
             if isinstance(unit, Segment):
                 self._add_segment(unit)
             elif isinstance(unit, SourceNode):
@@ -428,9 +339,9 @@ class _Builder:
         todo = list(node.inputs)
         while todo:
             parent = todo.pop()
-            if isinstance(parent, WatermarkNode) or _exchange_of(parent) is not None:
+            if isinstance(parent, WatermarkNode) or exchange_of(parent) is not None:
                 stages |= self._stages[parent.id]
-            if _exchange_of(parent) is None:
+            if exchange_of(parent) is None:
                 todo += parent.inputs
         return stages
 
@@ -455,22 +366,6 @@ class _Builder:
         if isinstance(node, SideOutputNode) and is_keyed(node.inputs[0]):
             return self._schemas[f"{node.inputs[0].id}\0{node.tag}"]
         return schema_after(node, before)
-
-
-def _in_order(nodes: Sequence[Node], segments: Sequence[Segment]) -> list[Node | Segment]:
-    """Return the steps that tasks run, and the segments, each behind all that it reads from."""
-    inside = {id(node): segment for segment in segments for node in segment.nodes}
-    waiting: list[Node | Segment] = [*segments, *(node for node in nodes if id(node) not in inside)]
-    done: set[int] = set()
-    ordered: list[Node | Segment] = []
-    while waiting:
-        ready = [unit for unit in waiting if all(id(parent) in done for parent in unit.inputs)]
-        assert ready, "no path leads out of a segment and back into it"
-        for unit in ready:
-            done |= {id(node) for node in (unit.nodes if isinstance(unit, Segment) else (unit,))}
-        ordered += ready
-        waiting = [unit for unit in waiting if unit not in ready]
-    return ordered
 
 
 def _output(parent: Node, reader: Node) -> str:

@@ -6,6 +6,7 @@ Figures that are not known are null, never zero; times that are not there yet ar
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Sequence
 from typing import Annotated
@@ -40,11 +41,15 @@ async def _job_here(request: Request) -> Observed:
 
 
 async def _job_called(
-    request: Request, jid: Annotated[str, Path(pattern=_ID, description="The job's id, 32 hex digits.")]
+    request: Request,
+    jid: Annotated[str, Path(json_schema_extra={"pattern": _ID}, description="The job's id, 32 hex digits.")],
 ) -> Observed:
     job: Observed = request.app.state.job
+    there = f"see the one job of this process, {job.entry.name}: GET /jobs/{job.job_id}"
+    if re.fullmatch(_ID, jid) is None:
+        raise refusal(400, f"{jid[:100]!r} is no job id, which has 32 hex digits", there)
     if jid.lower() != job.job_id:
-        raise refusal(404, f"job {jid.lower()} is not here", "see the job that is: GET /jobs")
+        raise refusal(404, f"job {jid.lower()} is not here", there)
     return job
 
 

@@ -40,7 +40,8 @@ class HttpChannel(ControlChannel):
     def of(cls, entry: JobEntry, say: Say = lambda error: None) -> HttpChannel | None:
         """Return the way to a job; None if it has no server, or one that another machine keeps to itself.
 
-        Raises NoAnswer: the token file cannot be read: the job has ended, or it is another user's.
+        Raises:
+            NoAnswer: the token file cannot be read: the job has ended, or it is another user's.
         """
         if entry.rest is None or entry.token_file is None or not entry.here:
             return None

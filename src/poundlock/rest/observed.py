@@ -1,7 +1,7 @@
 """A job as REST sees it: its entry, how it is set up, its ledger's figures, and how to ask it for things; and REST of a job that nobody
 reaches over the network, answered from its checkpoint folder, through which it is asked as well.
 
-It is told by the driver's threads and looked at by the server's; what is handed out are values that do not change. What comes from a
+It is updated by the driver's threads and read by the server's; what is handed out are values that do not change. What comes from a
 folder is what its driver last wrote; a second or some old, never made up.
 """
 

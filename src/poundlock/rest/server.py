@@ -33,7 +33,8 @@ def not_installed() -> DefinitionError | None:
 def take_port(host: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0 = any free one.
 
-    Raises DefinitionError: the port is taken, or the address is none of this machine's.
+    Raises:
+        DefinitionError: the port is taken, or the address is none of this machine's.
     """
     try:
         places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -50,7 +51,8 @@ def take_port(host: str, port: int) -> socket.socket:
 def read_token(path: Path | None) -> str | None:
     """Return the token that a file has, None without a file.
 
-    Raises DefinitionError: it cannot be read, or has no token that is worth the name.
+    Raises:
+        DefinitionError: it cannot be read, or has no token that is worth the name.
     """
     if path is None:
         return None

@@ -294,7 +294,7 @@ class _Edit:
     def _drop_source(self, id: str) -> None:
         self._with({name: span for name, span in self.metadata.decision.sources.items() if name != id})
         self.left_out.append(lambda path: path.startswith(f"sources/{id}/"))
-        self.done.append(f"source {id} dropped: it begins anew")
+        self.done.append(f"source {id} dropped: it starts over")
 
     def _drop_sink(self, id: str) -> None:
         sinks = {name: sink for name, sink in self.metadata.decision.sinks.items() if name != id}
@@ -306,7 +306,7 @@ class _Edit:
         self.done.append(f"sink {id} dropped, with the data that waited in it")
 
     def _drop_state(self, ids: Sequence[str]) -> None:
-        """Leave the state of some operators out; where none is left, event time begins anew as well."""
+        """Leave the state of some operators out; where none is left, event time starts over as well."""
         decision = self.metadata.decision
         rest = [id for id, operator in self.metadata.operators.items() if operator.kind == "stateful"]
         state = without_operators(decision.state, ids) if rest else None
@@ -316,7 +316,7 @@ class _Edit:
         needed = set(state_files(decision))
         self.left_out.append(lambda path: path.startswith("state/") and path not in needed)
         self.metadata = replace(self.metadata, decision=decision)
-        self.done.append(f"state of {', '.join(ids)} dropped{'' if rest else '; event time begins anew'}")
+        self.done.append(f"state of {', '.join(ids)} dropped{'' if rest else '; event time starts over'}")
 
     def rename(self, renamed: Mapping[str, str]) -> None:
         """Give operators with state other ids. Raises DefinitionError."""

@@ -1,6 +1,6 @@
 """What a savepoint says of itself: `_metadata.json`, written last, so that a folder without it is no savepoint.
 
-It names every file with size and digest; whatever differs is found before anything is restored.
+It names every file with size and digest; whatever differs shows before anything is restored.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class Metadata:
     versions: Mapping[str, str]
     decision: Decision  # the newest decision at the cut, with where every source stands and what every sink carries on
     operators: Mapping[str, Operator]  # by operator id, in the order of the job
-    sinks: Mapping[str, JSON]  # per sink, what `Inspectable.describe_json` said
+    sinks: Mapping[str, JSON]  # per sink, what `Inspectable.describe_json` gave
     files: Mapping[str, SavedFile]  # by path below the savepoint
-    # per sink, what `Portable.note` said at the cut; a sink that said nothing is left out
+    # per sink, what `Portable.note` gave at the cut; a sink without one is left out
     noted: Mapping[str, JSON] = field(default_factory=dict)
     # of one that was made of another by hand: "from", its name, and "done", what was done, in words
     edited: Mapping[str, Any] | None = None
@@ -92,7 +92,11 @@ class Metadata:
 
     @classmethod
     def from_json(cls, value: JSON) -> Metadata:
-        """Return what a JSON object says. Raises ValueError: it has a format this version does not know, or says what no savepoint does."""
+        """Return what a JSON object says.
+
+        Raises:
+            ValueError: it has a format this version does not know, or says what no savepoint does.
+        """
         if isinstance(value, dict) and value.get("v") == _FIRST:
             raise ValueError(f"it was taken by {OF_FIRST_EDITION}")
         made = typed({**of_format(value, FORMAT), "decision": Decision.from_json(value.get("decision"))}, cls)
@@ -136,7 +140,11 @@ def metadata_of(
 
 
 def read_metadata(savepoint: Storage) -> Metadata:
-    """Return what a savepoint says of itself. Raises DefinitionError: the folder is no savepoint, a damaged one, or one of another version."""
+    """Return what a savepoint says of itself.
+
+    Raises:
+        DefinitionError: the folder is no savepoint, a damaged one, or one of another version.
+    """
     made = read_record(
         savepoint,
         METADATA,

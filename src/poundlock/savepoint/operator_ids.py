@@ -1,6 +1,6 @@
 """The operators of a job that a savepoint holds something of, and those of a job that changed since: compared, renamed, left out.
 
-They are sources, sinks, and what keeps state. An operator is told from another by its id, and from its earlier self by what its
+They are sources, sinks, and what keeps state. An operator is known by its id, and from its earlier self by what its
 state is made of.
 """
 

@@ -274,7 +274,11 @@ def moved_sources(metadata: Metadata) -> Sequence[str]:
 
 
 def check_moved(savepoint: Storage, metadata: Metadata, sources: Mapping[str, Any]) -> None:
-    """Have the job's sources look at positions that a person wrote. Raises DefinitionError: one is no position of its source."""
+    """Have the job's sources look at positions that a person wrote.
+
+    Raises:
+        DefinitionError: one is no position of its source.
+    """
     for name in moved_sources(metadata):
         source, span = sources.get(name), metadata.decision.sources.get(name)
         if span is not None and isinstance(source, PositionChecking):

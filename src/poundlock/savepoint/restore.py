@@ -1,7 +1,7 @@
 """Restoring a savepoint: into an empty checkpoint folder, as a new job with an id of its own; and whose it is afterwards.
 
 Everything is compared before anything is written. The folder becomes a job's by its identity, written last, so a restore
-that was killed is begun anew. The savepoint stays its user's (NO_CLAIM), or becomes the job's, which deletes it (CLAIM). A claim is
+that was killed is started over. The savepoint stays its user's (NO_CLAIM), or becomes the job's, which deletes it (CLAIM). A claim is
 noted in the checkpoint before the job is one, so that no crash forgets it; only what the savepoint's own list names is ever deleted.
 """
 

@@ -119,7 +119,7 @@ def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: 
     """Make the files of a cut durable, digest those whose digest is not known, and write the metadata, which makes it a savepoint. Needs no lock.
 
     Args:
-        known: tells what a file is, by its path, where that is known and need not be found out again.
+        known: tells what a file is, by its path, where that is known and need not be read again.
     """
     files: dict[str, SavedFile] = {}
     settled: set[str] = set()

@@ -51,7 +51,8 @@ def _one_per_task(reports: Sequence[TaskReport], run: str) -> list[TaskReport]:
 def pickled(stage: Any) -> bytes:
     """Return a stage as it travels to the workers; modules of the user's that are not installed travel by value.
 
-    Raises DefinitionError: something in it cannot be pickled.
+    Raises:
+        DefinitionError: something in it cannot be pickled.
     """
     from poundlock.spark.pickled_functions import shipped
 
@@ -73,7 +74,8 @@ def _words_of(stage: KeyedStage | PartitionedStage) -> str:
 class BatchJobs:
     """Runs the checkpoints of one attempt of a job, one Spark job each. `run` is called by one thread at a time.
 
-    Raises DefinitionError: something in a stage cannot be pickled.
+    Raises:
+        DefinitionError: something in a stage cannot be pickled.
     """
 
     def __init__(self, session: Session, job: str, chain: StageChain) -> None:
@@ -93,7 +95,8 @@ class BatchJobs:
     def run(self, directive: Directive, work: Sequence[TaskWork]) -> list[TaskReport]:
         """Run the stages over the work of a checkpoint; return the reports, one of each task, in no order.
 
-        Raises Exception: as Spark raises it, when a task failed too often.
+        Raises:
+            Exception: as Spark raises it, when a task failed too often.
         """
         if not work and not self._later:
             return []
@@ -113,7 +116,7 @@ class BatchJobs:
         return _one_per_task(self._reports.value, directive.run)
 
     def spread(self) -> None:
-        """Have Spark choose anew which executor has which tasks of keyed stages, as after new ones came."""
+        """Have Spark choose again which executor has which tasks of keyed stages, as after new ones came."""
         if self._placement is not None:
             self._placement.forget()
 
@@ -140,7 +143,7 @@ class BatchJobs:
                 context.setLocalProperty(PROPERTY, None)
 
     def cancel(self) -> None:
-        """End what runs. Its tasks are told, and may take a moment; see `idle`."""
+        """End what runs. Its tasks get a signal, and may take a moment; see `idle`."""
         with suppress(Exception):  # the JVM may be gone, which is an end as well
             self._context.cancelJobGroup(self._group)
 

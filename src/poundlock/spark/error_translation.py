@@ -73,7 +73,7 @@ class _Crash:
 
 
 _HIDDEN = re.compile(r", `__\w+`|`__\w+`, ")  # poundlock's own columns, where Spark lists what there is
-# Pattern, kind, what happened with the line in which the pattern was found, and what to type next. The first that matches says it,
+# Pattern, kind, what happened with the line in which the pattern stands, and what to type next. The first that matches says it,
 # so the more exact ones come first.
 _RULES: tuple[tuple[str, type[PoundlockError], str, str], ...] = (
     (r"DUPLICATE_SOURCE_NAMES[^']*'[^']*'", DefinitionError,
@@ -140,7 +140,7 @@ def _chain(exception: BaseException) -> Iterator[BaseException]:
 
 
 def _text(exception: BaseException) -> str:
-    """Return all that is said about an exception, its Java side included; a JVM that is gone must not hide it."""
+    """Return all the text of an exception, its Java side included; a JVM that is gone must not hide it."""
     parts: list[str] = []
     for link in _chain(exception):
         try:

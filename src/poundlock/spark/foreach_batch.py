@@ -41,7 +41,7 @@ from poundlock.plan.plan import dead_letter_sink
 from poundlock.spark.batch_job import pickled
 from poundlock.spark.frames import arrow_schema, map_arrow
 from poundlock.storage import Storage, open_checkpoint
-from poundlock.tasks.entry import new_attempt
+from poundlock.tasks.entry import load_shipped, new_attempt
 from poundlock.tasks.exchange.segment_blocks import binary_column
 from poundlock.tasks.report import Directive, TaskReport, total_counts
 from poundlock.tasks.rows_stage import BatchStage, SinkInput
@@ -290,7 +290,7 @@ def _run_task(batches: Iterator[pa.RecordBatch], *, stage: bytes, directive: Dir
     """Write and prepare the rows of one partition; yield the report."""
     from pyspark import TaskContext
 
-    loaded: BatchStage = pickle.loads(stage)
+    loaded: BatchStage = load_shipped(stage)
     context = TaskContext.get()
     assert context is not None
     report = loaded.run(batches, directive, context.partitionId(), new_attempt())

@@ -81,7 +81,8 @@ def _expressions(node: SqlNode, own: Sequence[str], hides: bool) -> list[str]:
 def arrow_schema(frame: DataFrame, step: str) -> pa.Schema:
     """Return the columns of a frame; all may hold nulls.
 
-    Raises DefinitionError: a column has a type that has no DDL, or two have one name.
+    Raises:
+        DefinitionError: a column has a type that has no DDL, or two have one name.
     """
     fields = []
     for column in frame.schema.fields:

@@ -28,7 +28,7 @@ def connect(url: str, properties: dict[str, str], driver: str | None, jars: Sequ
     """Return a connection; see `bridge.Connection`.
 
     Args:
-        driver: class of the driver; None = found by the URL.
+        driver: class of the driver; None = chosen by the URL.
 
     Raises:
         JdbcError: the database does not let anybody in.

@@ -1,6 +1,7 @@
 """How a user's own code reaches the tasks: modules that workers could not import travel by value, inside the plan.
 
-Modules of installed packages and of the standard library are named only; the workers import them. A msgspec Struct needs more than
+Modules of the standard library and of packages that pip installed, wherever that was, are named only; the workers import them: what
+is compiled cannot travel. A msgspec Struct needs more than
 cloudpickle does for a class, which makes it of its attributes: a Struct's fields are none of them.
 """
 
@@ -68,8 +69,21 @@ def user_modules() -> Iterator[ModuleType]:
         if name != module.__name__ or sys.modules.get(module.__name__) is not module:
             continue  # cloudpickle knows modules by their own name only
         path = Path(file).resolve()
-        if not any(folder in path.parents for folder in installed) and "site-packages" not in path.parts:
+        if any(folder in path.parents for folder in installed) or "site-packages" in path.parts:
+            continue
+        levels = name.count(".") + (path.stem == "__init__")
+        if root not in _installed_in(path.parents[min(levels, len(path.parents) - 1)]):
             yield module
+
+
+@cache
+def _installed_in(folder: Path) -> frozenset[str]:
+    """Return the names that pip has installed into a folder of the user's own, as with its --target."""
+    names = set()
+    for record in folder.glob("*.dist-info/RECORD"):
+        paths = (line.partition(",")[0] for line in record.read_text(encoding="utf-8").splitlines())
+        names |= {path.partition("/")[0].partition(".")[0] for path in paths}
+    return frozenset(names)
 
 
 def shipped(value: Any) -> bytes:

@@ -46,7 +46,8 @@ def gateway_address(info: Path) -> tuple[int, str]:
 def check_callbacks() -> None:
     """Look whether Spark can call this process: py4j waits for calls by `select`, which knows no file behind the 1,023rd.
 
-    Raises TerminalError: too many files were open when Spark began; no batch of a stream would ever come.
+    Raises:
+        TerminalError: too many files were open when Spark began; no batch of a stream would ever come.
     """
     from pyspark import SparkContext
 
@@ -55,7 +56,7 @@ def check_callbacks() -> None:
         return
     raise TerminalError(
         f"this process has so many files open ({server.server_socket.fileno():,}) that Spark cannot call it",
-        next=f"start it again; what it keeps open is told by: ls -l /proc/{os.getpid()}/fd",
+        next=f"start it again; see what it keeps open: ls -l /proc/{os.getpid()}/fd",
     )
 
 

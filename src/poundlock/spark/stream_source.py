@@ -216,7 +216,7 @@ class StreamEnumerator:
             self._changed.notify_all()
 
     def _is_idle(self) -> bool:
-        """Return whether the query has looked for rows since it was asked, and found none. Raises what it failed with."""
+        """Return whether the query has looked for rows since it was asked, and there were none. Raises what it failed with."""
         query = self._query
         if not query.isActive:
             self._query = None

@@ -41,7 +41,12 @@ class DecidedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @classmethod
     def from_json(cls, value: Any) -> DecidedState:
-        """Return what a JSON object says. Raises TerminalError: it is of a newer format, and ValueError: it is damaged."""
+        """Return what a JSON object says.
+
+        Raises:
+            TerminalError: it is of a newer format.
+            ValueError: it is damaged.
+        """
         state = typed(value, cls)
         manifests = (*(state.manifest or {}).values(), *(state.before or {}).values())
         formats = (*(each.v for each in manifests), *(each.v for each in (state.change or {}).values()))

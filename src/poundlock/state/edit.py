@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
 from operator import index
 from typing import Any
 
@@ -16,6 +17,8 @@ import msgspec
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import normal_key
+from poundlock.state.edited_values import check_value
+from poundlock.state.inspect import StateReader
 from poundlock.state.manifest import Manifest, TableMeta
 from poundlock.state.operator_state import OperatorState
 from poundlock.state.participant import StateParticipant
@@ -102,6 +105,7 @@ class StateEditor:
     ) -> None:
         self._manifest = manifest
         self._participant = participant
+        self._files = files
         self._now = now
         self._slots = slots
         self._directive = participant.directive(manifest, checkpoint=manifest.checkpoint, parallelism=1)
@@ -144,7 +148,11 @@ class StateEditor:
         value: str | None = None,
         window: str | None = None,
     ) -> int:
-        """Give keys the values of a Parquet file; return how many rows it has. Raises DefinitionError: a column is missing, or as of `put`."""
+        """Give keys the values of a Parquet file; return how many rows it has.
+
+        Raises:
+            DefinitionError: a column is missing, or as of `put`.
+        """
         import pyarrow.parquet as pq
 
         from poundlock.formats.convert import column_values
@@ -182,7 +190,7 @@ class StateEditor:
         meta = self._manifest.operators.get(operator)
         if meta is None or table not in meta.tables:
             there = self._manifest.operators if meta is None else meta.tables
-            what = f"an operator {operator!r}" if meta is None else f"{table!r} of {operator}"
+            what = f"an operator {operator!r}" if meta is None else f"{table.removeprefix('state:')!r} of {operator}"
             raise DefinitionError(
                 f"there is no state of {what}", next=f"give one of: {', '.join(sorted(there)) or 'none'}"
             )
@@ -203,15 +211,18 @@ class StateEditor:
         state, meta = self._opened(operator, table)
         state.prefetch(_plain(key) for key in keys)
         windows = _open_windows(state, table, meta)
+        example = lru_cache(1)(partial(self._example, operator, table, meta))
         for key, value in zip(keys, values, strict=True):
             place, entry, was = self._place(state, operator, table, meta, key, windows)
-            slots = len(was) if operator in self._slots and isinstance(was, list) else None
-            if slots is not None and not (isinstance(value, list) and len(value) == slots):
-                raise DefinitionError(
-                    f"{value!r} is no accumulator of {operator}", next=f"write it like the one that is there: {was!r}"
-                )
+            check_value(operator, meta, value, was, example, slots=operator in self._slots)
             kind = "value" if meta.broadcast else meta.kind
             place[entry] = value if meta.ttl_ms is None else _touched(kind, value, state.processing_time)
+
+    def _example(self, operator: str, table: str, meta: TableMeta) -> Any:
+        """Return a value of a state as it was before the edits; None where there is none."""
+        reader = StateReader(self._manifest, self._files)
+        value = next((entry.value for entry in reader.entries(operator) if entry.table == table), None)
+        return value if value is None or meta.ttl_ms is None else value[1]
 
     def _place(
         self, state: OperatorState, operator: str, table: str, meta: TableMeta, key: Any, windows: Windows

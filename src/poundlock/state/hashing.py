@@ -1,6 +1,6 @@
 """A stable 64-bit hash of keys, a column or a list at a time, and the key groups that are ranges of it.
 
-State on disk is found by these values: they never change. An Arrow column and the Python values in it have the same hashes;
+State on disk is looked up by these values: they never change. An Arrow column and the Python values in it have the same hashes;
 that of null is 0, so that what has no key is in the first group.
 """
 
@@ -71,7 +71,11 @@ def key_hashes(columns: Sequence[pa.Array]) -> Hashes:
 
 
 def hashes_of(keys: Sequence[Any]) -> Hashes:
-    """Return the hash of each of some Python keys; a tuple is a composite key. Raises DefinitionError: a key is of a type that state cannot keep."""
+    """Return the hash of each of some Python keys; a tuple is a composite key.
+
+    Raises:
+        DefinitionError: a key is of a type that state cannot keep.
+    """
     kinds = set(map(_shape, keys)) if tuple in set(map(type, keys)) else set(map(type, keys))
     if len(kinds) == 1:
         return _of_kind(keys, next(iter(kinds)))
@@ -95,7 +99,11 @@ def first_hash(group: int, max_parallelism: int) -> int:
 
 
 def groups_of_task(task: int, parallelism: int, max_parallelism: int) -> tuple[int, int]:
-    """Return the first key group of a task, and the one behind its last. Raises DefinitionError: there are more tasks than groups, or more groups than there may be."""
+    """Return the first key group of a task, and the one behind its last.
+
+    Raises:
+        DefinitionError: there are more tasks than groups, or more groups than there may be.
+    """
     if not 0 < max_parallelism <= MAX_PARALLELISM:
         raise DefinitionError(
             f"max parallelism {max_parallelism}",

@@ -4,7 +4,7 @@ Groups with the same runs are one range, so its size follows tasks and runs, not
 the newest, and what a newer one says of a key is true.
 
 Each keyed stage of a job has a manifest of its own, for its tasks merge runs by themselves. A job that is cut into other stages takes
-each operator's state along: numbers of operators are told apart in the whole job, so two stages can name one file, and each looks at
+each operator's state along: numbers of operators are unique in the whole job, so two stages can name one file, and each looks at
 the rows of its own operators only.
 """
 
@@ -133,7 +133,7 @@ class ManifestChange(msgspec.Struct, frozen=True, kw_only=True):
     # ids of runs of broadcast state that are no longer needed; a new one is among `added`
     broadcast_removed: tuple[int, ...] = ()
     operators: Mapping[int, OperatorChange] = {}  # what became of them, by number
-    # numbers of all operators by id, where that is not what the decision before said
+    # numbers of all operators by id, where that is not what the decision before had
     roster: Mapping[str, int] | None = None
     # of the operators and groups that were worked on; they replace what was known of those
     timers: tuple[TimerBound, ...] = ()

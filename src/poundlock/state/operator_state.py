@@ -5,7 +5,7 @@ What is read comes from runs, by the keys in use; what was changed is handed out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import proxy
 
@@ -136,8 +136,12 @@ class OperatorState(KeyGroup):
         """Return the tables of a kind; see `KeyGroup.merging`."""
         return {name: meta.merges for name, meta in self._declared.items() if meta.kind == kind}
 
-    def rows_of(self, name: str, namespace: Any = None) -> list[Rows]:
+    def rows_of(self, name: str, namespace: Any = None) -> Sequence[Rows]:
         """Return what runs have of a table, oldest first, each by hash; of one that is added up only what counts."""
+        return self._parts_of(name, namespace)[::-1]
+
+    def _parts_of(self, name: str, namespace: Any) -> Sequence[Rows]:
+        """Return what `rows_of` does, newest first, as whatever looks for what is true wants it."""
         self._used = True
         view = None if (name, namespace) in self._gone else self._view.table((self.operator, name, namespace))
         if view is None:
@@ -145,11 +149,11 @@ class OperatorState(KeyGroup):
         merges = self._declared[name].merges
         if merges and any(part.values.null_count for part in view.parts):  # a person wrote a whole
             return [added_up(view.parts, merges, drop_deleted=True)]
-        return list(reversed(view.parts))
+        return view.parts
 
     def entries_of(self, name: str, namespace: Any) -> Rows:
         """Return the rows of a table that runs have and that are true, by hash."""
-        return merge_rows(list(reversed(self.rows_of(name, namespace))), drop_deleted=True)
+        return merge_rows(self._parts_of(name, namespace), drop_deleted=True)
 
     def look_up(self, name: str, namespace: Any, hashes: Hashes, keys: pa.Array) -> tuple[Numbers, Rows]:
         """Return the rows of some keys that runs have and that are true, and before them the number of each one's key.
@@ -158,8 +162,7 @@ class OperatorState(KeyGroup):
             hashes: of the keys, ascending.
             keys: their bytes, large_binary.
         """
-        parts = list(reversed(self.rows_of(name, namespace)))
-        matches = list(TableView(parts).find(hashes, keys, several=True))
+        matches = list(TableView(self._parts_of(name, namespace)).find(hashes, keys, several=True))
         if not matches:
             return np.empty(0, np.int64), empty_rows()
         places = np.concatenate([match.places for match in matches])
@@ -179,8 +182,7 @@ class OperatorState(KeyGroup):
             hashes: of the keys, ascending.
             keys: their bytes, large_binary.
         """
-        parts = list(reversed(self.rows_of(name, namespace)))
-        matches = list(TableView(parts).find(hashes, keys, several=False))
+        matches = list(TableView(self._parts_of(name, namespace)).find(hashes, keys, several=False))
         if not matches:
             return np.empty(0, np.int64), binary_array([])
         places = np.concatenate([match.places for match in matches])

@@ -30,12 +30,20 @@ class StateParticipant:
         self._policy = policy or MergePolicy()
 
     def check_files(self, manifest: Manifest) -> None:
-        """Raise unless every file of a manifest is there and as long as it was. Raises DamagedRunError: one is missing or has another length."""
+        """Raise unless every file of a manifest is there and as long as it was.
+
+        Raises:
+            DamagedRunError: one is missing or has another length.
+        """
         for file, how in damage(self._storage, manifest.files):
             raise damaged(file, how, sorted(manifest.operators))
 
     def directive(self, manifest: Manifest, *, checkpoint: int, parallelism: int) -> StateDirective:
-        """Return what the tasks of a checkpoint need. Raises DefinitionError: there are more tasks than key groups."""
+        """Return what the tasks of a checkpoint need.
+
+        Raises:
+            DefinitionError: there are more tasks than key groups.
+        """
         groups_of_task(0, parallelism, manifest.max_parallelism)
         return StateDirective(
             job=self._job,

@@ -41,7 +41,7 @@ class ScratchState:
     """State of one operator from checkpoint to checkpoint.
 
     Args:
-        parallelism: how many tasks share them; it may be set anew after `write`.
+        parallelism: how many tasks share them; it may be set again after `write`.
     """
 
     def __init__(self, groups: int, parallelism: int = 1, *, policy: MergePolicy | None = None) -> None:
@@ -101,7 +101,11 @@ class ScratchState:
         return {_MANIFEST: msgspec.json.encode(self.manifest), **files}
 
     def replace(self, files: Mapping[str, bytes], parallelism: int) -> None:
-        """Go on with what `to_files` returned. Raises DefinitionError: it has another number of key groups."""
+        """Go on with what `to_files` returned.
+
+        Raises:
+            DefinitionError: it has another number of key groups.
+        """
         self._directive, self._tasks, self.parallelism = None, {}, parallelism
         manifest = _manifest(files)
         _started({OPERATOR: manifest}, self.manifest.max_parallelism)

@@ -37,7 +37,9 @@ from poundlock.state.runs.lookup import TableView
 from poundlock.state.runs.merge import merge_rows
 from poundlock.state.runs.timers import MAX_TIME, TimerView, timer_entries, timer_rows
 
-_CHECKPOINT_BITS = 32  # of the order of registration; what was registered in one checkpoint is told apart by the others
+_CHECKPOINT_BITS = (
+    32  # of the order of registration; what was registered in one checkpoint is distinguished by the others
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,11 @@ class KeysInUse:
             )
 
     def columns(self, keys: Sequence[Any]) -> tuple[npt.NDArray[np.uint64], list[bytes]]:
-        """Return hash and bytes of keys that are in use. Raises TerminalError: state was written for a key that was never asked for, so what it had is not known."""
+        """Return hash and bytes of keys that are in use.
+
+        Raises:
+            TerminalError: state was written for a key that was never asked for, so what it had is not known.
+        """
         try:
             places = [self._places[key] for key in keys]
         except KeyError as error:

@@ -35,7 +35,7 @@ LONGEST_S = 120.0  # for one call: twice what the client waits for a datanode
 _AWAY = (errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 _REFUSED = (errno.EACCES, errno.EDQUOT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
 # How long a call waits for a single namenode that is away, 17 s in all: a restart of it goes by unnoticed, and what is
-# there no more is said before anybody thinks that the job hangs. By default it would be three minutes. Of a nameservice
+# there no more is reported before anybody thinks that the job hangs. By default it would be three minutes. Of a nameservice
 # with several namenodes the cluster's own settings say it.
 _PATIENCE = {
     "dfs.client.failover.max.attempts": "10",
@@ -87,7 +87,7 @@ def open_hdfs(uri: str) -> HdfsStorage:
 
 @dataclass(frozen=True)
 class HdfsStorage:
-    """Files below one folder of HDFS. What is not said here of a method is as `Storage` says."""
+    """Files below one folder of HDFS. A method without a docstring is as `Storage` says."""
 
     root: str  # the folder's URI. It is made when the first file is written.
 

@@ -1,4 +1,4 @@
-"""A JSON file that says what a job knows, as a typed value; whatever is damaged of it is said in words, with the file's name."""
+"""A JSON file that says what a job knows, as a typed value; whatever is damaged of it is reported with the file's name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,11 @@ def naming(where: str, read: Callable[[], T], *, next: str, kind: type[Poundlock
 
 
 def of_format(value: Any, format: int = 1) -> dict[str, Any]:
-    """Return a JSON object whose `v` is a format. Raises ValueError: it is none."""
+    """Return a JSON object whose `v` is a format.
+
+    Raises:
+        ValueError: it is none.
+    """
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")
     if value.get("v") != format:
@@ -71,6 +75,11 @@ def typed(value: Any, kind: type[T]) -> T:
         missing, place = _MISSING.search(str(error)), _PLACE.search(str(error))
         where = place[1] if place else "it"
         raise ValueError(f"{where} has no {missing[1]}" if missing else f"{where} is not what it should be") from None
+
+
+def untyped(value: msgspec.Struct) -> dict[str, Any]:
+    """Return a value as the JSON object that `typed` makes it of."""
+    return dict(msgspec.json.decode(msgspec.json.encode(value)))
 
 
 def parsed(kind: type[T]) -> Callable[[bytes], T]:

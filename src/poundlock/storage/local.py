@@ -40,7 +40,7 @@ class _WholeWrites(io.FileIO):
 
 @dataclass(frozen=True)
 class LocalStorage:
-    """Files below one local folder. What is not said here of a method is as `Storage` says."""
+    """Files below one local folder. A method without a docstring is as `Storage` says."""
 
     root: str  # the folder, absolute. It is made when the first file is written.
     moves_by_copy: ClassVar[bool] = False

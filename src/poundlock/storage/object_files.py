@@ -25,7 +25,7 @@ def part_size(number: int) -> int:
 
 
 class ObjectFolder(ABC):
-    """A folder of objects. What is not said of a method is as `Storage` says."""
+    """A folder of objects. A method without a docstring is as `Storage` says."""
 
     moves_by_copy: ClassVar[bool] = True
     refused_in_names: ClassVar[str] = ""

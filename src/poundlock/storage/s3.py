@@ -1,6 +1,6 @@
 """A folder of an S3 bucket as a storage. Every object appears whole and at once; a name that is taken stays as it is.
 
-Decisions are puts with `If-None-Match: *`. An answer that got lost is found out by what the object carries, so that a
+Decisions are puts with `If-None-Match: *`. An answer that got lost is settled by what the object carries, so that a
 repeated request is never taken for another's.
 """
 
@@ -46,7 +46,7 @@ def open_s3(path: str) -> S3Storage:
 
 @dataclass(frozen=True)
 class S3Storage(ObjectFolder):
-    """Objects of one bucket, below one prefix. What is not said of a method is as `Storage` and `Uploads` say."""
+    """Objects of one bucket, below one prefix. A method without a docstring is as `Storage` and `Uploads` say."""
 
     client_s: ClassVar[float] = 0.0014  # botocore's, measured: it signs, checks and reads in Python
 

@@ -1,4 +1,4 @@
-"""What the operating system refuses, said so that a person can act on it.
+"""What the operating system refuses, in words that a person can act on.
 
 Nothing is decided here: whether work is undone or repeated is up to whoever caught the error.
 """

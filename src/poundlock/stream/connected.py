@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from poundlock.arguments import check_object
+from poundlock.calls import check_methods
 from poundlock.errors import DefinitionError
 from poundlock.stream.definitions import (
     checked_keys,
@@ -79,13 +80,14 @@ class Processed(Generic[F]):
                 BroadcastProcessFunction where the second one is broadcast; where there are keys, from the Keyed… of these.
             schema: DDL of the records it yields, such as "user string, n bigint".
             side_outputs: tags to their DDL; it yields Side(tag, record) for those.
-            name: of the operator. Name it: its state is found again by that.
+            name: of the operator. Name it: its state is kept under that name.
 
         Raises:
             DefinitionError: it is of another kind, or the schema cannot be read.
         """
         inputs = self._inputs()
         _check_kind(function, inputs.kind)
+        check_methods(function, inputs.kind, "process")
         first = inputs.streams[0]
         records = [requested_record(call, "process") for call in element_calls(function)]
         return first.then(

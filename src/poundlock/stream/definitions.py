@@ -1,6 +1,6 @@
 """What is checked of every process function and join where it is written: schema, side outputs, keys, event time.
 
-What is wrong is told with the user's own line, before anything runs.
+What is wrong is reported with the user's own line, before anything runs.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from poundlock.arguments import MAPPING, check_kind
 from poundlock.errors import DefinitionError
-from poundlock.stream.nodes import Node, SortColumn, WatermarkNode, walk
+from poundlock.stream.nodes import KeyedNode, Node, PartitionNode, SortColumn, WatermarkNode, WindowNode, walk
 
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream
+    from poundlock.stream.watermarks import WatermarkStrategy
 
 
 def checked_schema(schema: Any, what: str) -> str:
@@ -37,6 +39,7 @@ def tag_name(tag: Any, what: str) -> str:
 
 def checked_sides(sides: Mapping[str, str] | None) -> dict[str, str]:
     """Return tags with their DDL."""
+    check_kind("side_outputs", MAPPING, {"side_outputs": sides}, optional=True)
     return {
         tag_name(tag, "give tags names"): checked_schema(schema, f"the side output {tag!r}")
         for tag, schema in (sides or {}).items()
@@ -95,11 +98,37 @@ def event_time_column(node: Node, what: str, *, needed: bool = False) -> str | N
     return columns.pop() if columns else None
 
 
+def check_places_known(node: Node, strategy: WatermarkStrategy) -> None:
+    """Raise DefinitionError if watermarks of partitions would be made of rows that no longer know their partition.
+
+    Args:
+        node: gives the rows.
+        strategy: of the watermarks; one that goes by a clock, or gives none, needs no partition.
+    """
+    if strategy.clocked or strategy.kind == "none":
+        return
+    todo = [node]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, PartitionNode):
+            raise DefinitionError(
+                f"watermarks behind {each.kind}, where rows no longer know their partition: one that is ahead would make "
+                "the rows of all others late",
+                next=f"call assign_timestamps_and_watermarks(…) before {each.kind}(…); the event time stays with the rows",
+            )
+        if not isinstance(each, (KeyedNode, WindowNode)):
+            todo += each.inputs
+
+
 _SORT = re.compile(r"\s*`?([^`\s]+)`?(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)
 
 
 def sort_columns(texts: Any) -> list[SortColumn]:
-    """Return an order such as ["price desc", "id"]. Raises DefinitionError: there is none, or one is no column with a direction."""
+    """Return an order such as ["price desc", "id"].
+
+    Raises:
+        DefinitionError: there is none, or one is no column with a direction.
+    """
     given = list(texts) if isinstance(texts, Sequence) else []
     if not given:
         raise DefinitionError(f"an order by {texts!r}", next='write order_by="price desc", or several columns')

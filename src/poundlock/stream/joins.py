@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from poundlock.calls import check_function, check_methods
 from poundlock.errors import DefinitionError
 from poundlock.stream.definitions import (
     checked_keys,
@@ -106,13 +107,14 @@ class IntervalJoined:
             function: an object of a class derived from ProcessJoinFunction.
             schema: DDL of the records it yields.
             side_outputs: tags to their DDL; it yields Side(tag, record) for those.
-            name: of the operator. Name it: its state is found again by that.
+            name: of the operator. Name it: its state is kept under that name.
         """
         if not isinstance(function, ProcessJoinFunction):
             raise DefinitionError(
                 f"{function!r} is no ProcessJoinFunction",
                 next='derive a class from it and give an object of it, or write .select("left.user", "right.price")',
             )
+        check_methods(function, ProcessJoinFunction, "process")
         return self._add(checked_schema(schema, "process"), checked_sides(side_outputs), name, function=function)
 
     def select(self, *expressions: str, name: str | None = None) -> DataStream:
@@ -212,18 +214,23 @@ class JoinedWindows(WindowsOfStreams):
                 right that returns a record or yields several.
             schema: DDL of the records it gives.
             side_outputs: tags to their DDL; it yields Side(tag, record) for those.
-            name: of the operator. Name it: its state is found again by that.
+            name: of the operator. Name it: its state is kept under that name.
 
         Raises:
             DefinitionError: it is no such function, or the schema cannot be read.
         """
-        wanted = JoinFunction if self.streams.kind == "join" else CoGroupFunction
+        kind = self.streams.kind
+        wanted = JoinFunction if kind == "join" else CoGroupFunction
         fits = isinstance(function, wanted)
         if not fits and (isinstance(function, (type, JoinFunction, CoGroupFunction)) or not callable(function)):
             raise DefinitionError(
                 f"{function!r} is no {wanted.__name__}",
                 next=f"give an object of a class derived from {wanted.__name__}, or a function of left and right",
             )
+        if fits:
+            check_methods(function, wanted, kind)
+        else:
+            check_function(function, kind, *(("left", "right") if kind == "join" else ("lefts", "rights")))
         return self._add(checked_schema(schema, "apply"), checked_sides(side_outputs), name, function=function)
 
     def select(self, *expressions: str, name: str | None = None) -> DataStream:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from poundlock.calls import check_function
 from poundlock.errors import DefinitionError
 from poundlock.stream.connected import Connectable, ProcessInputs
 from poundlock.stream.definitions import checked_stream, event_time_column, same_number, sort_columns
@@ -89,8 +90,7 @@ class KeyedStream(Connectable[KeyedProcessFunction]):
             function: of two records to one with the same columns; it must not change them.
             name: of the operator.
         """
-        if not callable(function):
-            raise DefinitionError(f"reduce needs a function, got {function!r}", next="write reduce(lambda a, b: …)")
+        check_function(function, "reduce", "a", "b")
         return self._rolling("reduce", name, function=function)
 
     def _rolling(
@@ -141,7 +141,7 @@ class KeyedStream(Connectable[KeyedProcessFunction]):
             ttl: how long a key is known after its first record came out, or its last one changed, by the clock, such as "1 day";
                 afterwards it begins again. None for ever.
             update_before: of "last", whether the record that is replaced is given too, with "-U", before the one that replaces it.
-            name: of the operator. Name it: its state is found again by that.
+            name: of the operator. Name it: its state is kept under that name.
 
         Raises:
             DefinitionError: there is no such choice, or the records have no event time and it is asked for.
@@ -192,7 +192,7 @@ class KeyedStream(Connectable[KeyedProcessFunction]):
             rank: the name of a column with the place of a record, from 1.
             ttl: how long the records of a key are kept after their last change, by the clock. None for ever.
             update_before: with `rank`, whether the record that had a place is given too, with "-U", before the one that takes it.
-            name: of the operator. Name it: its state is found again by that.
+            name: of the operator. Name it: its state is kept under that name.
 
         Raises:
             DefinitionError: `n` is less than 1, or the order is none.

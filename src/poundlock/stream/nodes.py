@@ -114,7 +114,7 @@ class PartitionNode(Node):
     partitioner: Callable[[Any, int], int] | None = None
 
     def describe(self) -> str:
-        """Return what was said, for `explain`."""
+        """Return the step in words, for `explain`."""
         if self.partitioner is None:
             return self.kind
         return f"{self.kind} {function_name(self.partitioner)} by {', '.join(self.keys)}"
@@ -161,7 +161,7 @@ class WindowNode(Node):
     side_outputs: Mapping[str, str] = field(default_factory=dict)
 
     def describe(self) -> str:
-        """Return what was said, for `explain`."""
+        """Return the step in words, for `explain`."""
         return _windows(self) + (f", late rows to {self.late_tag}" if self.late_tag is not None else "")
 
 
@@ -182,7 +182,7 @@ class KeyedNode(Node):
     side_outputs: Mapping[str, str | None]
 
     def describe(self) -> str:
-        """Return what was said, for `explain`."""
+        """Return the step in words, for `explain`."""
         raise NotImplementedError
 
 

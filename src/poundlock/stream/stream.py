@@ -1,6 +1,6 @@
 """The fluent surface over the graph: every method returns a new stream and changes nothing.
 
-A transform is said as a Spark SQL expression (native), as a function DataFrame -> DataFrame, or as a Python function per
+A transform is a Spark SQL expression (native), as a function DataFrame -> DataFrame, or as a Python function per
 record or per Arrow batch.
 """
 
@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from poundlock.arguments import check_object
+from poundlock.calls import check_function
 from poundlock.errors import DefinitionError
 from poundlock.stream.connected import BroadcastStream, Connectable, ProcessInputs
-from poundlock.stream.definitions import checked_keys, checked_schema, checked_sides, checked_stream
+from poundlock.stream.definitions import check_places_known, checked_keys, checked_schema, checked_sides, checked_stream
 from poundlock.stream.functions.base import check_rich_function
 from poundlock.stream.functions.process import ProcessFunction
 from poundlock.stream.functions.records import BatchFormat, requested_batch, requested_record
@@ -92,13 +93,10 @@ class DataStream(Connectable[ProcessFunction]):
                 twice: `events.apply(function, events)`.
             name: of the operator; the key of its state in savepoints.
         """
-        self._check_same_job("apply", others)
-        inputs = [self.node, *(other.node for other in others)]
-        return self.then(ApplyNode(self.operator_id("apply", name), inputs, _callable(function, "apply")))
-
-    def _check_same_job(self, what: str, others: Sequence[DataStream]) -> None:
-        if any(other.job is not self.job for other in others):
-            raise DefinitionError(f"{what} of streams of two jobs", next="make both streams from one Job")
+        inputs = [self.node, *(checked_stream(other, self, "apply").node for other in others)]
+        frames = ["df"] if not others else [f"df{number}" for number in range(1, len(inputs) + 1)]
+        check_function(function, "apply", *frames)
+        return self.then(ApplyNode(self.operator_id("apply", name), inputs, function))
 
     def map(
         self, function: Callable[[Any], Any], *, schema: str, on_error: OnError = "fail", name: str | None = None
@@ -159,7 +157,8 @@ class DataStream(Connectable[ProcessFunction]):
                 DataFrame of pandas or polars. It may return any of these.
             batch_format: the same, where there is no annotation: "record_batch", "table", "pandas" or "polars".
         """
-        wanted = requested_batch(_callable(function, "map_batches"), batch_format, "map_batches")
+        check_function(function, "map_batches", "batch")
+        wanted = requested_batch(function, batch_format, "map_batches")
         return self._python("map_batches", function, schema, {}, on_error, name, wanted)
 
     def _python(
@@ -177,13 +176,14 @@ class DataStream(Connectable[ProcessFunction]):
                 f"{kind}: on_error={on_error!r} is not known",
                 next='use "fail" or "bad_record"; Job(on_error=…) says what becomes of bad records',
             )
+        check_function(function, kind, "batch" if kind == "map_batches" else "record")
         check_rich_function(function, kind)
         if schema is not None:
             checked_schema(schema, kind)
-        sides, checked = checked_sides(sides), _callable(function, kind)
-        record = None if kind == "map_batches" else requested_record(checked, kind)
+        sides = checked_sides(sides)
+        record = None if kind == "map_batches" else requested_record(function, kind)
         id = self.operator_id(kind, name)
-        return self.then(PythonNode(id, [self.node], kind, checked, schema, sides, on_error, record, batch_format))
+        return self.then(PythonNode(id, [self.node], kind, function, schema, sides, on_error, record, batch_format))
 
     def side_output(self, tag: str) -> DataStream:
         """Return the stream of records that this stream's function sent to a tag, or of its windows' late rows.
@@ -204,8 +204,8 @@ class DataStream(Connectable[ProcessFunction]):
         """Return the rows of this stream and the others, in no order; columns are matched by name."""
         if not others:
             raise DefinitionError("union needs at least one other stream", next="write a.union(b)")
-        self._check_same_job("union", others)
-        return self.then(UnionNode(self.operator_id("union", name), [self.node, *(o.node for o in others)]))
+        inputs = [self.node, *(checked_stream(other, self, "union").node for other in others)]
+        return self.then(UnionNode(self.operator_id("union", name), inputs))
 
     def assign_timestamps_and_watermarks(
         self,
@@ -230,6 +230,7 @@ class DataStream(Connectable[ProcessFunction]):
         next = 'write WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp_seconds(ts)")'
         check_object(given, "watermark strategy", (WatermarkStrategy,), next)
         given.check()
+        check_places_known(self.node, given)
         return self.then(WatermarkNode(self.operator_id("watermark", name), [self.node], given))
 
     def key_by(self, *keys: str) -> KeyedStream:
@@ -239,8 +240,8 @@ class DataStream(Connectable[ProcessFunction]):
     def rebalance(self, *, name: str | None = None) -> DataStream:
         """Spread rows evenly over all tasks, one after the other: before a slow step, where splits or keys are of unlike sizes.
 
-        Rows behind it are in the order of their splits within each task, and no longer know where they were read: assign
-        timestamps and watermarks before it.
+        Rows behind it are in the order of their splits within each task, and no longer know where they were read: timestamps
+        and watermarks are assigned before it, and refused behind it.
         """
         return self._partition("rebalance", name)
 
@@ -257,16 +258,17 @@ class DataStream(Connectable[ProcessFunction]):
         """Place each row in the task that a function names. What holds of rows behind `rebalance` holds here.
 
         Args:
-            partitioner: given the key and how many tasks there are, returns the number of one, from 0. It must be
-                deterministic, and is asked once for each key of a batch; a key of several expressions is a tuple.
+            partitioner: given the key and how many tasks there are, returns the number of one, from 0: the same number in any
+                process and at any time. One that gives another when it is asked again, as for the first keys of each batch,
+                is refused. It is asked once for each other key of a batch; a key of several expressions is a tuple.
             keys: Spark SQL expressions, such as "user".
             name: of the operator.
 
         Raises:
             DefinitionError: it is no function, or a key is no SQL text.
         """
-        checked = _callable(partitioner, "partition_custom")
-        return self._partition("partition_custom", name, checked_keys(keys, "partition_custom"), checked)
+        check_function(partitioner, "partition_custom", "key", "tasks")
+        return self._partition("partition_custom", name, checked_keys(keys, "partition_custom"), partitioner)
 
     def _partition(
         self,
@@ -327,9 +329,3 @@ class DataStream(Connectable[ProcessFunction]):
         """Send the rows to a sink; may be called several times. Returns this stream."""
         self.job.add_sink(SinkNode(self.operator_id("sink", name), [self.node], sink))
         return self
-
-
-def _callable(function: Any, kind: str) -> Callable[..., Any]:
-    if not callable(function):
-        raise DefinitionError(f"{kind} needs a function, got {function!r}", next=f"write {kind}(my_function, …)")
-    return function  # type: ignore[no-any-return]

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from poundlock.arguments import function_name, refuse_without_effect
+from poundlock.calls import check_function, check_methods
 from poundlock.errors import DefinitionError
 from poundlock.values import duration, format_duration
 
@@ -130,8 +131,15 @@ class WatermarkStrategy:
             raise DefinitionError("a watermark needs to know the time of a row", next=_CALLED)
         if self.timestamp is not None and not isinstance(self.timestamp, str) and not callable(self.timestamp):
             raise DefinitionError(f"{self.timestamp!r} is no timestamp assigner", next=_CALLED)
+        if callable(self.timestamp):
+            check_function(self.timestamp, "the timestamp assigner", "record")
         if not isinstance(self.column, str) or not self.column.strip():
             raise DefinitionError("the event time needs a column", next='write column="event_time"')
+        if not isinstance(self.delay, timedelta):
+            raise DefinitionError(
+                f"delay={self.delay!r} is no timedelta",
+                next='write WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp=…)',
+            )
         if self.delay < timedelta(0):
             raise DefinitionError(f"a delay of {format_duration(self.delay)}", next='give "0 s" or more')
         self._refuse_without_effect()
@@ -212,6 +220,10 @@ class WatermarkStrategy:
                 if "on_record" in dir(generator)
                 else f"write {needed}, or change per_record=",
             )
+        check_function(generator, "for_generator")
+        if isinstance(generator, type):
+            for base in (RecordWatermarkGenerator if per_record else WatermarkGenerator, Snapshots):
+                check_methods(generator, base, "for_generator")
         return cls(timestamp=timestamp, column=column, kind="generator", generator=generator, per_record=per_record)
 
     @classmethod

@@ -1,16 +1,18 @@
 """The functions handed to Spark: a stage and what a checkpoint wants of it come in, a report and rows for later stages go out.
 
-A stage is unpickled anew by each task, so that what a user's function keeps in itself does not outlive it.
+A stage is unpickled again by each task, so that what a user's function keeps in itself does not outlive it.
 """
 
 from __future__ import annotations
 
 import pickle
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
+from poundlock.errors import DefinitionError
 from poundlock.tasks.report import Directive, TaskReport, TaskWork
 from poundlock.tasks.worker import prepare_worker, utf8_errors
 
@@ -30,6 +32,18 @@ Addressed = tuple[int, "Delivery"]
 """(index of a task, what goes there)"""
 
 
+def load_shipped(pickled: bytes) -> Any:
+    """Return what travelled to this worker pickled. Raises DefinitionError: it names a module that this worker cannot import."""
+    try:
+        return pickle.loads(pickled)
+    except ModuleNotFoundError as error:
+        raise DefinitionError(
+            f"tasks cannot import {error.name!r}, which the job's functions use and the driver has installed",
+            next=f"install it for {sys.executable} where tasks run, or put its folder into PYTHONPATH before the start; "
+            "on a cluster, send an environment along with --archives",
+        ) from error
+
+
 def run_source_tasks(
     elements: Iterator[TaskWork], *, stage: bytes, directive: Directive, report: Report
 ) -> Iterator[Parcel]:
@@ -40,7 +54,7 @@ def run_source_tasks(
         report: takes the task's report.
     """
     with utf8_errors():
-        loaded: SourceStage = pickle.loads(stage)
+        loaded: SourceStage = load_shipped(stage)
         prepare_worker()
         for work in elements:
             report((yield from loaded.run(work, directive, attempt=new_attempt())))
@@ -49,7 +63,7 @@ def run_source_tasks(
 def run_pieces(pieces: Iterator[list[Any]], *, call: bytes) -> Iterator[list[Any]]:
     """Yield what a function returns for each piece of work. `call`: the function, pickled."""
     with utf8_errors():
-        loaded = pickle.loads(call)
+        loaded = load_shipped(call)
         prepare_worker()
         yield from map(loaded, pieces)
 
@@ -59,7 +73,7 @@ def run_exchange_tasks(
 ) -> Iterator[Parcel]:
     """Run a stage behind an exchange over all that earlier stages sent to one task; the rest is as in `run_source_tasks`."""
     with utf8_errors():
-        loaded: KeyedStage | PartitionedStage = pickle.loads(stage)
+        loaded: KeyedStage | PartitionedStage = load_shipped(stage)
         prepare_worker()
         done, parcels = loaded.run(task, (delivery for _, delivery in elements), directive, attempt=new_attempt())
         report(done)
@@ -71,7 +85,7 @@ def run_rows_tasks(
 ) -> Iterator[Parcel]:
     """Run the stage behind a Spark segment over one partition of its rows; the rest is as in `run_source_tasks`."""
     with utf8_errors():
-        loaded: RowsStage = pickle.loads(stage)
+        loaded: RowsStage = load_shipped(stage)
         prepare_worker()
         done, parcels = loaded.run(task, elements, directive, attempt=new_attempt())
         report(done)

@@ -1,4 +1,4 @@
-"""Event time in the task that has the rows: how it is said, the column it is put into, rows that have none, and what is reported.
+"""Event time in the task that has the rows: how it is given, the column it is put into, rows that have none, and what is reported.
 
 A column, `timestamp_seconds(column)` and its sisters, or a CAST is read here and means what Spark means by it; anything else is left
 to Spark. A row whose time is null or not between the years 1 and 9999 goes to the dead letters; every other row keeps its place. A
@@ -67,7 +67,11 @@ def reads_like_a_column(text: str) -> bool:
 
 
 def time_column(step: str, text: str, schema: pa.Schema) -> TimeColumn | NeedsSpark:
-    """Return how an expression's event time is read from a column. Raises DefinitionError: it is a column of a type that is no time."""
+    """Return how an expression's event time is read from a column.
+
+    Raises:
+        DefinitionError: it is a column of a type that is no time.
+    """
     cast = _CAST.fullmatch(text)
     inner = text if cast is None else cast[1]
     call = _CALL.fullmatch(inner)
@@ -272,7 +276,11 @@ class EventTimeAssigner:
 
 
 def assigner_for(step: str, strategy: WatermarkStrategy, schema: pa.Schema) -> EventTimeAssigner | NeedsSpark:
-    """Return what gives the rows of a step their event time in a task, or why only Spark can. Raises DefinitionError: there is no saying what a row's event time is."""
+    """Return what gives the rows of a step their event time in a task, or why only Spark can.
+
+    Raises:
+        DefinitionError: there is no saying what a row's event time is.
+    """
     strategy.check()
     if strategy.clocked or not isinstance(strategy.timestamp, str):
         return EventTimeAssigner(step, strategy)

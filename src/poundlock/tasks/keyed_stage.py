@@ -25,8 +25,9 @@ from poundlock.operators.stream_times import StreamTimes
 from poundlock.state.hashing import groups_of
 from poundlock.state.runs.files import run_files
 from poundlock.state.task_state import TaskState
-from poundlock.tasks.exchange.blocks import Block, Delivery, grouped_batches, grouped_pieces, inputs_of
+from poundlock.tasks.exchange.blocks import Block, Delivery
 from poundlock.tasks.exchange.partial_blocks import PARTIAL_SIDE, partials_of
+from poundlock.tasks.exchange.received import grouped_batches, grouped_pieces, inputs_of
 from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_time, with_times
 from poundlock.tasks.report import Directive, TaskReport
 from poundlock.tasks.stage import Parcel, StageBody, StageRun

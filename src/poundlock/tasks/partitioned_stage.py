@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from poundlock.formats.chunk import Batch, NoOrigin
-from poundlock.tasks.exchange.blocks import Delivery, in_order, inputs_of
+from poundlock.tasks.exchange.blocks import Delivery
+from poundlock.tasks.exchange.received import in_order, inputs_of
 from poundlock.tasks.report import Directive, TaskReport
 from poundlock.tasks.stage import Parcel, StageBody, StageRun
 

@@ -25,7 +25,7 @@ class Directive:
     Args:
         epoch: the driver attempt that planned it.
         started_ms: the driver's clock when it began, ms since the epoch.
-        run: unique to this run of the checkpoint's tasks; reports of an earlier run are told apart by it.
+        run: unique to this run of the checkpoint's tasks; reports of an earlier run are distinguished by it.
         parallelism: how many tasks each stage behind an exchange has in this checkpoint.
         places: of all splits, by number; empty where nobody asks for a row's split behind a Spark segment, or how many there are.
         state: by the name of a keyed stage, which state each of its tasks has.

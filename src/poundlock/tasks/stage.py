@@ -36,7 +36,7 @@ Parcel = tuple[int, int, Any]
 
 
 class TaskStep:
-    """A step that is made anew for each attempt of a task, because it needs to know the attempt."""
+    """A step that is made again for each attempt of a task, because it needs to know the attempt."""
 
     run: StageRun
     """The attempt: it knows where the rows on their way were read, and takes those that are no rows."""

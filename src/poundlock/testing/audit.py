@@ -30,8 +30,8 @@ class AuditResult:
         produced: records produced.
         in_files: lines in finished files.
         dead_lettered: records in finished dead-letter files.
-        lost: records produced more often than they were found.
-        duplicated: records found more often than they were produced.
+        lost: records produced more often than they were read.
+        duplicated: records read more often than they were produced.
         misplaced: lines in a bucket that is not theirs, and dead letters that have a bucket.
         hidden: in-progress, pending and leftover files below both folders.
         files: number of finished files.

@@ -1,7 +1,7 @@
 """Drives a keyed operator in a test: elements, watermarks and the clock go in, output, timers and state can be read. No JVM.
 
 The operator is the very object that a task of Spark runs, and its state is the very runs, written at every snapshot. Windows are
-said as on a stream: assigner, trigger, evictor, lateness, function.
+written as on a stream: assigner, trigger, evictor, lateness, function.
 """
 
 from __future__ import annotations
@@ -356,9 +356,13 @@ class WindowHarness(KeyedOperatorHarness):
     ) -> None:
         lateness_ms = span_ms(duration(allowed_lateness))
         spec = WindowSpec(
-            assigner=assigner, function=_function(function), trigger=trigger, evictor=evictor,
-            allowed_lateness_ms=lateness_ms, late_tag=LATE if late else None,
-        )  # fmt: skip
+            assigner=assigner,
+            function=_function(function),
+            trigger=trigger,
+            evictor=evictor,
+            allowed_lateness_ms=lateness_ms,
+            late_tag=LATE if late else None,
+        )
 
         def make() -> KeyedOperator:
             return window_operator(spec, chunk_rows=chunk_rows, general=general)

@@ -46,7 +46,7 @@ class EmbeddedHdfs(ServerProcess):
         apart: whether the datanode has a JVM of its own, so that each can be killed without the other.
         properties: further settings of hdfs-site.xml, name to value.
         java: the `java` program; default: what `find_java` finds.
-        progress: told a line at a time while the jar is fetched for the first time.
+        progress: called with a line at a time while the jar is fetched for the first time.
     """
 
     title, log_name, start_s = "HDFS", "hdfs.log", 600
@@ -118,7 +118,7 @@ class EmbeddedHdfs(ServerProcess):
         """Run a command of `hdfs dfsadmin`, such as `-setSpaceQuota 1m /data`, and return what it says.
 
         Raises:
-            TransientError: it failed; the text has what it said.
+            TransientError: it failed; the text has what it printed.
         """
         command = [*self._jvm("64m"), _ADMIN, "-fs", self.uri, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
@@ -133,20 +133,36 @@ class EmbeddedHdfs(ServerProcess):
     def _jvm(self, heap: str) -> list[str]:
         jars = jar_set("hdfs-minicluster", progress=self._progress)
         return [
-            self._java or find_java().path, f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-            "--add-opens=java.base/java.lang=ALL-UNNAMED", "-cp", os.pathsep.join([*jars, f"{pyspark_jars()}/*"]),
-        ]  # fmt: skip
+            self._java or find_java().path,
+            f"-Xmx{heap}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "--add-opens=java.base/java.lang=ALL-UNNAMED",
+            "-cp",
+            os.pathsep.join([*jars, f"{pyspark_jars()}/*"]),
+        ]
 
     def _command(self) -> list[str]:
         if self._apart:
             return self._namenode_command()
         data = self.home / "dfs"
         return [
-            *self._jvm(self._heap), _MAIN, "-nomr", *([] if data.exists() else ["-format"]),
-            "-nnport", str(self._port), "-nnhttpport", "0", "-datanodes", "1",
-            "-writeConfig", str(self.home / "site.xml"), "-writeDetails", str(self._details),
+            *self._jvm(self._heap),
+            _MAIN,
+            "-nomr",
+            *([] if data.exists() else ["-format"]),
+            "-nnport",
+            str(self._port),
+            "-nnhttpport",
+            "0",
+            "-datanodes",
+            "1",
+            "-writeConfig",
+            str(self.home / "site.xml"),
+            "-writeDetails",
+            str(self._details),
             *_defined({"hdfs.minidfs.basedir": data, **_NAMENODE_SETTINGS, **self._properties}),
-        ]  # fmt: skip
+        ]
 
     def _namenode_command(self) -> list[str]:
         """A cluster of the program above without a datanode would give files no replica by default."""

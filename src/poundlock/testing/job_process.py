@@ -1,7 +1,7 @@
 """A job as a child process: start it as a user would, watch its progress lines, kill its driver, see that nothing stays.
 
 Every process that descends from a `JobProcess` carries a tag in its environment, so that what a killed driver leaves behind
-is found, and ended, without ever touching a process somebody else started.
+is looked up, and ended, without ever touching a process somebody else started.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def end_tagged(tag: str, *, patience_s: float = 20.0) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One progress line: what the job said and when it arrived (`time.monotonic()`)."""
+    """One progress line: what the job printed and when it arrived (`time.monotonic()`)."""
 
     at: float
     value: Mapping[str, Any]

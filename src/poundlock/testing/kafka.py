@@ -48,7 +48,7 @@ class EmbeddedKafka(ServerProcess, Topics):
         properties: further broker settings, name to value.
         client_settings: what this object's own clients need besides, such as a login where `properties` ask for one.
         java: the `java` program; default: what `find_java` finds.
-        progress: told a line at a time while jars are fetched for the first time.
+        progress: called with a line at a time while jars are fetched for the first time.
     """
 
     title, log_name = "the Kafka broker", "broker.log"
@@ -103,10 +103,15 @@ class EmbeddedKafka(ServerProcess, Topics):
         java = self._java or find_java().path
         classpath = os.pathsep.join(jar_set("kafka-broker", progress=self._progress))
         return [
-            java, f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-            f"-Dbroker.log={self.log_file}", f"-Dlog4j2.configurationFile={self.home / 'log4j2.properties'}",
-            "-cp", classpath,
-        ]  # fmt: skip
+            java,
+            f"-Xmx{self._heap}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            f"-Dbroker.log={self.log_file}",
+            f"-Dlog4j2.configurationFile={self.home / 'log4j2.properties'}",
+            "-cp",
+            classpath,
+        ]
 
     def _prepare_folder(self) -> None:
         data = self.home / "data"
@@ -142,25 +147,38 @@ class EmbeddedKafka(ServerProcess, Topics):
     def _settings(self) -> dict[str, Any]:
         client, controller = f"127.0.0.1:{self._port}", f"127.0.0.1:{self._controller_port}"
         return {
-            "process.roles": "broker,controller", "node.id": 1, "controller.quorum.voters": f"1@{controller}",
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@{controller}",
             "listeners": f"PLAINTEXT://{client},CONTROLLER://{controller}",
             "advertised.listeners": f"PLAINTEXT://{client}",
-            "controller.listener.names": "CONTROLLER", "inter.broker.listener.name": "PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": self.home / "data",
-            "offsets.topic.replication.factor": 1, "transaction.state.log.replication.factor": 1,
-            "transaction.state.log.min.isr": 1, "share.coordinator.state.topic.replication.factor": 1,
-            "share.coordinator.state.topic.min.isr": 1, "offsets.topic.num.partitions": 3,
-            "transaction.state.log.num.partitions": 3, "auto.create.topics.enable": "false",
-            "group.initial.rebalance.delay.ms": 0, "log.index.size.max.bytes": 1 << 20,
-            "log.cleaner.dedupe.buffer.size": 4 << 20, "num.network.threads": 2, "num.io.threads": 2,
-            "background.threads": 2, "controlled.shutdown.enable": "false",
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            "offsets.topic.num.partitions": 3,
+            "transaction.state.log.num.partitions": 3,
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": 0,
+            "log.index.size.max.bytes": 1 << 20,
+            "log.cleaner.dedupe.buffer.size": 4 << 20,
+            "num.network.threads": 2,
+            "num.io.threads": 2,
+            "background.threads": 2,
+            "controlled.shutdown.enable": "false",
             # A start after a crash waits so long for the registration of the broker that is gone: nine seconds by default.
-            "broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 500,
+            "broker.session.timeout.ms": 3000,
+            "broker.heartbeat.interval.ms": 500,
             # Records of past years must stay: by default the broker deletes what is older than a week within seconds.
-            "log.retention.ms": -1, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+            "log.retention.ms": -1,
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
             **self._properties,
-        }  # fmt: skip
+        }
 
     def _answers(self) -> bool:
         # The bare connection first: librdkafka backs off for long when it is refused.

@@ -29,7 +29,7 @@ class EmbeddedMinio(EmbeddedS3):
 
     Args:
         port: of the loopback; None = any free one. It stays the same over `kill` and `start`.
-        progress: told a line before the program is built, which takes minutes; never called when it is there.
+        progress: called with a line before the program is built, which takes minutes; never called when it is there.
     """
 
     def __init__(self, *, port: int | None = None, progress: Progress | None = None) -> None:

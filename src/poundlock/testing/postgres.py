@@ -90,7 +90,7 @@ class EmbeddedPostgres(ServerProcess):
         return f"postgresql://{login}@127.0.0.1:{self.port}/{quote(database, safe='')}"
 
     def connect(self, **options: Any) -> Any:
-        """Return a connection of psycopg as the superuser, each statement its own transaction unless told otherwise."""
+        """Return a connection of psycopg as the superuser, each statement its own transaction unless asked otherwise."""
         import psycopg
 
         return psycopg.connect(self.dsn, **{"autocommit": True, **options})

@@ -100,7 +100,7 @@ class EmbeddedS3(ServerProcess):
         return False
 
     def _last_output(self) -> str:
-        return (super()._last_output().strip().splitlines() or ["it said nothing"])[-1]
+        return (super()._last_output().strip().splitlines() or ["it printed nothing"])[-1]
 
     def _command(self) -> list[str]:
         if importlib.util.find_spec("moto") is None:

@@ -37,7 +37,7 @@ _CHILD = (
     "    os.getppid() == parent or os._exit(1)\n"
     "os.execv(program[0], program)\n"
 )
-_LAST_OUTPUT_CHARS = 1500  # so much of what a server said last stands in an error
+_LAST_OUTPUT_CHARS = 1500  # so much of what a server printed last stands in an error
 
 
 class Servers(ABC):
@@ -211,9 +211,14 @@ def launch(
         try:
             with output.open("ab") as out:
                 process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                    start_new_session=True, env=environment, cwd=cwd,
-                )  # fmt: skip
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    start_new_session=True,
+                    env=environment,
+                    cwd=cwd,
+                )
         except OSError as error:
             started.append(error)
             return ready.set()
@@ -269,7 +274,11 @@ def is_free(port: int) -> bool:
 
 
 def free_port(taken: Collection[int] = ()) -> int:
-    """Return a free port, other than those given. Raises DefinitionError: there is none."""
+    """Return a free port, other than those given.
+
+    Raises:
+        DefinitionError: there is none.
+    """
     chance = random.SystemRandom()
     for _ in range(1000):
         port = chance.randrange(15000, 32000)

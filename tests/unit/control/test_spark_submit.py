@@ -195,7 +195,7 @@ def test_what_cannot_run_there_is_refused_before_anything_is_submitted(
         ),
         ("java.net.ConnectException: Call From a to b failed", TransientError, "Call From a to b failed", "read "),
         ("what is this\n\n", PoundlockError, "did not take the job: what is this", "read "),
-        ("", PoundlockError, "it said nothing", "read "),
+        ("", PoundlockError, "it printed nothing", "read "),
     ],
 )
 def test_why_it_was_not_taken(said: str, kind: type[PoundlockError], what: str, next: str) -> None:

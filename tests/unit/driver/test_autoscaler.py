@@ -323,3 +323,13 @@ def test_what_cannot_follow_its_input_is_refused() -> None:
     with pytest.raises(DefinitionError, match="above the 128 key groups"):
         check_autoscaler(make_plan(keyed), scaler)
     check_autoscaler(make_plan(keyed), Autoscaler(max_parallelism=128))
+
+
+@pytest.mark.parametrize("parallelism", [1, 9])
+def test_a_parallelism_outside_the_bounds_is_refused(parallelism: int) -> None:
+    scaler = Autoscaler(min_parallelism=2, max_parallelism=4)
+    check_autoscaler(make_plan(made(parallelism=3)), scaler)
+    with pytest.raises(DefinitionError, match=f"a parallelism of {parallelism} is outside") as caught:
+        check_autoscaler(make_plan(made(parallelism=parallelism)), scaler)
+    assert "2 to 4" in caught.value.what
+    assert "-p" in caught.value.next

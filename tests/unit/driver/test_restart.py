@@ -55,7 +55,7 @@ def _delays(strategy: RestartStrategy, failures_ms: Sequence[int]) -> list[float
             [1, 2, 4, 8, 10, 10],
         ),
         (ExponentialDelayRestart(jitter=0), [0, 1, 2, 3], [1, 1.5, 2.25, 3.375]),
-        # Calm for reset_after beyond the delay before begins anew; one ms less does not.
+        # Calm for reset_after beyond the delay before starts over; one ms less does not.
         (ExponentialDelayRestart(jitter=0, reset_after="1 min"), [0, 61_000], [1, 1]),
         (ExponentialDelayRestart(jitter=0, reset_after="1 min"), [0, 60_999], [1, 1.5]),
         (ExponentialDelayRestart(jitter=0, attempts=2), [0, 1, 2], [1, 1.5, None]),

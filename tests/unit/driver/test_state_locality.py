@@ -1,4 +1,4 @@
-"""Which part of the key groups stays where it was, and when tasks are spread anew."""
+"""Which part of the key groups stays where it was, and when tasks are spread again."""
 
 from __future__ import annotations
 

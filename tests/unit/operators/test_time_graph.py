@@ -134,3 +134,30 @@ def test_nobody_waits_for_a_source_that_fell_silent_and_who_waits_is_not_silent(
     assert state.sources["slow-time"]["slow"].idle
     assert held_of_source(times.graph, state) == {}
     assert state.streams["slow-time"].watermark == 294 > MIN
+
+
+def test_no_source_could_wait_where_nobody_knows_which_partition_a_row_is_of() -> None:
+    job = Job("a", on_error="skip")
+    files, _ = two_sources(job)
+    near = files.assign_timestamps_and_watermarks("ts", ALIGNED, name="near")
+    assert TimeGraph.of([near.node]).nodes
+    far = files.apply(lambda df: df, name="any").assign_timestamps_and_watermarks("ts", ALIGNED, name="far")
+    with pytest.raises(DefinitionError, match="far: watermark alignment behind a step that mixes partitions"):
+        TimeGraph.of([far.node])
+
+
+@pytest.mark.parametrize("kind", ["rebalance", "rescale", "partition_custom"])
+def test_watermarks_of_partitions_are_refused_where_rows_have_been_placed(kind: str) -> None:
+    files, clicks = two_sources(Job("a", on_error="skip"))
+    placed = (
+        files.partition_custom(lambda key, tasks: 0, "user") if kind == "partition_custom" else getattr(files, kind)()
+    )
+    for behind in (placed, placed.where("user = 'a'"), clicks.union(placed.map(dict, schema=SCHEMA))):
+        with pytest.raises(DefinitionError, match=f"watermarks behind {kind}") as caught:
+            behind.assign_timestamps_and_watermarks("ts", STRATEGY)
+        assert f"before {kind}" in caught.value.next
+    placed.assign_timestamps_and_watermarks(WatermarkStrategy.ingestion_time())
+    placed.assign_timestamps_and_watermarks("ts", WatermarkStrategy.no_watermarks())
+    before = files.assign_timestamps_and_watermarks("ts", STRATEGY).rebalance()
+    counts = before.key_by("user").window(TumblingEventTimeWindows("10 s")).aggregate("count(*) as n")
+    counts.assign_timestamps_and_watermarks("window_end", STRATEGY)

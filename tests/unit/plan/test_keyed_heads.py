@@ -37,7 +37,10 @@ def plan(make: Callable[[DataStream], DataStream]) -> pa.Schema:
 
 @pytest.mark.parametrize("kind", ["sum", "min", "max", "min_by", "max_by"])
 def test_a_rolling_aggregate_of_no_column_is_refused(kind: str) -> None:
-    with pytest.raises(DefinitionError, match="rolled: there is no column 'pirce'\nNext: use one of n, text, price"):
+    with pytest.raises(
+        DefinitionError,
+        match="rolled: there is no column 'pirce'; there are n, text, price\nNext: did you mean 'price'\\?",
+    ):
         plan(lambda rows: getattr(rows.key_by("text"), kind)("pirce", name="rolled"))
     assert plan(lambda rows: getattr(rows.key_by("text"), kind)("PRICE", name="rolled")) == SCHEMA
 

@@ -308,6 +308,13 @@ def test_what_is_not_understood_is_refused_and_changes_nothing(client: TestClien
     assert job.requests.take() is None
 
 
+def test_an_id_of_another_job_is_answered_with_the_id_of_this_one(client: TestClient) -> None:
+    for asked, what in (("f" * 32, "is not here"), ("abc", "'abc' is no job id")):
+        wrong, there = client.get(f"/jobs/{asked}").json()["errors"]
+        assert what in wrong
+        assert ID in there
+
+
 @pytest.mark.parametrize(
     "headers",
     [

@@ -103,6 +103,10 @@ def test_what_a_person_writes_is_the_whole_and_later_rows_are_added_to_it(store:
     editor.put(OPERATOR, "slices", KeyInWindow("a", 0), [100, 1000])
     editor.put(OPERATOR, "slices", KeyInWindow("d", 0), [7, 70])
     editor.delete(OPERATOR, "slices", KeyInWindow("b", 0))
+    for wrong in ([1], [1, 2, 3], [1, "2"], [1, 2.5], [True, 1], {"n": 1}, 5, None):
+        with pytest.raises(DefinitionError, match="is no accumulator of") as caught:
+            editor.put(OPERATOR, "slices", KeyInWindow("a", 0), wrong)
+        assert "a list of int64, int64" in caught.value.next
     store.manifest = editor.finish()
     written = {("a", SLICE): [100, 1000], ("c", SLICE): [2, 50], ("d", SLICE): [7, 70]}
     assert entries(store) == written

@@ -166,7 +166,7 @@ def test_values_of_a_parquet_file(store: ScratchState, tmp_path: Path) -> None:
     ("operator", "table", "what"),
     [
         ("other", "state:count", "no state of an operator 'other'"),
-        (OPERATOR, "state:other", "no state of 'state:other'"),
+        (OPERATOR, "state:other", "no state of 'other' of"),
         (OPERATOR, "contents", "is kept by key and window"),
         (OPERATOR, "window:sum", "is kept by key and window"),
         (OPERATOR, "sessions", "is kept by key and window"),
@@ -275,3 +275,45 @@ def test_a_key_of_json_gets_the_type_of_the_keys_that_are_there(there: Any, give
         return
     typed = reader.key_of(OPERATOR, text)
     assert encode_key(typed) == encode_key(wanted)
+
+
+TABLES: dict[str, tuple[str, Any, list[Any], list[Any]]] = {
+    # kind of state: what is there, what may be written, what may not
+    "list": ("list", ["p"], [["q"], []], [5, "q", {"a": 1}, None]),
+    "map": ("map", {"a": 1}, [{"b": "x"}, {}], [5, [1], None]),
+    "rolling": (
+        "rolling",
+        {"user": "a", "n": 1.5},
+        [{"user": "b", "n": 2}, {"user": None, "n": None}],
+        [{"user": "b"}, {"user": "b", "n": "2"}, {"user": 1, "n": 2.0}, {"user": "b", "n": 1.5, "x": 1}, [1], 5],
+    ),
+    "last": (
+        "last",
+        [1000, {"user": "a"}],
+        [[None, {"user": "b"}], [7, {"user": "c"}]],
+        [{"user": "b"}, [7, {"usr": "b"}], [7, {"user": 5}], ["x", {"user": "b"}], [1, 2, 3]],
+    ),
+    "counted": ("counted", [2, 7], [[1, 9]], [[0, 9], [1], 5, ["1", 9]]),
+    "counts": ("counts", [2, 7], [[1, 9]], [[1, "9"], [1], [1, 2, 3], 5]),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("ttl_ms", [None, 60_000])
+def test_a_value_that_the_operator_could_not_read_is_refused(kind: str, ttl_ms: int | None) -> None:
+    kind, there, right, wrong = TABLES[kind]
+    store = ScratchState(16)
+    state = store.open()
+    alive = {"list": lambda: [[1, each] for each in there], "map": lambda: {key: [1, there[key]] for key in there}}
+    held = there if ttl_ms is None else alive.get(kind, lambda: [1, there])()
+    state.declare("of-keys", kind, ttl_ms, holds=("sum bigint",) if kind == "counts" else ())
+    state.prefetch(["a"])
+    state.table("of-keys")["a"] = held
+    store.write()
+    edit = editor(store)
+    for value in wrong:
+        with pytest.raises(DefinitionError, match=f"of {OPERATOR}") as caught:
+            edit.put(OPERATOR, "of-keys", "new", value)
+        assert str(caught.value).count("\n") == 1
+    for number, value in enumerate(right):
+        edit.put(OPERATOR, "of-keys", f"new{number}", value)

@@ -178,7 +178,7 @@ SESSIONS = EventTimeSessionWindows("1 min")
         (lambda: minute().aggregate("count(*) as n", Total()), "windows without an aggregate"),
         (lambda: minute().aggregate("count(*) as n", process=First()), "SQL aggregates take no process function"),
         (lambda: minute().aggregate(Total(), schema="n what"), "what"),
-        (lambda: minute().reduce(3), "3 is no function"),  # type: ignore[arg-type]
+        (lambda: minute().reduce(3), "reduce needs a function, got 3"),  # type: ignore[arg-type]
         (lambda: minute().reduce(plus, process=First()), "reduce with process does not say which columns come out"),
         (lambda: minute().reduce(plus, side_outputs={"x": "n long"}), "side outputs without a process function"),
         (lambda: minute().process(First, schema="n long"), "is no ProcessWindowFunction"),  # type: ignore[arg-type]

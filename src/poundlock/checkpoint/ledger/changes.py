@@ -178,7 +178,11 @@ def _may_be(before: JSON, after: JSON) -> bool:
 
 
 def _of_change(before: Sequence[Any], change: ListChange) -> list[Any]:
-    """Return the new list. Raises IndexError: the change is not one of this list."""
+    """Return the new list.
+
+    Raises:
+        IndexError: the change is not one of this list.
+    """
     gone = set(change.gone)
     kept = [each for n, each in enumerate(before) if n not in gone and not (isinstance(each, str) and each in gone)]
     rest, places = iter(kept), dict(change.new)

@@ -63,7 +63,11 @@ class History:
 
     @property
     def newest(self) -> Decision:
-        """The newest decision, this life's start record at first. Raises TransientError: the ledger has not been taken over, or must be again."""
+        """The newest decision, this life's start record at first.
+
+        Raises:
+            TransientError: the ledger has not been taken over, or must be again.
+        """
         if self._newest is None:
             raise TransientError(
                 "the newest decision is not known", next="start the job again; it reads the ledger and goes on"
@@ -211,7 +215,11 @@ class History:
         return replace(carried, took_ms=max(0, self.clock.now_ms() - begun))
 
     def committed(self, decision: Decision, carried: Carried, durations_ms: Mapping[str, int]) -> Outcome:
-        """Take note of what became of the newest decision. Raises TransientError: parts of it were aborted from outside, as they were each time before."""
+        """Take note of what became of the newest decision.
+
+        Raises:
+            TransientError: parts of it were aborted from outside, as they were each time before.
+        """
         self._note(decision, carried)
         self._last_ms["commit"] = carried.took_ms
         return Outcome(decision=decision, committed=carried.done, durations_ms={**durations_ms, **self._last_ms})

@@ -59,11 +59,19 @@ class Ledger:
         return self.read(count - 1) if count else None
 
     def read(self, number: int) -> Decision:
-        """Return one decision. Raises TerminalError: it is missing or damaged."""
+        """Return one decision.
+
+        Raises:
+            TerminalError: it is missing or damaged.
+        """
         return self._read(number, lambda data: self._reader.decision(number, self._checked(number, raw_record(data))))
 
     def checkpoint_of(self, number: int) -> int:
-        """Return the checkpoint of one decision, without what it takes to know the rest of it. Raises TerminalError: it is missing or damaged."""
+        """Return the checkpoint of one decision, without what it takes to know the rest of it.
+
+        Raises:
+            TerminalError: it is missing or damaged.
+        """
         return int(self._raw(number)["checkpoint"])
 
     def _raw(self, number: int) -> JSON:

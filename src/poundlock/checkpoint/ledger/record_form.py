@@ -158,7 +158,7 @@ class RecordReader:
 
 
 def parts_of(value: JSON) -> JSON:
-    """Return what of a whole record may be said as a change by another one."""
+    """Return what of a whole record may be written as a change to another one."""
     states = {name: sink["state"] for name, sink in value["sinks"].items()}
     return {**{name: value[name] for name in _POSITIONS if name in value}, "states": states}
 
@@ -181,7 +181,11 @@ def expected(parts: JSON) -> JSON:
 
 
 def raw_record(data: bytes) -> JSON:
-    """Return the JSON object of a record's bytes, of either format, without its checksum. Raises ValueError: it is none, or another one than was written."""
+    """Return the JSON object of a record's bytes, of either format, without its checksum.
+
+    Raises:
+        ValueError: it is none, or another one than was written.
+    """
     end = _END.search(data, max(0, len(data) - _END_BYTES))
     if end is not None and zlib.crc32(memoryview(data)[: end.start(1)]) != int(end[1], 16):
         raise ValueError("its checksum (CRC-32) is another than its bytes have")

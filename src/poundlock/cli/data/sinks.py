@@ -103,7 +103,7 @@ def _audited(report: AuditReport, left: str | None) -> Iterable[str]:
         else:
             wait = "wait" if left is None else f"went into the savepoint {left}"
             yield f"  {sink.visible:,} visible in {plural(sink.read_back, 'piece')}, read back; {sink.waiting_after:,} {wait}"
-            yield from (f"  {text}" for text in _besides(sink))
+            yield from (f"  {text}" for text in _besides(sink, report.since))
     for name, wrong in report.disagreements:
         place = f"checkpoint {wrong.checkpoint}" if wrong.checkpoint is not None else "the whole"
         yield f"DISAGREES  {name or 'the ledger'}, {place}: {wrong.what}" + (f" ({wrong.path})" if wrong.path else "")
@@ -112,11 +112,18 @@ def _audited(report: AuditReport, left: str | None) -> Iterable[str]:
         span = "no checkpoint taken here" if report.first is None else f"checkpoint {report.first}"
     outcome = "everything agrees" if report.agrees else plural(len(report.disagreements), "disagreement")
     yield f"{span}, {plural(report.records, 'decision')}: {outcome}"
+    if report.since is not None:
+        yield f"not checked: the counts of checkpoints before {report.since}, and what they made visible; audit without --from does"
 
 
-def _besides(sink: SinkAudit) -> Iterable[str]:
-    """Yield what is neither agreement nor fault."""
-    if sink.waiting_before:
+def _besides(sink: SinkAudit, since: int | None) -> Iterable[str]:
+    """Yield what is neither agreement nor fault; `since` is the checkpoint the audit began with, where there were any before."""
+    if sink.waiting_before and since is not None:
+        yield (
+            f"{sink.waiting_before:,} more were written before checkpoint {since} and waited when it began: "
+            "read back where they became visible since, their counts not checked"
+        )
+    elif sink.waiting_before:
         yield f"{sink.waiting_before:,} of these were written before these decisions, as by the job of the savepoint that this one began with"
     if sink.removed:
         yield f"{sink.removed:,} of these removed by retention, not compared"

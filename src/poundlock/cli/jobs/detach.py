@@ -1,7 +1,7 @@
 """`poundlock run -d` and `run --restart`: the job as a process of its own, which goes on when the terminal is closed, or which this
 process, staying small, starts again as long as it crashes.
 
-Whoever detached it is told the job's id once it runs, or the two lines it failed with.
+Whoever detached it gets the job's id once it runs, or the two lines it failed with.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ _FAILED = re.compile(r"^error: (.*)\nNext: (.*)$", re.MULTILINE)
 def detach(target: str, arguments: Sequence[str], settings: Settings, output: Output) -> int:
     """Start a job as a process of its own and wait until it runs or has failed; return the exit code.
 
-    Raises DefinitionError: the folder of logs cannot be written.
+    Raises:
+        DefinitionError: the folder of logs cannot be written.
     """
     since, path = now_ms(), settings.logs / stamped(Path(target.partition(":")[0]).stem, ".out")
     process = _start(_command(target, arguments), path)
     entry = _wait(process, since, settings)
     if entry is not None and entry.state in UNDER_WAY:
-        for line in _RESTORED.findall(_read(path)):  # what it said of the savepoint it began with
+        for line in _RESTORED.findall(_read(path)):  # what it printed of the savepoint it began with
             output.note(line)
         if entry.state == "RESTARTING" and entry.failure is not None:
             output.note(f"the job is restarting: {entry.failure[0]}")
@@ -96,7 +97,8 @@ def _wait(process: subprocess.Popen[bytes], since_ms: int, settings: Settings) -
 def supervise(target: str, arguments: Sequence[str], settings: Settings, output: Output) -> int:
     """Run a job in a process of its own until its end, telling its crashes, and return its exit code.
 
-    Raises PoundlockError: the process crashed, and the restart strategy has given up.
+    Raises:
+        PoundlockError: the process crashed, and the restart strategy has given up.
     """
     pid = os.getpid()
     return Supervisor(

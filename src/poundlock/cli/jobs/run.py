@@ -201,7 +201,7 @@ def _beginning(
     if savepoint is None:
         if allow_non_restored or newer is not None or mode is not None or renamed:
             raise DefinitionError(
-                "-n, --on-newer-output, --rename-operator and --claim-mode are said of a savepoint, and none is given",
+                "-n, --on-newer-output, --rename-operator and --claim-mode are for a savepoint, and none is given",
                 next="add -s PATH, or leave them out",
             )
         return None

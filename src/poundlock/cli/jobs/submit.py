@@ -55,7 +55,8 @@ def submit(
 ) -> int:
     """Submit a job and follow its driver until that has ended; return the exit code.
 
-    Raises PoundlockError: the job cannot run there, or was not taken.
+    Raises:
+        PoundlockError: the job cannot run there, or was not taken.
     """
     add_to_path(settings)
     job = with_settings(load_job(target), settings)
@@ -88,9 +89,14 @@ def submit(
     output.note(f"Submitted application {application}")
     stop = StopRequest()
     following = _Following(
-        job=job, settings=settings, application=application, checkpoint=checkpoint, log=log, stop=stop,
+        job=job,
+        settings=settings,
+        application=application,
+        checkpoint=checkpoint,
+        log=log,
+        stop=stop,
         typed=[target, *typed],
-    )  # fmt: skip
+    )
     if detached:
         return _detach(following, output)
     with watcher(job.name, log, output) as watch:
@@ -170,7 +176,8 @@ class _Following:
     def look(self) -> JobEntry:
         """Return how the driver goes; an entry of ours where it has written none, also where it has ended without.
 
-        Raises TransientError: it has ended, and how could not be read for a while.
+        Raises:
+            TransientError: it has ended, and how could not be read for a while.
         """
         at, entry = time.monotonic(), self.entry or self._ours
         ask = at - self._looked > _ASK_S

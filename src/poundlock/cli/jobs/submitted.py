@@ -101,7 +101,7 @@ def _taken_over(place: submitted.Container, who: str) -> int:
 
 
 def _say(place: submitted.Container, error: PoundlockError) -> None:
-    """Leave the error where the one who submitted looks for it, unless the job has said it itself."""
+    """Leave the error where the one who submitted looks for it, unless the job has done so itself."""
     from poundlock.control.control_files import entry_of, put_aside
     from poundlock.control.registry import now_ms, registered
     from poundlock.storage import open_storage
@@ -110,9 +110,7 @@ def _say(place: submitted.Container, error: PoundlockError) -> None:
     own = entry_of(storage, place.application)
     if isinstance(error, FencedError) or (own is not None and own.ended):
         return
-    made = registered(
-        job_id="", name="", checkpoint_dir=place.checkpoint, log=Path("log"), job_file="", arguments=()
-    )  # fmt: skip
+    made = registered(job_id="", name="", checkpoint_dir=place.checkpoint, log=Path("log"), job_file="", arguments=())
     ended = replace(
         made,
         application=place.application,

@@ -55,7 +55,7 @@ _README = """\
     find output -type f         # see the files; the one line of input that is no event is in _dead_letters
 
 The job is `job.py`; settings of the machine are in `poundlock.toml`. The position of the job is in `checkpoint/`: remove that
-folder and `output/` together to begin anew.
+folder and `output/` together to start over.
 """
 
 _GITIGNORE = "checkpoint/\noutput/\n.poundlock/\n__pycache__/\n"
@@ -92,7 +92,8 @@ def _events(count: int = 2_000, seed: int = 7) -> str:
 def create(folder: Path) -> list[Path]:
     """Make the project and return its files.
 
-    Raises DefinitionError: the name is no job name, or the folder has files in it.
+    Raises:
+        DefinitionError: the name is no job name, or the folder has files in it.
     """
     name = folder.resolve().name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):

@@ -59,7 +59,8 @@ def command(
 def parse_topic(text: str) -> tuple[str, int]:
     """Return name and number of partitions of "events:3"; without a number it is 1.
 
-    Raises DefinitionError: the name or the number is none.
+    Raises:
+        DefinitionError: the name or the number is none.
     """
     from poundlock.connectors.kafka.checks import is_topic
 

@@ -178,16 +178,23 @@ class Columns:
             return pa.array(_fraction(bits)).cast(kind)
         if pa.types.is_decimal(kind):
             top = 10 ** min(kind.precision, 18)
-            return pa.array((bits % np.uint64(top)).astype(np.int64)).cast(pa.decimal128(38, 0)).view(
-                pa.decimal128(38, kind.scale)
-            ).cast(kind)  # fmt: skip
+            return (
+                pa.array((bits % np.uint64(top)).astype(np.int64))
+                .cast(pa.decimal128(38, 0))
+                .view(pa.decimal128(38, kind.scale))
+                .cast(kind)
+            )
         if pa.types.is_timestamp(kind):
             return pa.array(self.times.make(start, stop) * 1000).cast(kind)
         if pa.types.is_date(kind):
             return pa.array((self.times.make(start, stop) // 86_400_000).astype(np.int32)).cast(kind)
         if pa.types.is_struct(kind):
-            inner = [self._plain(f.type, words(self.seed, stream * 64 + i + 1, start, stop), stream * 64 + i + 1, start, stop)
-                     for i, f in enumerate(kind)]  # fmt: skip
+            inner = [
+                self._plain(
+                    f.type, words(self.seed, stream * 64 + i + 1, start, stop), stream * 64 + i + 1, start, stop
+                )
+                for i, f in enumerate(kind)
+            ]
             return pa.StructArray.from_arrays(inner, fields=list(kind))
         if pa.types.is_string(kind) or pa.types.is_binary(kind):
             digits = _HEX[(bits[:, None] >> np.arange(60, -4, -4, dtype=np.uint64)) & np.uint64(15)]

@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from poundlock.arguments import refuse_without_effect
+from poundlock.arguments import MAPPING, NUMBER, WHOLE, check_kind, refuse_without_effect
+from poundlock.calls import check_function
 from poundlock.connectors.base import ReaderContext, ReplayPromise, Split
 from poundlock.connectors.datagen.rows import Columns, Events, FunctionRows, RowGenerator, Times
 from poundlock.errors import DefinitionError
@@ -24,6 +25,7 @@ from poundlock.values import Clock, SystemClock, duration
 
 _CHUNK = 10_000
 _REFERENCE_MS = 1_545_184_226_432
+_MOST_MS = 1 << 53
 
 
 @dataclass(frozen=True, init=False)
@@ -71,11 +73,18 @@ class DatagenSource:
         rows_per_split: int = 100_000,
         clock: Clock | None = None,
     ) -> None:
+        check_kind("DatagenSource", NUMBER, {"rate": rate}, optional=True)
+        check_kind("DatagenSource", WHOLE, {"count": count}, optional=True)
+        limits = {"rows_per_checkpoint": rows_per_checkpoint, "rows_per_split": rows_per_split}
+        check_kind("DatagenSource", WHOLE, {"seed": seed, "start_ms": start_ms, **limits})
+        check_kind("DatagenSource", MAPPING, {"fields": fields}, optional=True)
         for name, number in (("rate", rate), ("count", count)):
             if number is not None and (number < 0 or (name == "rate" and number == 0)):
                 raise DefinitionError(
                     f"{name}={number} is not possible", next=f"give a {name} above zero, or leave it out"
                 )
+        if abs(start_ms) > _MOST_MS:
+            raise DefinitionError(f"start_ms={start_ms} is no time", next="give milliseconds since 1970")
         if callable(rows):
             times = {"start_ms": (start_ms, _REFERENCE_MS), "out_of_orderness": (out_of_orderness, "0 s")}
             refuse_without_effect("DatagenSource", times, because="a function makes its own times")
@@ -84,7 +93,6 @@ class DatagenSource:
         late_ms = duration(out_of_orderness) // timedelta(milliseconds=1)
         step_us = 1000 if rate is None else max(1, round(1e6 / rate))
         made = _rows(rows, schema, fields, seed, Times(seed, start_ms, step_us, late_ms))
-        limits = {"rows_per_checkpoint": rows_per_checkpoint, "rows_per_split": rows_per_split}
         values = {"rows": made, "rate": rate, "count": count, "clock": clock or SystemClock(), **limits}
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -103,8 +111,13 @@ class DatagenSource:
         """Return the columns of the rows."""
         return self.rows.schema()
 
+    @property
+    def known_columns(self) -> pa.Schema:
+        """The columns of the rows."""
+        return self.schema()
+
     def preflight(self) -> None:
-        """Make one row, so that a function that cannot is found out before the job starts."""
+        """Make one row, so that a function that cannot is refused before the job starts."""
         if self.count != 0:
             _shaped(self.rows.make(0, 1), self.schema(), None)
 
@@ -131,6 +144,7 @@ def _rows(rows: Any, schema: str | None, fields: Mapping[str, Any] | None, seed:
             raise DefinitionError(
                 "a generator function needs a schema", next='give schema="…", the DDL of what it returns'
             )
+        check_function(rows, "DatagenSource", "number", "random")
         made = FunctionRows(rows, schema, seed)
         made.schema()
         return made

@@ -75,9 +75,13 @@ class PreparedFile(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
     def segment(self) -> FileSegment:
         """What is kept of it."""
         return FileSegment(
-            path=self.path, bytes=self.bytes, rows=self.rows, crc32=self.crc32, checkpoint=self.checkpoint,
+            path=self.path,
+            bytes=self.bytes,
+            rows=self.rows,
+            crc32=self.crc32,
+            checkpoint=self.checkpoint,
             upload=self.upload,
-        )  # fmt: skip
+        )
 
 
 class OpenPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -56,7 +56,14 @@ def finished_files(decisions: Iterable[Decision], *, sink: str | None = None) ->
                     continue
                 file = FileCommittable.of(committable)
                 yield ManifestEntry(
-                    sink=name, root=file.root, path=file.final, bucket=file.bucket, rows=file.rows, bytes=file.bytes,
-                    min_event_ms=file.min_ms, max_event_ms=file.max_ms, checkpoint=decision.checkpoint,
+                    sink=name,
+                    root=file.root,
+                    path=file.final,
+                    bucket=file.bucket,
+                    rows=file.rows,
+                    bytes=file.bytes,
+                    min_event_ms=file.min_ms,
+                    max_event_ms=file.max_ms,
+                    checkpoint=decision.checkpoint,
                     decision=decision.number,
-                )  # fmt: skip
+                )

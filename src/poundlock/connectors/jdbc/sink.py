@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import ClassVar
 
+from poundlock.arguments import MAPPING, NAMES, check_kind
 from poundlock.checkpoint.capabilities import Bindable
 from poundlock.checkpoint.participant import (
     JSON,
@@ -52,7 +53,7 @@ class JdbcSink(Bindable, Participant):
         key: columns with a unique key: a row replaces the one of its key. None = every row is added.
         user, password: who asks; the password itself, "env:NAME" or "file:PATH".
         properties: further properties of the driver.
-        driver: class of the driver; None = found by the URL.
+        driver: class of the driver; None = chosen by the URL.
         jars: paths of the driver's jars, on the driver's machine.
         columns: which columns of the rows are written; None = all.
         batch: rows of one statement.
@@ -83,6 +84,8 @@ class JdbcSink(Bindable, Participant):
     jvm: ClassVar[bool] = True  # the runtime gives it a way to one
 
     def __post_init__(self) -> None:
+        check_kind("JdbcSink", NAMES, {"key": self.key, "columns": self.columns, "jars": self.jars}, optional=True)
+        check_kind("JdbcSink", MAPPING, {"properties": self.properties})
         for name in ("key", "columns", "jars"):
             given = getattr(self, name)
             if given is not None:

@@ -80,7 +80,7 @@ class JdbcWriter:
         return [{"v": 1, "gid": self._name, "file": self._file, "rows": self._rows, "bytes": size}]
 
     def abandon(self) -> None:
-        """Remove the file; what stays is found by the sweep."""
+        """Remove the file; what stays goes with the sweep."""
         with contextlib.suppress(Exception):
             if self._handle is not None:
                 self._handle.close()

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from poundlock.arguments import check_choices, defaults_of, refuse_without_effect
+from poundlock.calls import check_function
 from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.kafka.sink.transaction_ids import PREFIX
 from poundlock.errors import DefinitionError, required
@@ -29,7 +30,7 @@ _SINK_CHOICES = {
     "acks": ("all", "1", "0"),
     "commit_mode": ("two_phase", "per_task"),
 }
-# Each of these is said by a field of KafkaSink, or must have one value or exactly-once would be lost in silence.
+# Each of these is a field of KafkaSink, or must have one value or exactly-once would be lost in silence.
 _OWN = {
     "bootstrap.servers", "transactional.id", "transaction.timeout.ms", "enable.idempotence", "acks",
     "request.required.acks", "compression.type", "compression.codec", "on_delivery", "delivery.report.only.error",
@@ -139,7 +140,7 @@ def check_sink(sink: KafkaSink) -> None:
         )
     if sink.acks != "all" and sink.guarantee != "none":
         raise DefinitionError(
-            f'acks="{sink.acks}" may lose what the broker said it has: that is not {sink.guarantee}',
+            f'acks="{sink.acks}" may lose what the broker has confirmed: that is not {sink.guarantee}',
             next='leave acks out, or say guarantee="none"',
         )
     if sink.commit_mode == "per_task" and sink.guarantee != "exactly-once":
@@ -172,6 +173,8 @@ def _check_topics(sink: KafkaSink) -> None:
         _need_topic(topic)
     elif not isinstance(topic, TopicExpression) and not callable(topic):
         raise DefinitionError(f"topic={topic!r} is no topic", next='write topic="orders", or a TopicExpression(…)')
+    elif not isinstance(topic, TopicExpression):
+        check_function(topic, "KafkaSink: topic", "record")
     if not is_topic(sink.marker_topic) or sink.marker_topic == topic:
         raise DefinitionError(
             f"marker_topic={sink.marker_topic!r} cannot hold the markers",

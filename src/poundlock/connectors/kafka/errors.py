@@ -31,7 +31,9 @@ def recreated(topic: str, detail: str) -> SourceGoneError:
 def went_back(topic: str, partition: int, reached: int, end: int) -> SourceGoneError:
     """Return the error for a partition that ends before what was read of it."""
     what = f"topic {topic!r} partition {partition} was read to {reached} and ends at {end}"
-    return SourceGoneError(f"{what}: it was made anew, its brokers lost records, or a savepoint was edited", next=_NEW)
+    return SourceGoneError(
+        f"{what}: it was created again, its brokers lost records, or a savepoint was edited", next=_NEW
+    )
 
 
 def deleted(topic: str, detail: str) -> SourceGoneError:

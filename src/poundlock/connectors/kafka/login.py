@@ -59,10 +59,12 @@ class Login:
         }  # fmt: skip
         if s.mechanism == "OAUTHBEARER":
             settings |= {
-                "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.token.endpoint.url": s.token_url,
-                "sasl.oauthbearer.client.id": s.client_id, "sasl.oauthbearer.client.secret": self.client_secret,
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.token.endpoint.url": s.token_url,
+                "sasl.oauthbearer.client.id": s.client_id,
+                "sasl.oauthbearer.client.secret": self.client_secret,
                 "sasl.oauthbearer.scope": s.scope or None,
-            }  # fmt: skip
+            }
         else:
             settings |= {"sasl.username": s.username, "sasl.password": self.password}
         if s.uses_tls:

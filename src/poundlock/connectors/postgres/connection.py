@@ -52,7 +52,7 @@ class PostgresLogin:
 
     Args:
         dsn: a URL or the words of libpq, or "env:NAME" or "file:PATH" where one of them stands.
-        password: the password, "env:NAME" or "file:PATH"; None = in the dsn, or found by libpq as it always does.
+        password: the password, "env:NAME" or "file:PATH"; None = in the dsn, or what libpq takes by itself.
     """
 
     dsn: str = field(repr=False)

@@ -146,7 +146,7 @@ def _of_code(code: str, text: str, what: str, use: Use, error: Any) -> Poundlock
 
 
 def server_text(error: Any) -> str:
-    """Return what the server said, on one line."""
+    """Return the server's message, on one line."""
     diag = error.diag
     if diag is None or not diag.message_primary:
         return " ".join(str(error).split()) or type(error).__name__

@@ -103,7 +103,11 @@ class JobHandle:
         return str(trigger.location)
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the job has ended, at most so many seconds; return whether it has. Raises PoundlockError: it failed."""
+        """Wait until the job has ended, at most so many seconds; return whether it has.
+
+        Raises:
+            PoundlockError: it failed.
+        """
         ended = has_ended(self._ended, timeout)
         if ended:
             self._ended.result()
@@ -129,7 +133,7 @@ def start(
         from_savepoint: path of the savepoint, or retained checkpoint, to begin with.
 
     Raises:
-        PoundlockError: the job cannot run so; whatever comes up later is told by the handle.
+        PoundlockError: the job cannot run so; whatever comes up later the handle says.
     """
     check_required(make_plan(job))
     session = active_session() if spark is None else user_session(spark)

@@ -1,6 +1,6 @@
 """The first rows of a stream, without a sink: the stream runs as a job of its own beside a folder that is removed again.
 
-Reading is bounded: tasks stop reading when they have rows enough, no source is told that anything was read, and nothing is kept.
+Reading is bounded: tasks stop reading when they have rows enough, no source learns that anything was read, and nothing is kept.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import base64
 import pickle
 import secrets
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from poundlock.spark.launch.session import active_session, user_session
 from poundlock.storage import open_storage
 from poundlock.stream.nodes import SinkNode, SourceNode, walk
 from poundlock.stream.stream import DataStream
-from poundlock.values import duration
+from poundlock.values import duration, format_duration
 
 if TYPE_CHECKING:
     from poundlock.formats.chunk import Chunk
@@ -46,7 +47,8 @@ def preview(
         stream: any stream of a job; the job's sinks are not run.
         n: how many rows.
         spark: where it runs, see `Job.start`.
-        timeout: how long to wait for rows, such as "60 s"; what has come by then is returned.
+        timeout: how long to wait for rows, the start of Spark included, such as "60 s"; what has come by then is returned, with a
+            warning that there may be more.
         settings: the machine's and the run's settings; default: file and environment.
 
     Raises:
@@ -68,7 +70,13 @@ def preview(
         if len(sink.rows()) >= n:
             stop.cancel()
 
-    timer = threading.Timer(duration(timeout).total_seconds(), stop.cancel)
+    time_is_up = threading.Event()
+
+    def give_up() -> None:
+        time_is_up.set()
+        stop.cancel()
+
+    timer = threading.Timer(duration(timeout).total_seconds(), give_up)
     timer.daemon = True
     with _folder(settings, session, shared=plan.keyed or plan.has_streams) as folder:
         job.checkpoint_dir = folder
@@ -77,7 +85,11 @@ def preview(
             run(job, settings=settings, on_progress=enough, stop=stop, session=session, read_only=True)
         finally:
             timer.cancel()
-    return sink.rows()
+    rows = sink.rows()
+    if time_is_up.is_set() and len(rows) < n:
+        what = f"preview: {len(rows)} of {n} rows came within {format_duration(duration(timeout))}, the start of Spark included"
+        warnings.warn(f'{what}; for more say preview({n}, timeout="5 min")', stacklevel=4)  # where the user called it
+    return rows
 
 
 def _job(stream: DataStream, sink: _RowSink) -> Any:

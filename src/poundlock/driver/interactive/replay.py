@@ -32,8 +32,9 @@ from poundlock.job import Job
 from poundlock.operators.time_graph import TimeGraph
 from poundlock.operators.time_values import SourceInput, TimeDirective
 from poundlock.plan.measuring import SHOWN, MeasuredSink
+from poundlock.plan.outline import enters_jvm, is_keyed
 from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
-from poundlock.plan.stages import StageChain, enters_jvm, is_keyed, stage_chain
+from poundlock.plan.stages import StageChain, stage_chain
 from poundlock.spark.batch_job import BatchJobs
 from poundlock.spark.error_translation import as_caught, explain
 from poundlock.spark.launch.session import Session
@@ -76,7 +77,11 @@ def replay(
 
 
 def _stateless(plan: Plan) -> tuple[Plan, Mapping[str, str]]:
-    """Return the plan without the sinks that depend on earlier checkpoints, and which sinks that leaves out. Raises DefinitionError: nothing is left."""
+    """Return the plan without the sinks that depend on earlier checkpoints, and which sinks that leaves out.
+
+    Raises:
+        DefinitionError: nothing is left.
+    """
     why = "windows and other steps with state before it keep rows of earlier checkpoints"
     left_out = {sink.id: why for sink in plan.job.sinks if any(is_keyed(node) for node in walk([sink]))}
     if not left_out:
@@ -120,7 +125,7 @@ class _Replay:
             ).session()
             try:
                 return self._collect(session, sources, planner)
-            except Exception as failure:  # told while the JVM is there to be asked
+            except Exception as failure:  # reported while the JVM is there to be asked
                 raise self._explained(explain(failure, list(sources.values()))) from as_caught(failure)
             finally:
                 session.stop()
@@ -220,7 +225,7 @@ class _Replay:
     def _directive(
         self, chain: StageChain, inputs: Mapping[str, SourceInput], places: Sequence[SplitPlace], parallelism: int
     ) -> Directive:
-        """Return what the tasks were told then, as far as the ledger knows it."""
+        """Return what the tasks were given then, as far as the ledger knows it."""
         decision = self.decision
         took = sum(decision.durations_ms.get(name, 0) for name in ("run", "verify"))
         started_ms = decision.time_ms - took if decision.started_ms is None else decision.started_ms

@@ -49,7 +49,7 @@ def savepoint_of(
     """Give the savepoint to begin with: the one that was named, or one made of the checkpoint that was named.
 
     Args:
-        say: told of what is done; use what is given instead, which knows how the user calls it.
+        say: called with a line on what is done; use what is given instead, which knows how the user calls it.
 
     Raises:
         DefinitionError: the checkpoint is this job's own, its job is running, or there is nothing in it to go on from.

@@ -36,7 +36,7 @@ _OURS = (*OF_A_CHECKPOINT, FOLDER, LEFT, IDENTITY)
 
 
 class Mark(TypedDict):
-    """Whose checkpoint is being deleted, and what its sinks said of themselves."""
+    """Whose checkpoint is being deleted, and how its sinks described themselves."""
 
     job_id: str
     name: str

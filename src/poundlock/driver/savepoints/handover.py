@@ -88,7 +88,7 @@ def refuse_left(storage: Storage, script: str = "JOB.PY") -> None:
     if (path := left(storage)) is not None:
         raise DefinitionError(
             f"the job of {storage.root} ended with the savepoint {path}",
-            next=f"go on from it: poundlock run -s {path} {script}; or begin anew in another checkpoint_dir",
+            next=f"go on from it: poundlock run -s {path} {script}; or start over in another checkpoint_dir",
         )
     if (interrupted := restoring.result()) is not None:
         path = interrupted.savepoint
@@ -99,7 +99,7 @@ def refuse_left(storage: Storage, script: str = "JOB.PY") -> None:
 
 
 def interrupted_restore(storage: Storage) -> Note | None:
-    """Return what a restore that has not come to its end said when it began, None if there is none."""
+    """Return what a restore that has not come to its end wrote when it began, None if there is none."""
     return _note(storage, RESTORING)
 
 

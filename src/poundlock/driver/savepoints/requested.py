@@ -63,7 +63,7 @@ class Savepoints:
     cut: Callable[[Trigger], Cut]
     # keeps checkpoints from beginning, since the job is to end; or lets them, since it does not end after all
     hold: Callable[[bool], None]
-    say: Callable[[str], None]  # told of each that is whole
+    say: Callable[[str], None]  # called with each that is whole
     _waiting: deque[Trigger] = field(default_factory=deque)
     _making: list[_Making] = field(default_factory=list)
 

@@ -63,10 +63,17 @@ def begin(plan: Plan, checkpoint: Storage, beginning: Beginning, *, clock: Clock
     job_id = beginning.job_id or (new_job_id() if interrupted is None else str(interrupted.job_id))
     sinks = {name: bound(sink, job_id=job_id, sink=name) for name, sink in plan.sinks.items()}
     restoring = check(
-        savepoint, checkpoint, job=plan.job.name, operators=operators(plan), sinks=sinks, sources=plan.sources,
-        allow_non_restored=beginning.allow_non_restored, newer=beginning.newer, renamed=beginning.renamed,
+        savepoint,
+        checkpoint,
+        job=plan.job.name,
+        operators=operators(plan),
+        sinks=sinks,
+        sources=plan.sources,
+        allow_non_restored=beginning.allow_non_restored,
+        newer=beginning.newer,
+        renamed=beginning.renamed,
         replace=interrupted is not None or left(checkpoint) is not None,
-    )  # fmt: skip
+    )
     with DriverLock.acquire(checkpoint, clock=clock):
         if not mark_restore(plan, checkpoint, beginning.named or beginning.path, job_id, interrupted):
             raise DefinitionError(

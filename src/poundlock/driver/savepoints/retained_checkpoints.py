@@ -57,7 +57,7 @@ class Retained:
         job_id: of the job; copies of one that had the folder before go.
         keep: how many; below two there are none.
         cut: copies what the newest checkpoint is made of into a directory, under a name; called at a checkpoint's border.
-        say: told of a copy that could not be made. The job goes on without it.
+        say: called with a line on a copy that could not be made. The job goes on without it.
     """
 
     def __init__(

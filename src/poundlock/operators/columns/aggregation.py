@@ -107,7 +107,11 @@ class FunctionAggregation:
         return (LAYOUT + ddl.render(self._accumulator),)
 
     def partial(self, columns: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
-        """Return what the rows of each group add up to. Raises DefinitionError: the function returns something else than accumulators."""
+        """Return what the rows of each group add up to.
+
+        Raises:
+            DefinitionError: the function returns something else than accumulators.
+        """
         rows = pa.RecordBatch.from_arrays(list(columns), list(self.names))
         return self._of_groups("accumulate", rows, groups)
 
@@ -171,7 +175,11 @@ class FunctionAggregation:
 
 
 def _columns_in(returned: Any, who: str) -> Mapping[str, pa.Array]:
-    """Return what a method returned as columns by name. Raises DefinitionError: it is nothing of the kind."""
+    """Return what a method returned as columns by name.
+
+    Raises:
+        DefinitionError: it is nothing of the kind.
+    """
     if isinstance(returned, pa.Table):
         returned = returned.combine_chunks()
         names, columns = returned.schema.names, [column.combine_chunks() for column in returned.columns]

@@ -1,7 +1,7 @@
 """Rows that belong together, by slice of time and key: one sort of numbers gives their order, their groups and their first rows.
 
 Groups stand in the order of slice and hash, as state files have them; the rows of a group stand in the order they came, which is
-what first, last, lists and sums of floating point numbers depend on. Keys with one hash are told apart by the keys themselves.
+what first, last, lists and sums of floating point numbers depend on. Keys with one hash are distinguished by the keys themselves.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +48,7 @@ class Pending(Protocol):
 
 
 class RowStore(Protocol):
-    """Tables of rows, told apart by a stretch of time; a `KeyGroup` that keeps its tables in state files is one."""
+    """Tables of rows, distinguished by a stretch of time; a `KeyGroup` that keeps its tables in state files is one."""
 
     def rows_of(self, name: str, namespace: Slice | None) -> Sequence[Any]:
         """Return what state files have of a table, oldest first: rows with hashes, keys and values, each by hash."""
@@ -154,7 +154,11 @@ def row_chunks(rows: pa.RecordBatch, places: Numbers, times: Numbers) -> Iterato
 
 
 def change_schema(schema: pa.Schema, rank: str | None = None) -> pa.Schema:
-    """Return the columns of changes. Raises DefinitionError: the rows have one of them already."""
+    """Return the columns of changes.
+
+    Raises:
+        DefinitionError: the rows have one of them already.
+    """
     added = [] if rank is None else [pa.field(rank, pa.int64())]
     added.append(pa.field(ROW_KIND, pa.string()))
     for field in added:
@@ -189,6 +193,26 @@ def change_chunks(
         yield ColumnChunk(MAIN, pa.RecordBatch.from_arrays([*taken, kind], schema=schema), times[some])
 
 
+_Rows = TypeVar("_Rows", bound=RowAggregation)
+
+
+@dataclass(frozen=True)
+class WindowColumns(Generic[_Rows]):
+    """Windows, and their rows as columns: what `ColumnWork` of windows is of. Picklable.
+
+    Args:
+        spec: the windows.
+        partial: how rows add up.
+        output: the columns of results.
+        late: the columns of late rows as they came, where they go to a side output.
+    """
+
+    spec: WindowSpec
+    partial: _Rows
+    output: ResultColumns
+    late: Sequence[str] = ()
+
+
 class ColumnOperator(KeyedOperator):
     """Base of operators that work on columns."""
 
@@ -212,10 +236,10 @@ class ColumnOperator(KeyedOperator):
 class PartialsOperator(ColumnOperator):
     """Base of window operators whose rows come added up, but for those that are needed one by one."""
 
-    def __init__(self, spec: WindowSpec, late: Sequence[str]) -> None:
+    def __init__(self, windows: WindowColumns[Any]) -> None:
         super().__init__()
-        self.spec = spec
-        self._late_columns = list(late)
+        self.spec = windows.spec
+        self._late_columns = list(windows.late)
 
     def take(self, group: KeyGroup, parts: Sequence[Partials]) -> None:
         """Take what rows of this checkpoint added up to where they were read, in their order."""

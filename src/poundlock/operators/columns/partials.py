@@ -164,7 +164,11 @@ class RowAggregation:
         return tuple(dict.fromkeys([*self.keys, *([] if self.time is None else [self.time]), *self.arguments]))
 
     def times(self, rows: pa.RecordBatch, clock: int) -> Numbers:
-        """Return what tells the windows of each row, ms; `clock` counts where there is no event time. Raises DefinitionError: a row has no event time."""
+        """Return what tells the windows of each row, ms; `clock` counts where there is no event time.
+
+        Raises:
+            DefinitionError: a row has no event time.
+        """
         raise NotImplementedError
 
     def of(self, rows: pa.RecordBatch, times: Numbers) -> Partials:
@@ -176,7 +180,11 @@ class RowAggregation:
         raise NotImplementedError
 
     def event_times(self, rows: pa.RecordBatch) -> Numbers:
-        """Return the event time of each row, ms. Raises DefinitionError: one has none."""
+        """Return the event time of each row, ms.
+
+        Raises:
+            DefinitionError: one has none.
+        """
         column = rows.column(self.time)
         if column.null_count:
             require_time(None, self.assigner)

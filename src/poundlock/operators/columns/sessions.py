@@ -1,6 +1,6 @@
 """Sessions of one gap with SQL aggregates, by columns: stretches of time of a key that overlap or touch are one session.
 
-Open sessions lie in state by when they end, in buckets of time, so that those that are due are found without a look at the others. A
+Open sessions lie in state by when they end, in buckets of time, so that those that are due are reached without a look at the others. A
 session that grows leaves its bucket for another one. Rows that are not late are applied before those that may be: a row behind the
 watermark is late unless it touches a session that is open.
 """
@@ -19,30 +19,18 @@ from poundlock.formats.arrays import Flags, Numbers, binary_array, column_of, in
 from poundlock.operators.columns.aggregation import Aggregation, FunctionAggregation, SpansAndSums
 from poundlock.operators.columns.encoding import decode_spans, encode_spans
 from poundlock.operators.columns.groups import Groups, grouped, overlapping
-from poundlock.operators.columns.operator import ColumnChunk, EncodedRows, PartialsOperator, ResultColumns, Slice
+from poundlock.operators.columns.operator import ColumnChunk, EncodedRows, PartialsOperator, Slice, WindowColumns
 from poundlock.operators.columns.partials import Partials, SessionAggregation
 from poundlock.operators.keyed.group import KeyGroup
-from poundlock.operators.windows.base import CONTENTS, WindowSpec
+from poundlock.operators.windows.base import CONTENTS
 
 _PARTS_OF_A_GAP, _LEAST_MS = 8, 1_000
 """In how many buckets the sessions are that end within a gap, unless a bucket were shorter than this."""
 
 
 @dataclass(frozen=True)
-class ColumnSessions:
-    """Sessions of one gap, and their rows as columns. Picklable.
-
-    Args:
-        spec: event-time sessions with their default trigger, no lateness, no evictor and SQL aggregates in no order.
-        partial: how rows add up.
-        output: the columns of results.
-        late: the columns of late rows as they came, where they go to a side output.
-    """
-
-    spec: WindowSpec
-    partial: SessionAggregation
-    output: ResultColumns
-    late: Sequence[str] = ()
+class ColumnSessions(WindowColumns[SessionAggregation]):
+    """Event-time sessions of one gap with their default trigger, no lateness, no evictor and SQL aggregates in no order."""
 
     @property
     def singly(self) -> bool:
@@ -79,7 +67,7 @@ class ColumnSessionOperator(PartialsOperator):
     """Event-time sessions of SQL aggregates."""
 
     def __init__(self, sessions: ColumnSessions) -> None:
-        super().__init__(sessions.spec, sessions.late)
+        super().__init__(sessions)
         self._sessions, self._partial = sessions, sessions.partial
         self._aggregates = sessions.partial.held
         self._width = max(sessions.partial.gap // _PARTS_OF_A_GAP, _LEAST_MS)

@@ -18,29 +18,17 @@ import pyarrow as pa
 from poundlock.formats.arrays import Flags, Numbers, indices_of, joined
 from poundlock.operators.columns.aggregation import Aggregation
 from poundlock.operators.columns.groups import Groups, grouped
-from poundlock.operators.columns.operator import ColumnChunk, EncodedRows, PartialsOperator, ResultColumns
+from poundlock.operators.columns.operator import ColumnChunk, EncodedRows, PartialsOperator, WindowColumns
 from poundlock.operators.columns.partials import Partials, SliceAggregation, in_ranges, merged, merged_by_hash
 from poundlock.operators.keyed.group import MAX, KeyGroup
-from poundlock.operators.windows.base import CONTENTS, WindowSpec
+from poundlock.operators.windows.base import CONTENTS
 from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.window import TimeWindow
 
 
 @dataclass(frozen=True)
-class ColumnWindows:
-    """Windows that lie the same for all keys, and their rows as columns. Picklable.
-
-    Args:
-        spec: the windows, with their default trigger or one that purges, no evictor and aggregates by columns.
-        partial: how rows add up.
-        output: the columns of results.
-        late: the columns of late rows as they came, where they go to a side output.
-    """
-
-    spec: WindowSpec
-    partial: SliceAggregation
-    output: ResultColumns
-    late: Sequence[str] = ()
+class ColumnWindows(WindowColumns[SliceAggregation]):
+    """Windows that lie the same for all keys, with their default trigger or one that purges, no evictor and aggregates by columns."""
 
     @property
     def assigner(self) -> AlignedWindows:
@@ -71,7 +59,7 @@ class ColumnWindowOperator(PartialsOperator):
     """Tumbling, sliding and cumulative windows of SQL aggregates."""
 
     def __init__(self, windows: ColumnWindows) -> None:
-        super().__init__(windows.spec, windows.late)
+        super().__init__(windows)
         self._windows, self._partial = windows, windows.partial
         self._aggregates = windows.partial.aggregates
         self._event_time = windows.spec.assigner.is_event_time()

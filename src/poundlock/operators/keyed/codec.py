@@ -1,4 +1,4 @@
-"""Values to bytes and back: msgpack, with tags for what msgpack does not know. The only module that knows how.
+"""Single values to bytes and back: msgpack, with tags for what msgpack does not know. Whole columns: `columns.msgpack`.
 
 What comes back equals what went in, types included; anything that could not is refused with what to do about it.
 """
@@ -78,7 +78,11 @@ def decode_each(values: Iterable[bytes]) -> list[Any]:
 
 
 def encode(value: Any) -> bytes:
-    """Return a value as bytes. The value must have been through `pack`, or be of types that msgpack knows. Raises DefinitionError: a text cannot be written as UTF-8."""
+    """Return a value as bytes. The value must have been through `pack`, or be of types that msgpack knows.
+
+    Raises:
+        DefinitionError: a text cannot be written as UTF-8.
+    """
     try:
         return _encode(value)
     except UnicodeEncodeError as error:
@@ -89,7 +93,7 @@ def encode(value: Any) -> bytes:
 
 
 def encode_key(key: Any) -> bytes:
-    """Return the bytes a key is told by; equal keys of one type have equal bytes."""
+    """Return the bytes a key is known by; equal keys of one type have equal bytes."""
     return encode(pack(key + 0.0 if type(key) is float else key))  # there is one zero
 
 
@@ -102,7 +106,7 @@ def encode_each(values: list[Any]) -> list[bytes]:
 
 
 def encode_keys(keys: list[Any]) -> list[bytes]:
-    """Return the bytes each key is told apart by, as `encode_key` gives them."""
+    """Return the bytes each key is distinguished by, as `encode_key` gives them."""
     kinds = set(map(type, keys))
     if kinds == {str} or (kinds == {int} and _small(keys, kinds)):
         return encode_each(keys)
@@ -120,7 +124,7 @@ def normal_key(key: Any) -> Any:
 
 
 def canonical_key(key: Any) -> Any:
-    """Return a key that was read from bytes so that it is found again: NaN equals nothing but the one object that stands for it."""
+    """Return a key that was read from bytes so that a table has it again: NaN equals nothing but the one object that stands for it."""
     if type(key) is tuple:
         return tuple([canonical_key(part) for part in key])
     return math.nan if type(key) is float and key != key else key

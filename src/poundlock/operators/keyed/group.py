@@ -109,7 +109,7 @@ class Timers:
 
 
 MIN, MAX = -(1 << 63), (1 << 63) - 1
-ALL_KEYS = (MAX, MAX)
+_ALL_KEYS = (MAX, MAX)
 """The entry of a timer that is of all keys: that of the end of the input."""
 Table = dict[Any, Any]
 TimerEntries = Literal["keys", "windows", "keys and windows"]
@@ -224,6 +224,14 @@ class KeyGroup:
     def processing_timers(self) -> Timers:
         """The timers that fire when the clock reaches them."""
         return self._processing
+
+    def wake_at_end(self, entry: Any = _ALL_KEYS) -> None:
+        """Have the group worked on at the end of a bounded input, even if none of its keys has a record by then.
+
+        Args:
+            entry: one of those that its timers are registered for.
+        """
+        self.event_timers.register(MAX, entry)
 
     def is_empty(self) -> bool:
         """Return whether there is neither an entry nor a timer."""

@@ -34,7 +34,7 @@ class GroupBatch:
         keys: the key of each: any hashable value.
         values: the element itself: a record (column -> value) for users' functions, or what the operator was made for.
         timestamps: event time of each in ms, None where there is none; None when no element has one.
-        rows: number of each in the host's own frame; late elements are told by it. None: their place in this batch.
+        rows: number of each in the host's own frame; late elements are named by it. None: their place in this batch.
         side: which input of an operator with several: 0, 1.
     """
 
@@ -120,7 +120,7 @@ class Collector:
         self.emit(value, key, timestamp, tag).rows.append(row)
 
     def drain(self) -> Iterator[OutputChunk]:
-        """Yield what was gathered, a chunk for each tag, and begin anew."""
+        """Yield what was gathered, a chunk for each tag, and start over."""
         buffers, self._buffers, self.size = self._buffers, defaultdict(_Buffer), 0
         for tag, b in buffers.items():
             yield OutputChunk(tag, b.keys, b.values, b.timestamps, b.windows or None, b.rows or None)
@@ -149,7 +149,11 @@ def _each(value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def check_rows(rows: Any, who: str) -> Iterable[Any]:
-    """Return what a function gave, if it is rows. Raises DefinitionError: it is one record, or nothing that can be gone through."""
+    """Return what a function gave, if it is rows.
+
+    Raises:
+        DefinitionError: it is one record, or nothing that can be gone through.
+    """
     if isinstance(rows, (dict, str, bytes)) or is_named_tuple(type(rows)) or not isinstance(rows, Iterable):
         raise DefinitionError(
             f"{who} returned {type(rows).__name__} {str(rows)[:60]}", next="yield each record instead"

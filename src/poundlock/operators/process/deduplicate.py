@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import encode_key
-from poundlock.operators.keyed.group import ALL_KEYS, MAX, MIN, KeyGroup, TimerEntries
+from poundlock.operators.keyed.group import MIN, KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 
@@ -34,7 +34,11 @@ def bucket_of(time: int) -> tuple[int, int]:
 
 
 def check_event_time(time: int | None) -> int:
-    """Return an event time. Raises DefinitionError: there is none."""
+    """Return an event time.
+
+    Raises:
+        DefinitionError: there is none.
+    """
     if time is None:
         raise DefinitionError(
             "a record without event time cannot be deduplicated by event time",
@@ -175,12 +179,12 @@ class LastRecordOperator(KeyedOperator):
     def bind(self, group: KeyGroup) -> None:
         self._last.use(group, LAST)
         if self._bounded and group.namespaces(LAST):
-            group.event_timers.register(MAX, ALL_KEYS)
+            group.wake_at_end()
 
     def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         times = batch.timestamps or [None] * len(batch)
         if self._bounded and len(batch):
-            self.group.event_timers.register(MAX, ALL_KEYS)  # makes the end of the input wake the group
+            self.group.wake_at_end()
         for key, value, time in zip(batch.keys, batch.values, times, strict=True):
             held = self._last.get(key)
             if self._by_time and check_event_time(time) < (MIN if held is None else held[0]):

@@ -112,7 +112,7 @@ class RollingOperator(KeyedOperator):
     def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         if self._bounded:
             if len(batch) and not self.group.event_timers:
-                self.group.event_timers.register(MAX, batch.keys[0])  # makes the end of the input wake the group
+                self.group.wake_at_end(batch.keys[0])
             for key, value in zip(batch.keys, batch.values, strict=True):
                 self._add(key, value)
             return

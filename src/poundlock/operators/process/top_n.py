@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import Any, ClassVar
 
-from poundlock.operators.keyed.group import ALL_KEYS, MAX, KeyGroup, TimerEntries
+from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.process.deduplicate import ROW_KIND, LivingTable
@@ -79,12 +79,12 @@ class TopNOperator(KeyedOperator):
     def bind(self, group: KeyGroup) -> None:
         self._table.use(group, TOP, self._top.holds)
         if self._bounded and group.namespaces(TOP):
-            group.event_timers.register(MAX, ALL_KEYS)
+            group.wake_at_end()
 
     def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         times = batch.timestamps or [None] * len(batch)
         if self._bounded and len(batch):
-            self.group.event_timers.register(MAX, ALL_KEYS)  # makes the end of the input wake the group
+            self.group.wake_at_end()
         for key, value, time in zip(batch.keys, batch.values, times, strict=True):
             held = self._table.get(key) or []
             at = bisect_right(held, self._comparable(value), key=self._comparable)

@@ -189,7 +189,7 @@ class _Distinct(_Slots):
             return
         if held[at] is None:
             held[at] = {}
-        # NaN equals NaN here, whatever its bits, and lists cannot be looked up: both are told by their bytes.
+        # NaN equals NaN here, whatever its bits, and lists cannot be looked up: both go by their bytes.
         if value != value:
             value = encode_key(math.nan)
         elif type(value) is list or type(value) is dict:

@@ -1,4 +1,4 @@
-"""What all window operators share: what the user said, and what happens when a window fires.
+"""What all window operators share: what the user wrote, and what happens when a window fires.
 
 A spec is a plain value: it travels to tasks, and one spec can make any number of operators. A window's contents become a result, or
 are given to the user's function, whose contexts are one object each, moved from window to window. A subclass works on elements and
@@ -42,7 +42,7 @@ CONTENTS = "contents"
 
 @dataclass(frozen=True, kw_only=True)
 class WindowSpec:
-    """What the user said of a window.
+    """What the user wrote of a window.
 
     Args:
         trigger: None for the assigner's own.

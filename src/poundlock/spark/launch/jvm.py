@@ -78,7 +78,11 @@ class Jvm:
 
     @classmethod
     def start(cls, spec: SessionSpec, settings: Mapping[str, str]) -> Jvm:
-        """Start it; returns at once, see `await_gateway`. Raises DefinitionError: Java or pyspark is not there."""
+        """Start it; returns at once, see `await_gateway`.
+
+        Raises:
+            DefinitionError: Java or pyspark is not there.
+        """
         spec.jvm_log.parent.mkdir(parents=True, exist_ok=True)
         folder = TemporaryDirectory(prefix="poundlock-jvm-", ignore_cleanup_errors=True)
         environment = {**os.environ, **private.gateway_environment(Path(folder.name, "gateway"))}
@@ -101,7 +105,11 @@ class Jvm:
         return cls(process, spec.jvm_log, since, folder)
 
     def await_gateway(self) -> tuple[int, str]:
-        """Wait until a session can be made in it; return the port and the secret. Raises OSError: it ended before, or says nothing."""
+        """Wait until a session can be made in it; return the port and the secret.
+
+        Raises:
+            OSError: it ended before, or says nothing.
+        """
         deadline = time.monotonic() + _START_S
         with self._folder as folder:
             while not (info := Path(folder, "gateway")).exists():

@@ -1,6 +1,6 @@
 """What a Spark master is, by how it is written: whether its tasks run elsewhere, where it listens, and what it is asked for.
 
-A master that cannot be reached is found here within seconds; Spark itself would go on trying for a minute and then say little.
+A master that cannot be reached shows here within seconds; Spark itself would go on trying for a minute and then say little.
 """
 
 from __future__ import annotations
@@ -186,7 +186,8 @@ def _yarn_folder(env: Mapping[str, str]) -> Path:
 def yarn_settings(environment: Mapping[str, str] | None = None) -> Mapping[str, str]:
     """Return what yarn-site.xml in HADOOP_CONF_DIR says.
 
-    Raises DefinitionError: the folder is not named, or the file is not there or is no XML.
+    Raises:
+        DefinitionError: the folder is not named, or the file is not there or is no XML.
     """
     folder = _yarn_folder(os.environ if environment is None else environment)
     try:

@@ -37,7 +37,7 @@ class _ContainerJvm:
 
 
 def _quieten_query_loggers() -> None:
-    """Keep what Spark's Python side prints of failed queries off the terminal; they are told by the driver, in two lines."""
+    """Keep what Spark's Python side prints of failed queries off the terminal; the driver reports them, in two lines."""
     from pyspark import util
 
     util.print_exec = lambda stream: None  # of what cannot be pickled
@@ -111,7 +111,7 @@ class Session:
             return
         if self._process.alive and not self.local:
             with suppress(Exception):
-                self.context.stop()  # the cluster is told how the application ended
+                self.context.stop()  # the cluster learns how the application ended
         self._process.end(patience_s)
         self._forget()
 
@@ -273,7 +273,7 @@ def _without_pandas() -> Iterator[None]:
 
 
 def _quieten_loggers() -> None:
-    """Keep what py4j says of failures off the terminal; they are told by the driver, in two lines."""
+    """Keep what py4j says of failures off the terminal; the driver reports them, in two lines."""
     for name in ("py4j", "py4j.clientserver", "py4j.java_gateway"):
         logger = logging.getLogger(name)
         logger.addHandler(logging.NullHandler())

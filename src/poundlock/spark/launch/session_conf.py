@@ -177,7 +177,7 @@ def needs_of(storage: Storage) -> StoreNeeds:
 
 
 def executor_settings() -> dict[str, str]:
-    """Return the settings that tell a cluster's executors where S3 is, as this process was told."""
+    """Return the settings that tell a cluster's executors where S3 is, as this process has it."""
     return {f"spark.executorEnv.{name}": os.environ[name] for name in PASSED_ON if os.environ.get(name)}
 
 

@@ -12,10 +12,10 @@ from functools import lru_cache
 import numpy as np
 
 from poundlock.formats.arrays import Numbers, indices_of
-from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.encoding import decode_accumulators, encode_accumulators
 from poundlock.operators.columns.groups import grouped
 from poundlock.operators.columns.records import LAYOUT
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.state.runs.columns import Rows, concat, is_valid
 
 _aggregates = lru_cache(64)(ColumnAggregates.of)

@@ -213,7 +213,11 @@ class RunFiles:
         return None if self._copies is None else self._copies.folder
 
     def write(self, name: str, data: Any) -> tuple[str, int]:
-        """Write a new file durably; return its digest and length. The name makes it this attempt's alone. Raises OSError: the storage failed."""
+        """Write a new file durably; return its digest and length. The name makes it this attempt's alone.
+
+        Raises:
+            OSError: the storage failed.
+        """
         view = memoryview(data)
         handle = self._storage.write(name)
         try:

@@ -115,7 +115,7 @@ class TableView:
         Args:
             hashes: of the keys, ascending.
             keys: the encoded keys, large_binary.
-            several: whether a key may have several entries; otherwise a key that was found is not looked for in older runs.
+            several: whether a key may have several entries; otherwise a key that a run has is not looked for in older runs.
         """
         waiting: Places = np.arange(len(hashes))
         for part in self.parts:

@@ -119,7 +119,11 @@ def rank(hashes: Hashes, group: int, max_parallelism: int) -> int:
 
 
 class Run:
-    """A run that is open, mapped into memory. Raises DamagedRunError: it is missing, of another length, has another digest, or cannot be read."""
+    """A run that is open, mapped into memory.
+
+    Raises:
+        DamagedRunError: it is missing, of another length, has another digest, or cannot be read.
+    """
 
     def __init__(self, file: RunFile, path: str) -> None:
         self.file = file

@@ -24,7 +24,11 @@ HELD = 8 << 20  # bytes of rows that a writer holds in memory
 
 @dataclass
 class RunWriter:
-    """Takes the rows of a run, section by section, and returns the content of its file. Raises OSError: by `add` and `content`; the folder cannot be written."""
+    """Takes the rows of a run, section by section, and returns the content of its file.
+
+    Raises:
+        OSError: by `add` and `content`; the folder cannot be written.
+    """
 
     # where files without a name may be made for what is too much to be held; None: the system's folder for them
     folder: str | None = None

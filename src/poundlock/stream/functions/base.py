@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from poundlock.calls import check_methods
 from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -97,8 +98,9 @@ class RichFunction(Protocol):
 
 
 def check_rich_function(function: Any, kind: str) -> None:
-    """Raise DefinitionError for an object that has one of `open` and `close`, and would be opened or closed by nobody."""
+    """Raise DefinitionError for an object whose `open` or `close` nobody would call, or could not."""
     if isinstance(function, RichFunction):
+        check_methods(function, RichFunction, kind)
         return
     for name, other in (("open", "close"), ("close", "open")):
         if callable(getattr(function, name, None)):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
+from poundlock.calls import check_function, check_methods
 from poundlock.errors import DefinitionError
 from poundlock.stream.functions.arrow import ArrowAggregateFunction
 from poundlock.stream.functions.base import AggregateFunction, Function, KeyedStateStore
@@ -71,7 +72,7 @@ class KeyedContext(Context, Protocol):
 
 
 class OnTimerContext(KeyedContext, Protocol):
-    """What `on_timer` is told; `timestamp()` is the time of the timer."""
+    """What `on_timer` is given; `timestamp()` is the time of the timer."""
 
     def time_domain(self) -> TimeDomain:
         """Return what the timer went by."""
@@ -139,11 +140,11 @@ class KeyedReadOnlyContext(KeyedContext, _Reads, Protocol):
 
 
 class OnTimerReadOnlyContext(OnTimerContext, _Reads, Protocol):
-    """What `on_timer` is told."""
+    """What `on_timer` is given."""
 
 
 class BroadcastContext(CurrentTime, Protocol):
-    """What `process_broadcast_element` is told. There is no key, and there are no timers."""
+    """What `process_broadcast_element` is given. There is no key, and there are no timers."""
 
     def timestamp(self) -> int | None:
         """Return the event time of the record in ms, None where it has none."""
@@ -279,8 +280,7 @@ class ReduceWindow:
     process: ProcessWindowFunction | None = None
 
     def __post_init__(self) -> None:
-        if not callable(self.reduce):
-            raise DefinitionError(f"{self.reduce!r} is no function", next="give a function of two elements to one")
+        check_function(self.reduce, "reduce", "a", "b")
         _check_process(self.process)
 
 
@@ -297,6 +297,7 @@ class AggregateWindow:
                 f"{self.aggregate!r} is no AggregateFunction",
                 next="derive a class from AggregateFunction and give an object of it",
             )
+        check_methods(self.aggregate, AggregateFunction, "aggregate")
         _check_process(self.process)
 
 
@@ -330,6 +331,7 @@ class ArrowAggregateWindow:
                 f"{name} has no {missing[0]}",
                 next="write accumulate, merge and result, and accumulator = the DDL of the columns that the first two return",
             )
+        check_methods(function, base, "aggregate")
         if isinstance(function.columns, str) or not all(isinstance(each, str) for each in function.columns):
             raise DefinitionError(
                 f"{name}.columns is {function.columns!r}", next='list the names of columns, such as ["price", "amount"]'
@@ -350,3 +352,5 @@ def _check_process(process: Any, *, needed: bool = False) -> None:
             f"{process!r} is no ProcessWindowFunction",
             next="derive a class from ProcessWindowFunction and give an object of it",
         )
+    if process is not None:
+        check_methods(process, ProcessWindowFunction, "process")

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, Protocol, get_args
 
+from poundlock.arguments import check_object
+from poundlock.calls import check_function, check_methods
 from poundlock.errors import DefinitionError
 from poundlock.stream.functions.base import AggregateFunction
 from poundlock.values import duration
@@ -24,7 +26,7 @@ class StateTtlConfig:
 
     Args:
         ttl: such as "1 h"; more than zero.
-        update: what begins the time anew: a write, or also a read.
+        update: what starts the time again: a write, or also a read.
         visibility: whether a value whose time is over is still returned as long as it has not been removed.
     """
 
@@ -94,6 +96,10 @@ class ReducingStateDescriptor(StateDescriptor):
     reduce: Callable[[Any, Any], Any]
     ttl: StateTtlConfig | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_function(self.reduce, f"reducing state {self.name!r}", "a", "b")
+
 
 @dataclass(frozen=True)
 class AggregatingStateDescriptor(StateDescriptor):
@@ -101,6 +107,13 @@ class AggregatingStateDescriptor(StateDescriptor):
 
     aggregate: AggregateFunction
     ttl: StateTtlConfig | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_object(
+            self.aggregate, "AggregateFunction", (AggregateFunction,), "derive a class from it and give an object of it"
+        )
+        check_methods(self.aggregate, AggregateFunction, f"aggregating state {self.name!r}")
 
 
 class State(Protocol):

@@ -13,6 +13,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
+from poundlock.calls import check_function
 from poundlock.errors import DefinitionError
 from poundlock.stream.functions.state import ValueStateDescriptor
 from poundlock.stream.windows.assigners import (
@@ -278,6 +279,7 @@ class _DynamicSessions(_Sessions):
             raise DefinitionError(
                 f"{self.gap!r} is no function", next='write a function of the element, such as lambda e: e["gap_ms"]'
             )
+        check_function(self.gap, "the gap of sessions", "element")
 
     def _gap_ms(self, value: Any) -> int:
         gap = self.gap(value)

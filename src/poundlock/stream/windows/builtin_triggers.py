@@ -12,6 +12,7 @@ from operator import add
 from typing import Any, ClassVar
 
 from poundlock.arguments import check_object
+from poundlock.calls import check_function
 from poundlock.errors import DefinitionError
 from poundlock.stream.functions.state import ReducingStateDescriptor, ValueStateDescriptor
 from poundlock.stream.windows.triggers import MergingTrigger, OnMergeContext, Trigger, TriggerContext, TriggerResult
@@ -104,7 +105,7 @@ class PurgingTrigger(Trigger):
     inner: Trigger
 
     def __post_init__(self) -> None:
-        check_object(self.inner, "trigger", (Trigger,), "write such as PurgingTrigger(CountTrigger(100))")
+        _check_inner(self.inner)
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
         return _purged(self.inner.on_element(value, timestamp, window, ctx))
@@ -128,6 +129,10 @@ class PurgingTrigger(Trigger):
         return f"{self.inner.describe()}, purging"
 
 
+def _check_inner(trigger: Any) -> None:
+    check_object(trigger, "trigger", (Trigger,), "write such as PurgingTrigger(CountTrigger(100))")
+
+
 def _purged(result: TriggerResult) -> TriggerResult:
     return TriggerResult.FIRE_AND_PURGE if result.is_fire else result
 
@@ -149,6 +154,7 @@ class DeltaTrigger(Trigger):
             raise DefinitionError(
                 f"{self.delta!r} is no function", next='write DeltaTrigger(5, lambda old, new: new["v"] - old["v"])'
             )
+        check_function(self.delta, "DeltaTrigger", "old", "new")
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
         reference = ctx.get_partitioned_state(_REFERENCE)
@@ -176,7 +182,7 @@ class ProcessingTimeoutTrigger(Trigger):
     Args:
         inner: the other trigger.
         timeout: such as "10 s".
-        reset_on_element: whether each element begins the time anew.
+        reset_on_element: whether each element starts the time again.
         clear_on_timeout: whether the other trigger forgets what it counted when the time is over.
     """
 
@@ -186,7 +192,7 @@ class ProcessingTimeoutTrigger(Trigger):
     clear_on_timeout: bool = True
 
     def __post_init__(self) -> None:
-        check_object(self.inner, "trigger", (Trigger,), "write such as PurgingTrigger(CountTrigger(100))")
+        _check_inner(self.inner)
         object.__setattr__(self, "timeout", positive("timeout", self.timeout))
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:

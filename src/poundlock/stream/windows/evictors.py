@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
+from poundlock.calls import check_function
 from poundlock.errors import DefinitionError
 from poundlock.stream.windows.window import Window
 from poundlock.values import duration, format_duration, positive, span_ms
@@ -142,6 +143,7 @@ class DeltaEvictor(_OneSided):
             raise DefinitionError(
                 f"{self.delta!r} is no function", next='write DeltaEvictor(5, lambda old, last: last["v"] - old["v"])'
             )
+        check_function(self.delta, "DeltaEvictor", "element", "last")
 
     def _keep(self, elements: Elements) -> Elements:
         if not elements:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from poundlock.arguments import check_object
+from poundlock.calls import check_methods
 from poundlock.errors import DefinitionError
 from poundlock.stream.definitions import checked_schema, checked_sides, event_time_column, tag_name
 from poundlock.stream.functions.arrow import ArrowAggregateFunction
@@ -41,6 +42,8 @@ def windowed_time(assigner: Any, streams: Sequence[DataStream], what: str) -> li
         DefinitionError: it is no window assigner, or its windows are of event time and a stream has none.
     """
     check_object(assigner, "window assigner", (WindowAssigner,), 'use one such as TumblingEventTimeWindows("1 min")')
+    kind = MergingWindowAssigner if isinstance(assigner, MergingWindowAssigner) else WindowAssigner
+    check_methods(assigner, kind, "window")
     return [event_time_column(stream.node, what, needed=assigner.is_event_time()) for stream in streams]
 
 
@@ -60,6 +63,7 @@ class WindowsOfStreams:
             DefinitionError: it is no trigger, or the windows merge and the trigger cannot.
         """
         check_object(trigger, "trigger", (Trigger,), "use one such as CountTrigger(100)")
+        check_methods(trigger, Trigger, "trigger")
         if isinstance(self.assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise DefinitionError(
                 f"{type(trigger).__name__} does not know what to do when {self.assigner.describe()} merge",
@@ -74,6 +78,7 @@ class WindowsOfStreams:
             DefinitionError: it is no evictor.
         """
         check_object(evictor, "evictor", (Evictor,), "use one such as CountEvictor(100)")
+        check_methods(evictor, Evictor, "evictor")
         return replace(self, _evictor=evictor)
 
     def allowed_lateness(self, lateness: str | timedelta) -> Self:
@@ -125,7 +130,7 @@ class WindowedStream(WindowsOfStreams):
             process: of an AggregateFunction: a function that is given the one result and the window.
             schema: of a function: DDL of the records it, or `process`, gives; of an ArrowAggregateFunction that of its results.
             side_outputs: of `process`: tags to their DDL.
-            name: of the operator. Name it: its state is found again by that.
+            name: of the operator. Name it: its state is kept under that name.
 
         Returns:
             For SQL and an ArrowAggregateFunction the columns of the key, `window_start` and `window_end` (timestamps; the end is
@@ -214,9 +219,10 @@ class WindowedStream(WindowsOfStreams):
         name: str | None,
         aggregates: Sequence[str] = (),
     ) -> DataStream:
+        checked = checked_sides(sides)
         if sides and function is not None and function.process is None:
             raise DefinitionError("side outputs without a process function", next="yield Side(tag, record) in process=")
-        if sides and self._late_tag in sides:
+        if self._late_tag in checked:
             raise DefinitionError(
                 f"the side output {self._late_tag!r} is of late rows and of the function", next="name them apart"
             )
@@ -235,6 +241,6 @@ class WindowedStream(WindowsOfStreams):
                 evictor=self._evictor,
                 allowed_lateness=self._lateness,
                 late_tag=self._late_tag,
-                side_outputs=checked_sides(sides),
+                side_outputs=checked,
             )
         )

@@ -1,6 +1,6 @@
 """How rows leave a stage, for a keyed operator or a Spark segment, and how they come out of a segment again.
 
-Row-wise SQL keeps the split that each row was read in, so that event time behind a segment is still told apart by partition. A
+Row-wise SQL keeps the split that each row was read in, so that event time behind a segment still goes by partition. A
 DataFrame function hides it.
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from poundlock.tasks.event_time import SplitPlace
 Partitioner = Callable[[Any, int], int]
 """Returns the number of a task, given a key and how many tasks there are."""
 Numbers = npt.NDArray[np.int64]
+_ASKED_TWICE = 8  # keys of a batch
 
 
 @dataclass
@@ -57,7 +59,11 @@ class RoundRobin:
 
 @dataclass(frozen=True)
 class Custom:
-    """Asks a function of the user's, once for each key of a batch. `operator` is the id of the step, for messages."""
+    """Asks a function of the user's, once for each key of a batch, and twice for the first ones. `operator` is the id of the step, for messages.
+
+    A task that Spark runs once more, since what it sent to the next stage was lost, has to place its rows as it did before: some of the
+    tasks that it sends them to may have ended, and a row that goes elsewhere now is there twice or not at all.
+    """
 
     operator: str
     partitioner: Partitioner
@@ -68,7 +74,19 @@ class Custom:
         columns = [column.to_pylist() for column in keys]
         values = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         known: dict[Any, int] = {}
-        return np.fromiter((self._target(value, known) for value in values), np.int64, len(values))
+        places = np.fromiter((self._target(value, known) for value in values), np.int64, len(values))
+        first = list(islice(known.items(), _ASKED_TWICE)) or [*zip(values[:1], places[:1].tolist(), strict=True)] * 2
+        self._ask_again(first)
+        return places
+
+    def _ask_again(self, placed: Sequence[tuple[Any, int]]) -> None:
+        """Refuse a partitioner that places a key elsewhere when it is asked once more."""
+        for value, before in reversed(placed):  # or one that counts in a circle may come round to the same
+            if (now := self._checked(value)) != before:
+                raise DefinitionError(
+                    f"{self.operator}: the partitioner placed the key {value!r} in task {before}, and then in task {now}",
+                    next="return the same number for the same key and number of tasks, in any process and at any time",
+                )
 
     def _target(self, value: Any, known: dict[Any, int]) -> int:
         try:

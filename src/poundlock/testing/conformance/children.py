@@ -101,7 +101,7 @@ class Children:
         self._server.communicate(timeout=30)  # it ends with its input
 
     def start(self, function: Callable[..., Any], *arguments: Any, failpoints: str = "") -> Child:
-        """Start a function of this package, which is found by name, in a process with these POUNDLOCK_FAILPOINTS."""
+        """Start a function of this package, by its name, in a process with these POUNDLOCK_FAILPOINTS."""
         self._count += 1
         answer = self.folder / f"answer-{self._count}"
         pid = int(self._ask("start", pickle.dumps((function, arguments, failpoints)), answer))

@@ -62,7 +62,7 @@ class SinkJob:
     sink_name: str = "out"
 
     def participant(self) -> Participant:
-        """Return the sink as this job owns it, made anew."""
+        """Return the sink as this job owns it, made again."""
         return bound(participant_of(pickle.loads(self.sink)), job_id=self.job_id, sink=self.sink_name)
 
 
@@ -205,7 +205,7 @@ class SinkDriver:
         return dict(sink.state) if sink is not None else {}
 
     def directive(self, checkpoint: int) -> SinkDirectives:
-        """Return what the tasks of a checkpoint are told."""
+        """Return what the tasks of a checkpoint are given."""
         return self.coordinator.begin(checkpoint)
 
     def take(self, checkpoint: int, tasks: Sequence[Task]) -> None:
@@ -293,7 +293,7 @@ class NewerDriver(Exception):
 
 
 def sweep(job: SinkJob, state: JSON, remove: bool, fenced: bool = False) -> tuple[Sequence[Orphan], bool]:
-    """Sweep from this process; return what was found, and whether a newer driver was asked for and stopped it."""
+    """Sweep from this process; return the orphans, and whether a newer driver was asked for and stopped it."""
 
     def check() -> None:
         if fenced:

@@ -154,7 +154,7 @@ def replay_decided(rig: SinkRig) -> None:
     with rig.driver() as driver:
         directive = driver.directive(0)
         if not directive.decided:
-            raise Broken("the decision was not found again")
+            raise Broken("the decision was not there any more")
         # What a zombie of the first attempt reports is aborted: its checkpoint is decided.
         stale = replace(directive, decided=False, sinks={"out": driver.participant.directive(driver.state)})
         outputs = (

@@ -205,7 +205,7 @@ def commits_repeated(rig: SourceRig) -> None:
             with rig.enumerator() if not _reads_once(rig) else nullcontext(enumerator) as fresh:
                 fresh.initial()
                 fresh.committed(end)
-        rig.expect(way.rows, rig.expected, "while it was told of each checkpoint three times")
+        rig.expect(way.rows, rig.expected, "while it learnt of each checkpoint three times")
 
 
 @CHECKS.add("rejects", "a record that cannot be decoded goes to context.reject with a reason, its bytes and its place")

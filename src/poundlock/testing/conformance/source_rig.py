@@ -62,7 +62,7 @@ def read_twice(source: bytes, splits: Sequence[Split]) -> tuple[Read, Read] | st
 
 @contextmanager
 def enumerator_of(source: bytes, workspace: str) -> Iterator[Enumerator]:
-    """The driver's half, made anew as after a restart."""
+    """The driver's half, made again as after a restart."""
     made: Enumerator = pickle.loads(source).enumerator(LocalStorage(workspace))
     try:
         yield made
@@ -131,7 +131,7 @@ class SourceRig:
         self.source.preflight()
 
     def enumerator(self) -> AbstractContextManager[Enumerator]:
-        """The driver's half, made anew on the same workspace as after a restart."""
+        """The driver's half, made again on the same workspace as after a restart."""
         return enumerator_of(self.shipped, self.workspace)
 
     def step(self, enumerator: Enumerator, at: JSON, *, wait: bool) -> JSON:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -609,6 +610,7 @@ def test_audit_counts_what_there_is_in_words(tmp_path: Path, capsys: pytest.Capt
     project.coordinator.roll(Occasion.END)
     project.stop()
     assert main(["audit", "swept", "--from", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("not checked: the counts of checkpoints before 1, and")
     assert main(["fsck", "swept"]) == 0
     assert "swept: 5 decisions, 0 orphans (0 B), 0 findings in" in capsys.readouterr().out
 
@@ -621,6 +623,9 @@ def test_audit_says_what_was_merged_and_what_was_written_before(capsys: pytest.C
     assert visible == "  5 visible in 1 piece, read back; 0 wait"
     assert before.startswith("  2 of these were written before these decisions")
     assert total == "checkpoints 4 to 6, 3 decisions: everything agrees"
+    *_, before, total, unchecked = _audited(replace(report, since=4), None)
+    assert before.startswith("  2 more were written before checkpoint 4 and waited when it began: read back where")
+    assert "before 4" in unchecked
 
 
 def test_files_lists_what_decisions_made_visible(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -177,7 +177,7 @@ def test_what_is_decided_becomes_visible_and_what_is_pending_goes(
 
 
 def test_a_deletion_may_break_off_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until the mark is there the checkpoint can be gone on from; after that the next start deletes the rest and begins anew."""
+    """Until the mark is there the checkpoint can be gone on from; after that the next start deletes the rest and starts over."""
     Life(tmp_path / "checkpoint", tmp_path / "out").run(0, 5).epoch.release()
     reached, file = set[DeletionPoint](), 0
     points = [(point, 1) for point in DeletionPoint if point is not DeletionPoint.FILE_DELETED]

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.partials import SliceAggregation
 from poundlock.operators.columns.rows import keys as keys_module
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.windows.aggregates import SqlAggregate
 from poundlock.state import hashing
 from poundlock.stream.windows.builtin_assigners import TumblingEventTimeWindows

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import indices_of
-from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.aggregation import FunctionAggregation
 from poundlock.operators.columns.operator import ColumnChunk, ColumnWork, PartialsOperator, ResultColumns
 from poundlock.operators.columns.partials import Partials, RowAggregation, SessionAggregation, SliceAggregation
 from poundlock.operators.columns.sessions import ColumnSessions
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.columns.windows import ColumnWindows
 from poundlock.operators.factory import by_record, window_operator
 from poundlock.operators.keyed.group import MIN
@@ -29,7 +29,7 @@ from poundlock.operators.keyed.output import GroupBatch, OutputChunk
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.sql_text import result_type
-from poundlock.state.hashing import groups_of, hashes_of, key_hashes
+from poundlock.state.hashing import groups_of, key_hashes
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.scratch import ScratchState
 from poundlock.stream.functions.arrow import ArrowAggregateFunction
@@ -43,8 +43,8 @@ from poundlock.stream.windows.builtin_assigners import (
     TumblingProcessingTimeWindows,
 )
 from poundlock.stream.windows.builtin_triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
+from support.column_scripts import GROUPS, task_of
 
-GROUPS = 8
 ANY_ORDER = [
     SqlAggregate(kind="count"),
     SqlAggregate(kind="sum", column=0),
@@ -219,10 +219,6 @@ def ms(moment: Any) -> int:
 
 def of_task(hashes: Any, task: int, tasks: int) -> Any:
     return groups_of(hashes, GROUPS) * tasks // GROUPS == task
-
-
-def task_of(key: Any, tasks: int) -> int:
-    return int(groups_of(hashes_of([key]), GROUPS)[0]) * tasks // GROUPS
 
 
 OWN_RESULT = "r0 bigint, r1 bigint, r2 array<bigint>"

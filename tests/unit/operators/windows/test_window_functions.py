@@ -421,7 +421,7 @@ class Largest:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: ReduceWindow(3), "3 is no function"),  # type: ignore[arg-type]
+        (lambda: ReduceWindow(3), "reduce needs a function, got 3"),  # type: ignore[arg-type]
         (lambda: AggregateWindow(Largest()), "is no AggregateFunction"),  # type: ignore[arg-type]
         (lambda: ReduceWindow(plus, plus), "is no ProcessWindowFunction"),  # type: ignore[arg-type]
     ],

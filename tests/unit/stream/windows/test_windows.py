@@ -73,7 +73,9 @@ def test_streams_with_unlike_event_time_columns_are_refused() -> None:
 
 def test_windows_are_of_a_stage_by_key_and_what_follows_is_in_it() -> None:
     job = Job("a", on_error="skip")
-    timed = job.from_source(FileSource("/in"), name="in").assign_timestamps_and_watermarks(BY_TS, name="time")
+    timed = job.from_source(
+        FileSource("/in", format="json", schema="ts bigint, event string"), name="in"
+    ).assign_timestamps_and_watermarks(BY_TS, name="time")
     counts = timed.key_by("event").window(TumblingEventTimeWindows("1 min")).aggregate("count(*) as n", name="counts")
     counts.map(lambda r: r, schema="event string, n bigint", name="plain").sink_to(FileSink("/out"), name="out")
     assert make_plan(job).keyed

@@ -302,7 +302,8 @@ from poundlock import WatermarkStrategy
 from poundlock.formats.chunk import Batch
 from poundlock.tasks.columns import int_column
 from poundlock.tasks.event_time import assigner_for
-from poundlock.tasks.exchange.blocks import BlockWriter, ExchangeInput, grouped
+from poundlock.tasks.exchange.blocks import BlockWriter, ExchangeInput
+from poundlock.tasks.exchange.received import grouped
 from poundlock.tasks.event_time import SplitPlace
 class Hashing:
     def key_hashes(self, columns): return np.arange(len(columns[0]), dtype=np.uint64)[::-1].copy()

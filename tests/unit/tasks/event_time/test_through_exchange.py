@@ -17,7 +17,8 @@ from poundlock.operators.stream_times import Advanced, StreamTimes, merged, requ
 from poundlock.operators.time_graph import TimeGraph, TimeNode
 from poundlock.operators.time_values import UNKNOWN, SourceInput, SplitTimes, TimeDirective
 from poundlock.tasks.event_time import EventTimeAssigner, SplitPlace, SplitTimesRecorder, assigner_for
-from poundlock.tasks.exchange.blocks import BlockWriter, Delivery, ExchangeInput, deliveries, grouped, inputs_of
+from poundlock.tasks.exchange.blocks import BlockWriter, Delivery, ExchangeInput, deliveries
+from poundlock.tasks.exchange.received import grouped, inputs_of
 
 STRATEGY = WatermarkStrategy.bounded_out_of_orderness("5 ms", timestamp="ms").with_idleness("20 ms")
 GROUPS = 8

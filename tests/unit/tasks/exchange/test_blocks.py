@@ -17,17 +17,8 @@ from hypothesis import strategies as st
 
 from poundlock.operators.time_values import SplitTimes
 from poundlock.tasks.event_time import SplitPlace
-from poundlock.tasks.exchange.blocks import (
-    EVERYWHERE,
-    Block,
-    BlockWriter,
-    ExchangeInput,
-    deliveries,
-    grouped,
-    grouped_batches,
-    grouped_pieces,
-    inputs_of,
-)
+from poundlock.tasks.exchange.blocks import EVERYWHERE, Block, BlockWriter, ExchangeInput, deliveries
+from poundlock.tasks.exchange.received import grouped, grouped_batches, grouped_pieces, inputs_of
 
 GROUPS = 16
 
@@ -282,8 +273,8 @@ def test_much_comes_in_pieces_and_in_the_same_order(splits: list[Split], at_once
     random.shuffle(blocks)
     whole = grouped(blocks)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("poundlock.tasks.exchange.blocks._AT_ONCE", at_once)
-        patched.setattr("poundlock.tasks.exchange.blocks._RUN", run)
+        patched.setattr("poundlock.tasks.exchange.received._AT_ONCE", at_once)
+        patched.setattr("poundlock.tasks.exchange.received._RUN", run)
         pieces = list(grouped_batches(blocks))
     assert [row for piece in pieces for row in piece.to_pylist()] == ([] if whole is None else whole.to_pylist())
     assert all(piece.num_rows for piece in pieces)
@@ -297,8 +288,8 @@ def test_pieces_are_of_whole_key_groups(splits: list[Split], at_once: int, rando
     random.shuffle(blocks)
     whole = grouped(blocks)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("poundlock.tasks.exchange.blocks._AT_ONCE", at_once)
-        patched.setattr("poundlock.tasks.exchange.blocks._WHOLE", 0)
+        patched.setattr("poundlock.tasks.exchange.received._AT_ONCE", at_once)
+        patched.setattr("poundlock.tasks.exchange.received._WHOLE", 0)
         pieces = list(grouped_pieces(blocks))
     assert [row for piece in pieces for row in piece.to_pylist()] == ([] if whole is None else whole.to_pylist())
     groups = [{group for group, _ in by_group(piece)} for piece in pieces]

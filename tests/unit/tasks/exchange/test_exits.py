@@ -13,8 +13,9 @@ from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.formats.chunk import Batch, FileOrigin
 from poundlock.operators.chain import Edge, Pass, Step
 from poundlock.operators.time_values import TimeDirective, TimeState
-from poundlock.tasks.exchange.blocks import ExchangeInput, grouped, inputs_of
+from poundlock.tasks.exchange.blocks import ExchangeInput
 from poundlock.tasks.exchange.exits import ExchangeStep
+from poundlock.tasks.exchange.received import grouped, inputs_of
 from poundlock.tasks.report import Directive
 from poundlock.tasks.stage import StageBody, StageRun
 

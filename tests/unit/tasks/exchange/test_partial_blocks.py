@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.partials import Partials, SliceAggregation
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.keyed.codec import decode
 from poundlock.operators.windows.aggregates import SqlAggregate
 from poundlock.state import hashing

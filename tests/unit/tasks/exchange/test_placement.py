@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 from poundlock import DefinitionError
 from poundlock.state import hashing
 from poundlock.tasks.event_time import SplitPlace
-from poundlock.tasks.exchange.blocks import Block, BlockWriter, ExchangeInput, deliveries, in_order, message_bytes
+from poundlock.tasks.exchange.blocks import Block, BlockWriter, ExchangeInput, deliveries, message_bytes
 from poundlock.tasks.exchange.placement import Custom, RoundRobin
+from poundlock.tasks.exchange.received import in_order
 
 
 def place(sequence: int, source: str = "s") -> SplitPlace:
@@ -90,7 +92,11 @@ def test_a_partitioner_is_asked_once_for_each_key_of_a_batch() -> None:
 
     columns = [pa.array(["a", "b", "a", None]), pa.array([1, 1, 1, 2])]
     assert Custom("op", partitioner, 5).of(columns).tolist() == [4, 4, 4, 4]
-    assert asked == [("a", 1), ("b", 1), (None, 2)]
+    assert asked == [("a", 1), ("b", 1), (None, 2), (None, 2), ("b", 1), ("a", 1)], "once each, and these once more"
+    asked.clear()
+    many = pa.array([f"k{n}" for n in range(100)])
+    Custom("op", lambda key, tasks: asked.append(key) or 0, 5).of([many])
+    assert len(asked) == 108
     assert Custom("op", partitioner, 2).of([pa.array([[1], [1]])]).tolist() == [1, 1]
 
 
@@ -98,6 +104,18 @@ def test_a_partitioner_is_asked_once_for_each_key_of_a_batch() -> None:
 def test_a_partitioner_that_names_no_task_is_refused(answer: Any) -> None:
     with pytest.raises(DefinitionError, match=r"op: the partitioner gave .* for the key 'a', and there are 4 tasks"):
         Custom("op", lambda key, tasks: answer, 4).of([pa.array(["a"])])
+
+
+@pytest.mark.parametrize("keys", [1, 2, 3, 7, 50])
+@pytest.mark.parametrize("tasks", [2, 3, 4])
+def test_a_partitioner_that_counts_is_refused(keys: int, tasks: int) -> None:
+    count = itertools.cycle(range(tasks))
+    with pytest.raises(
+        DefinitionError, match=r"op: the partitioner placed the key 'k\d+' in task \d, and then in task \d"
+    ):
+        Custom("op", lambda key, tasks: next(count), tasks).of([pa.array([f"k{n}" for n in range(keys)])])
+    with pytest.raises(DefinitionError, match="placed the key"):
+        Custom("op", lambda key, tasks: next(count), tasks).of([pa.array([[n] for n in range(keys)])])
 
 
 def test_what_goes_to_one_task_is_sent_in_small_messages() -> None:

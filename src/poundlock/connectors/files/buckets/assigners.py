@@ -13,7 +13,8 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from poundlock.arguments import check_choices, function_name
+from poundlock.arguments import NAMES, check_choices, check_kind, function_name
+from poundlock.calls import check_function
 from poundlock.connectors.files.sink.names import bucket_fault
 from poundlock.errors import DefinitionError, pip_install
 from poundlock.values import duration
@@ -128,7 +129,8 @@ class EventTimeBucketAssigner:
     max_behind: str | timedelta | None = None
 
     def __post_init__(self) -> None:
-        if not self.path or not all(isinstance(name, str) and name for name in self.path):
+        check_kind("EventTimeBucketAssigner", NAMES, {"field": self.field})
+        if not self.path or not all(self.path):
             raise DefinitionError(f"{self.field!r} is not a field", next='give a name such as "timestamp" or "meta.ts"')
         pattern = DatePattern.parse(self.pattern)
         zone = _zone(self.zone)
@@ -271,6 +273,7 @@ class PythonBucketAssigner:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise DefinitionError(f"{self.function!r} is not a function", next="give a function record -> bucket name")
+        check_function(self.function, "the bucket", "record")
 
     def open(self, context: WriterContext, *, raw: bool) -> OpenAssigner:
         from poundlock.connectors.files.buckets.assignment import PythonBuckets

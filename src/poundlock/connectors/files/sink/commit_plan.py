@@ -115,9 +115,18 @@ def _fold(
             counter, name = piece.counter, piece.path.rpartition("/")[2]
         counters[str(subtask)] = max(given, counter + 1)
         part = OpenPart(
-            bucket=piece.bucket, subtask=subtask, name=name, created_ms=piece.at_ms, last_write_ms=piece.at_ms,
-            bytes=0, rows=0, min_ms=None, max_ms=None, kind=piece.kind, segments=[],
-        )  # fmt: skip
+            bucket=piece.bucket,
+            subtask=subtask,
+            name=name,
+            created_ms=piece.at_ms,
+            last_write_ms=piece.at_ms,
+            bytes=0,
+            rows=0,
+            min_ms=None,
+            max_ms=None,
+            kind=piece.kind,
+            segments=[],
+        )
     parts[key] = part.grown(piece)
 
 
@@ -174,9 +183,15 @@ def _committable(rules: Rules, tag: str, files: Sequence[WaitingFile]) -> FileCo
     """Return what commit needs. Several parts merged take the name of the first; the other names are never used."""
     first, segments = files[0], [segment for file in files for segment in file.segments]
     return FileCommittable(
-        v=FORMAT, tag=tag, root=rules.root, bucket=first.bucket, final=join(first.bucket, first.name), kind=first.kind,
-        segments=segments, **totals(files),
-    )  # fmt: skip
+        v=FORMAT,
+        tag=tag,
+        root=rules.root,
+        bucket=first.bucket,
+        final=join(first.bucket, first.name),
+        kind=first.kind,
+        segments=segments,
+        **totals(files),
+    )
 
 
 def _newest(

@@ -75,7 +75,7 @@ class FileReading:
         """Do nothing: all is read."""
 
     def result(self) -> ReadBack:
-        """Return what was found."""
+        """Return the result."""
         return ReadBack(compared=self._compared, disagreements=self._wrong)
 
 

@@ -37,7 +37,7 @@ class RawRows:
 def raw_rows(chunk: Chunk, row: str, valid_json: Callable[[bytes], bool | None]) -> RawRows:
     """Return a column of a chunk as lines; a chunk of lines is taken as it is.
 
-    Whether a value is JSON as it stands is said by `valid_json`, None where rows are not taken for JSON. Raises DefinitionError where
+    Whether a value is JSON as it stands `valid_json` says, None where rows are not taken for JSON. Raises DefinitionError where
     there is no such column, or it holds neither bytes nor text.
     """
     if isinstance(chunk, Lines):

@@ -103,9 +103,15 @@ def restore(
     # Where the sink begins in a new place, what was finished in the old one is nothing to count on.
     newest = {subtask: file for subtask, file in state.newest.items() if _holds(storage, file)}
     return replace(
-        state, tag=rules.tag, root=rules.root, counters=counters, parts=parts, compaction=compaction, closing=[],
+        state,
+        tag=rules.tag,
+        root=rules.root,
+        counters=counters,
+        parts=parts,
+        compaction=compaction,
+        closing=[],
         newest=newest,
-    )  # fmt: skip
+    )
 
 
 def check_names(storage: Storage, state: FileSinkState) -> None:

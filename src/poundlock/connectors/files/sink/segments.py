@@ -223,10 +223,16 @@ class Segments:
         known = segment.low <= segment.high
         self._done.append(
             self.describe(
-                path=segment.path, bucket=bucket, k=segment.number, kind=segment.kind, new_part=segment.new_part,
-                rows=segment.rows, bytes=segment.output.size, crc32=segment.output.crc32,
+                path=segment.path,
+                bucket=bucket,
+                k=segment.number,
+                kind=segment.kind,
+                new_part=segment.new_part,
+                rows=segment.rows,
+                bytes=segment.output.size,
+                crc32=segment.output.crc32,
                 min_ms=math.floor(segment.low + _ROUNDING_MS) if known else None,
                 max_ms=math.floor(segment.high + _ROUNDING_MS) if known else None,
                 upload=segment.handle.upload if isinstance(segment.handle, UploadWriter) else None,
             )
-        )  # fmt: skip
+        )

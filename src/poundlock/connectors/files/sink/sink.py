@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from poundlock.arguments import refuse_without_effect
+from poundlock.arguments import NAMES, TEXT, check_kind, refuse_without_effect
 from poundlock.audit.read_back import Auditable, AuditScope, Reading
 from poundlock.checkpoint.capabilities import AbortsMany, Bindable, CommitsMany, Inspectable, InTasks, Measurable
 from poundlock.checkpoint.participant import (
@@ -112,6 +112,9 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, AbortsMany, InTasks, In
     def __post_init__(self) -> None:
         if isinstance(self.columns, str):
             raise DefinitionError(f"columns={self.columns!r} is one text", next=f'write columns=["{self.columns}"]')
+        check_kind("FileSink", NAMES, {"columns": self.columns}, optional=True)
+        texts = {"format": self.format, "suffix": self.suffix, "compression": self.compression, "row": self.row}
+        check_kind("FileSink", TEXT, texts, optional=True)
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(self.columns))
         _check_format(self)
@@ -200,7 +203,7 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, AbortsMany, InTasks, In
         need_columns(sink, needed, columns)
 
     def directive(self, state: JSON) -> JSON:
-        # Also behind a state of another folder: counters that begin anew would hide files from who restores that state.
+        # Also behind a state of another folder: counters that start over would hide files from who restores that state.
         return parts.file_values.FileDirective.from_state(_state(state), named=self.uploads).to_json()
 
     def verify(self, prepared: Sequence[Prepared]) -> None:
@@ -381,6 +384,7 @@ def _check_format(sink: FileSink) -> None:
     bucket = sink.bucket
     if isinstance(bucket, type) or not (isinstance(bucket, BucketAssigner) or callable(bucket)):
         raise DefinitionError(f"bucket={bucket!r} is no assigner", next="use one of the …BucketAssigner, or a function")
+    _ = sink.assigner  # refuses a function of something else
     if isinstance(bucket, EventTimeBucketAssigner) and sink.row is None and bucket.json(raw=False):
         raise DefinitionError('source="json" needs raw rows', next='give the sink row="value", or source="column"')
     if not isinstance(sink.rolling, RollingPolicy):

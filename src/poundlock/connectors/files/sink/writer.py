@@ -79,9 +79,13 @@ class FileWriter:
     def _describe(self, **seen: Any) -> PreparedFile:
         """Return the value of a finished segment."""
         piece = PreparedFile(
-            v=PreparedFile.FORMAT, tag=self._tag, at_ms=self._context.started_ms, floor=self._floor,
-            checkpoint=self._context.checkpoint, **seen,
-        )  # fmt: skip
+            v=PreparedFile.FORMAT,
+            tag=self._tag,
+            at_ms=self._context.started_ms,
+            floor=self._floor,
+            checkpoint=self._context.checkpoint,
+            **seen,
+        )
         counter = self._floor + piece.k if self._uploads else None
         return msgspec.structs.replace(piece, digest=_digest(piece), counter=counter)
 

@@ -1,4 +1,4 @@
-"""Which files a source has taken, as a durable log: numbered JSON files, each with the files found in one look.
+"""Which files a source has taken, as a durable log: numbered JSON files, each with the files of one look.
 
 A file is in the log once, by its path; a number is written once, by create-exclusive; so a position (log, file, offset) means
 the same bytes for ever.

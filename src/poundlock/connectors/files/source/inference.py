@@ -1,6 +1,6 @@
 """The columns of a file that says them itself: Parquet, Avro, and CSV with a header (all text).
 
-What is found is always sayable in DDL, so that a plan and its tasks agree on it.
+What is inferred can always be written as DDL, so that a plan and its tasks agree on it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ Fill = Callable[[memoryview], int]
 
 @dataclass(frozen=True, slots=True)
 class LineOrigin:
-    """Lines of a file; the byte at which one begins is found only when it is asked for."""
+    """Lines of a file; the byte at which one begins is looked for only when it is asked for."""
 
     file: str  # the whole path
     base: int  # where in the file the buffer begins; for compressed files, in the text

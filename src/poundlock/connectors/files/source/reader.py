@@ -101,7 +101,7 @@ class FileReader:
             if codec:
                 blocks = line_blocks(handle.readinto, name, 0, None, size)
             else:
-                # One byte early: whether a line starts at `start` is said by the byte before.
+                # One byte early: the byte before says whether a line starts at `start`.
                 base = max(start - 1, 0)
                 handle.seek(base)
                 blocks = line_blocks(_Bounded(handle, part["bytes"] - base, name), name, base, end, size)

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
-from poundlock.arguments import check_choices, refuse_without_effect
+from poundlock.arguments import TEXT, WHOLE, check_choices, check_kind, refuse_without_effect
 from poundlock.connectors.base import ReaderContext, ReplayPromise
 from poundlock.connectors.files.source.discovery import DiscoveryLog, Selection, split_glob
 from poundlock.connectors.files.source.enumerator import FileEnumerator, Limits, Position
@@ -101,6 +101,8 @@ class FileSource:
         discover_every: str | timedelta = "1 s",
         clock: Clock | None = None,
     ) -> None:
+        check_kind("FileSource", TEXT, {"path": path, "format": format, "timestamp_unit": timestamp_unit, "glob": glob})
+        check_kind("FileSource", WHOLE, {"max_files_per_checkpoint": max_files_per_checkpoint})
         unused: dict[str, tuple[object, object]] = {}
         if format != "csv":
             unused |= {"delimiter": (delimiter, ","), "quote": (quote, '"'), "null": (null, "")}
@@ -122,10 +124,20 @@ class FileSource:
         options = {"csv": csv, "json": {"timestamp_unit": timestamp_unit}}.get(format, {})
         limits = (size(split_size), size(max_bytes_per_checkpoint), max_files_per_checkpoint)
         self.__dict__.update(
-            path=path, format=format, columns=schema, watch=watch, selection=Selection(glob, recursive), limits=limits,
-            compression=compression, header=header, multiline=multiline, options=tuple(options.items()),
-            settle=duration(settle), discover_every=duration(discover_every), clock=clock or SystemClock(),
-        )  # fmt: skip
+            path=path,
+            format=format,
+            columns=schema,
+            watch=watch,
+            selection=Selection(glob, recursive),
+            limits=limits,
+            compression=compression,
+            header=header,
+            multiline=multiline,
+            options=tuple(options.items()),
+            settle=duration(settle),
+            discover_every=duration(discover_every),
+            clock=clock or SystemClock(),
+        )
         self._check()
 
     def _check(self) -> None:
@@ -175,14 +187,23 @@ class FileSource:
             raise DefinitionError(f"{self.path}: there is no file to read the columns from", next='give schema="…"')
         options = dict(self.options)
         return infer_schema(
-            storage, first.path, self.format, compression=self.compression,
-            delimiter=options.get("delimiter", ","), quote=options.get("quote", '"'),
-        )  # fmt: skip
+            storage,
+            first.path,
+            self.format,
+            compression=self.compression,
+            delimiter=options.get("delimiter", ","),
+            quote=options.get("quote", '"'),
+        )
 
     @property
     def decodes_objects(self) -> bool:
         """Whether records can be made of lines without a dict."""
         return self.format == "json" and self.columns is not None and is_flat(ddl.parse(self.columns))
+
+    @property
+    def known_columns(self) -> pa.Schema | None:
+        """The columns of the rows; None where they are in the files."""
+        return self.schema() if self.format == "text" or self.columns is not None else None
 
     @property
     def place(self) -> str:
@@ -242,9 +263,14 @@ class FileSource:
     def reader(self, context: ReaderContext) -> FileReader:
         """Return the task's half."""
         return FileReader(
-            self.format, dict(self.options), compression=self.compression, header=self.header, inferred=self.columns is None,
-            multiline=self.multiline, context=context,
-        )  # fmt: skip
+            self.format,
+            dict(self.options),
+            compression=self.compression,
+            header=self.header,
+            inferred=self.columns is None,
+            multiline=self.multiline,
+            context=context,
+        )
 
     def describe(self, position: dict[str, Any]) -> str:
         """Return a position for the log."""

@@ -136,7 +136,7 @@ class KafkaReading:
                 yield transaction
 
     def result(self) -> ReadBack:
-        """Return what was found. Asks who holds readers up, where somebody does."""
+        """Return the result. Asks who holds readers up, where somebody does."""
         wrong, removed, compared = list(self._twice), 0, 0
         holders = self._holders()
         for transaction in self._compared():
@@ -150,9 +150,12 @@ class KafkaReading:
             what = f"{removed} rows are gone, and the brokers removed {room} at most"
             wrong.append(Disagreement(None, f"topic {self._topic_names()}", what))
         return ReadBack(
-            compared=compared, disagreements=[*wrong, *self._undecided()], removed=removed, others=self._others,
+            compared=compared,
+            disagreements=[*wrong, *self._undecided()],
+            removed=removed,
+            others=self._others,
             uncompared=list(self._uncompared()),
-        )  # fmt: skip
+        )
 
     def _what_differs(self, transaction: TransactionSums, holders: dict[Partition, str]) -> str:
         rows, left = transaction.rows, transaction.left
@@ -259,11 +262,19 @@ class TransactionSums:
         committable = decided.committable
         hashed = committable.get("hashed")
         return cls(
-            record=decided.record, checkpoint=decided.checkpoint, compared=decided.compared, committed=decided.committed,
-            tid=sys.intern(committable["tid"]), pid=int(committable["pid"]), epoch=int(committable["epoch"]),
-            rows=int(committable["rows"]), digest=committable["digest"], plain=committable.get("plain"), places=places,
+            record=decided.record,
+            checkpoint=decided.checkpoint,
+            compared=decided.compared,
+            committed=decided.committed,
+            tid=sys.intern(committable["tid"]),
+            pid=int(committable["pid"]),
+            epoch=int(committable["epoch"]),
+            rows=int(committable["rows"]),
+            digest=committable["digest"],
+            plain=committable.get("plain"),
+            places=places,
             hashed=None if hashed is None else tuple(map(sys.intern, hashed)),
-        )  # fmt: skip
+        )
 
     @property
     def name(self) -> str:

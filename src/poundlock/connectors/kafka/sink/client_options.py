@@ -41,8 +41,12 @@ class ProduceSettings:
     def connection(self) -> FetchSettings:
         """What a connection needs of them."""
         names = {field.name for field in fields(FetchSettings)} & {
-            "request_timeout_s", "connect_timeout_s", "client_id", "send_buffer", "receive_buffer"
-        }  # fmt: skip
+            "request_timeout_s",
+            "connect_timeout_s",
+            "client_id",
+            "send_buffer",
+            "receive_buffer",
+        }
         return FetchSettings(**{name: getattr(self, name) for name in names})
 
 

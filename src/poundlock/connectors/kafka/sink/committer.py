@@ -163,7 +163,7 @@ def _detail(committable: OpenTransaction) -> Mapping[str, Any]:
 
 
 def abort(asked: Transactions, prepared: Prepared) -> None:
-    """Abort a transaction that no decision names. One that is gone already, or was begun anew, is no error."""
+    """Abort a transaction that no decision names. One that is gone already, or was started over, is no error."""
     payload = OpenTransaction.of(prepared.payload)
     asked.end(payload.tid, payload.pid, payload.epoch, commit=False)
 

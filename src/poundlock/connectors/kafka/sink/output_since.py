@@ -94,7 +94,7 @@ def _logs(topics: TopicLogs, topic: str, noted: dict[int, int]) -> Iterator[_Log
     begins, ends = topics.begin(places), topics.end(places)
     for place in places:
         was, end = noted.get(place[1], 0), ends[place]
-        # A topic that ends before was made anew: all of it came since.
+        # A topic that ends before was created again: all of it came since.
         yield _Log(place, was, max(was, begins[place]) if was <= end else begins[place], end)
 
 

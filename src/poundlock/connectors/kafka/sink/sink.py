@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from poundlock.arguments import function_name
+from poundlock.arguments import MAPPING, check_kind, function_name
 from poundlock.audit.read_back import Auditable
 from poundlock.checkpoint.capabilities import Bindable, Early, Inspectable, Measurable, Repeatable
 from poundlock.checkpoint.participant import (
@@ -133,6 +133,7 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
     audit_wait_s: ClassVar[float] = 10.0  # how long an audit waits for open transactions
 
     def __post_init__(self) -> None:
+        check_kind("KafkaSink", MAPPING, {"format_options": self.format_options, "client_options": self.client_options})
         if self.format == "raw" and self.value is None:
             object.__setattr__(self, "value", "value")
         if isinstance(self.value, list):
@@ -335,9 +336,13 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         from poundlock.connectors.kafka.audit.read_back import KafkaReading
 
         return KafkaReading(
-            scope, asked=self._asked(), topics=self._topics(), names=self._names, topic=self._fixed_topic,
+            scope,
+            asked=self._asked(),
+            topics=self._topics(),
+            names=self._names,
+            topic=self._fixed_topic,
             wait_s=self.audit_wait_s,
-        )  # fmt: skip
+        )
 
     def rows_of(self, committable: JSON) -> int:
         return int(committable["rows"])

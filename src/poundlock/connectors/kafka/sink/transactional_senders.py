@@ -81,8 +81,13 @@ class TransactionalSender(Sender):
         """Return what a decision says of a transaction in any case."""
         name = transaction_name(tid, pid, epoch)
         return {
-            "tid": tid, "pid": pid, "epoch": epoch, "group": tid, "marker_topic": self._marker_topic, "transaction": name
-        }  # fmt: skip
+            "tid": tid,
+            "pid": pid,
+            "epoch": epoch,
+            "group": tid,
+            "marker_topic": self._marker_topic,
+            "transaction": name,
+        }
 
     def _end(self, *, commit: bool) -> str:
         return self._asked.end(str(self._who.transactional_id), self._who.id, self._who.epoch, commit=commit)
@@ -158,9 +163,11 @@ class TransactionSender(TransactionalSender):
         self._release()
         _HAD_ROWS.add(self._names)
         return {
-            **self._named(str(who.transactional_id), who.id, who.epoch), "places": from_places(by_topic(transaction.places)),
-            "begun_ms": transaction.begun_ms, "deadline_ms": transaction.begun_ms + self._timeout_ms,
-        }  # fmt: skip
+            **self._named(str(who.transactional_id), who.id, who.epoch),
+            "places": from_places(by_topic(transaction.places)),
+            "begun_ms": transaction.begun_ms,
+            "deadline_ms": transaction.begun_ms + self._timeout_ms,
+        }
 
     def _release(self) -> None:
         if self._slot is not None:

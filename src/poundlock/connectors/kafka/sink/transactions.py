@@ -58,7 +58,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The newest committed transaction of a transactional id, as it said itself; equal if id, pid and epoch are."""
+    """The newest committed transaction of a transactional id, as it names itself; equal if id, pid and epoch are."""
 
     tid: str
     pid: int
@@ -90,9 +90,13 @@ def _described(entry: Any) -> Described:
         if place.topic != _OFFSETS:
             places.setdefault(place.topic, []).append(int(place.partition))
     return Described(
-        entry.state.value, int(entry.producer_id), int(entry.producer_epoch), int(entry.transaction_start_time_ms),
-        int(entry.transaction_timeout_ms), {topic: tuple(partitions) for topic, partitions in places.items()},
-    )  # fmt: skip
+        entry.state.value,
+        int(entry.producer_id),
+        int(entry.producer_epoch),
+        int(entry.transaction_start_time_ms),
+        int(entry.transaction_timeout_ms),
+        {topic: tuple(partitions) for topic, partitions in places.items()},
+    )
 
 
 def transactions(servers: str, security: KafkaSecurity) -> Transactions:
@@ -300,7 +304,10 @@ class Transactions:
             logging.getLogger("kafka").addHandler(logging.NullHandler())
             timeout_ms = int(self._timeout * 1000)
             self._client = admin_client(
-                bootstrap_servers=self.servers.split(","), request_timeout_ms=timeout_ms,
-                bootstrap_timeout_ms=timeout_ms, reconnect_backoff_max_ms=500, **self._settings(),
-            )  # fmt: skip
+                bootstrap_servers=self.servers.split(","),
+                request_timeout_ms=timeout_ms,
+                bootstrap_timeout_ms=timeout_ms,
+                reconnect_backoff_max_ms=500,
+                **self._settings(),
+            )
         return self._client

@@ -1,4 +1,4 @@
-"""KafkaSource: what a user says about reading Kafka, checked when it is said. The tasks read the brokers themselves.
+"""KafkaSource: what a user says about reading Kafka, checked when it is written. The tasks read the brokers themselves.
 
 A source is a value: it holds no connection, can be pickled and compared, and shows no secret.
 """
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from poundlock.arguments import MAPPING, NAMES, check_kind
 from poundlock.connectors.base import ReplayPromise
 from poundlock.connectors.kafka.checks import FIELDS, check_source
 from poundlock.connectors.kafka.cluster import Cluster
@@ -125,6 +126,9 @@ class KafkaSource:
         options: Mapping[str, Any] | None = None,
         client_options: Mapping[str, Any] | None = None,
     ) -> None:
+        check_kind("KafkaSource", NAMES, {"topics": topics}, optional=True)
+        mappings = {"format_options": format_options, "metadata": metadata, "options": options}
+        check_kind("KafkaSource", MAPPING, {**mappings, "client_options": client_options}, optional=True)
         values = {
             "bootstrap_servers": bootstrap_servers,
             "topics": (topics,) if isinstance(topics, str) else None if topics is None else tuple(topics),
@@ -148,7 +152,7 @@ class KafkaSource:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         check_source(self)
-        self.decoder()  # said here, a wrong schema or option is told with the user's line
+        self.decoder()  # here, a wrong schema or option is reported with the user's line
         parse(self.options)
 
     # -- what is read --------------------------------------------------------------------------------------------------
@@ -199,6 +203,11 @@ class KafkaSource:
         decoded = decoder.schema()
         beside = [column for column in columns if column.name in self.carried and column.name not in decoded.names]
         return pa.schema([*decoded, *beside])
+
+    @property
+    def known_columns(self) -> pa.Schema:
+        """The columns of the rows."""
+        return self.schema()
 
     # -- SplitSource ---------------------------------------------------------------------------------------------------
 

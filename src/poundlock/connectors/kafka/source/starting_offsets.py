@@ -27,7 +27,7 @@ Otherwise = Literal["earliest", "latest", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class StartingOffsets:
-    """A place in every partition, said in words. Made by its class methods.
+    """A place in every partition, by name. Made by its class methods.
 
     Strings are taken wherever one is: "earliest", "latest", "committed", or a time such as "2018-12-19T00:00:00Z".
     """

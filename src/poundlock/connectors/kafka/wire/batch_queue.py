@@ -242,9 +242,13 @@ class BatchQueue:
 
     def _request(self) -> Any:
         return kafka_python("protocol.producer").ProduceRequest(
-            transactional_id=self._who.transactional_id, acks=self._settings.acks, topic_data=[],
-            timeout_ms=int(self._settings.request_timeout_s * 1000), min_version=3, max_version=11,
-        )  # fmt: skip
+            transactional_id=self._who.transactional_id,
+            acks=self._settings.acks,
+            topic_data=[],
+            timeout_ms=int(self._settings.request_timeout_s * 1000),
+            min_version=3,
+            max_version=11,
+        )
 
     # -- answers -------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,11 @@ _LZ4_FRAME, _LZ4_BLOCK, _LZ4_END, _LZ4_PLAIN = b"\x04\x22\x4d\x18\x60\x40\x82", 
 
 
 def compress(name: str, data: memoryview, level: int | None = None) -> bytes:
-    """Return bytes compressed. Raises DefinitionError: this pyarrow was built without the compression."""
+    """Return bytes compressed.
+
+    Raises:
+        DefinitionError: this pyarrow was built without the compression.
+    """
     _check_available(name)
     if name == "gzip":
         return gzip.compress(data, -1 if level is None else level, mtime=0)

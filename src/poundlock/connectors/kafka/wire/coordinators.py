@@ -98,9 +98,12 @@ class Transaction:
 
         def made() -> Any:
             return request(
-                v3_and_below_transactional_id=self._who.transactional_id, v3_and_below_producer_id=self._who.id,
-                v3_and_below_producer_epoch=self._who.epoch, v3_and_below_topics=by_topic, max_version=3,
-            )  # fmt: skip
+                v3_and_below_transactional_id=self._who.transactional_id,
+                v3_and_below_producer_id=self._who.id,
+                v3_and_below_producer_epoch=self._who.epoch,
+                v3_and_below_topics=by_topic,
+                max_version=3,
+            )
 
         def codes(answer: Any) -> list[int]:
             topics = answer.results_by_topic_v3_and_below

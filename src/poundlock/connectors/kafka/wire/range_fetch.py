@@ -184,9 +184,15 @@ class _RangeFetch:
     ) -> None:
         s, w = self._settings, self._wanted
         request = FetchRequest(
-            w.topic, topic_id, w.partition, offset, self._max_bytes, s.min_bytes, s.max_wait_ms,
+            w.topic,
+            topic_id,
+            w.partition,
+            offset,
+            self._max_bytes,
+            s.min_bytes,
+            s.max_wait_ms,
             self._committed if committed is None else committed,
-        )  # fmt: skip
+        )
         connection.send(encode_request(request, self._version, connection.next_correlation(), s.client_id))
 
     def _whole(self, answer: FetchAnswer, connection: BrokerConnection, *, committed: bool) -> list[BatchHeader]:

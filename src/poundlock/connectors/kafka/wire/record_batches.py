@@ -47,7 +47,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class BatchHeader(NamedTuple):
-    """What is said of one batch of format 2.
+    """What the header says of one batch of format 2.
 
     It stands for the offsets from the first to the last, either of whose records compaction may have removed. Times are in ms since
     the epoch; a producer without an id has -1. In the answer, the batch and its records begin at `start` and `records_start`.

@@ -108,8 +108,12 @@ def _columns(
     body = 1 + sum(size.width for size in sizes) + key_length + value_length + tail
     front = [_Varint.of(body), _ZERO, *sizes[:3]]
     return [
-        _packed(front if end else [_ZERO, *front], len(values)), keys, _packed([value_size], len(values)), values, *end
-    ]  # fmt: skip
+        _packed(front if end else [_ZERO, *front], len(values)),
+        keys,
+        _packed([value_size], len(values)),
+        values,
+        *end,
+    ]
 
 
 def _lengths(strings: ByteStrings) -> tuple[Integers, _Varint]:
@@ -177,7 +181,7 @@ def encode_batch(run: RecordRun, kind: BatchKind, sequence: int) -> tuple[bytes,
     attributes = CODECS.get(kind.compression, 0) | (_TRANSACTIONAL if kind.transactional else 0)
     behind = _AFTER_CRC.pack(
         attributes, run.count - 1, run.first_ms, run.last_ms, kind.producer_id, kind.producer_epoch, sequence, run.count
-    )  # fmt: skip
+    )
     crc = google_crc32c()
     size = _BEFORE_CRC.size + len(behind) + len(records) - _NOT_COUNTED
     front = _BEFORE_CRC.pack(0, size, -1, 2, crc.extend(crc.value(behind), records))

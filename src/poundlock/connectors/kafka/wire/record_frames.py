@@ -44,7 +44,11 @@ class Frames(NamedTuple):
 
 
 def frames_of(data: Bytes, words: Words, spans: Sequence[Span]) -> Frames:
-    """Return where the records of some batches are. Raises MalformedRecords: lengths do not lead from a batch's first byte to its last."""
+    """Return where the records of some batches are.
+
+    Raises:
+        MalformedRecords: lengths do not lead from a batch's first byte to its last.
+    """
     chains: list[Frames | None] = [_equal_lengths(data, span) for span in spans]
     rest = [i for i, frames in enumerate(chains) if frames is None]
     for width in (_SHORT, _LENGTH_BYTES):

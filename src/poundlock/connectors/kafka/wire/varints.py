@@ -68,7 +68,11 @@ def read_varints(data: Bytes, at: Integers) -> Integers:
 
 
 def short_varints(words: Words) -> Short:
-    """Return the zigzag varints at the low ends of words. Raises UnusualNumber: one has more than three bytes."""
+    """Return the zigzag varints at the low ends of words.
+
+    Raises:
+        UnusualNumber: one has more than three bytes.
+    """
     low = words & _SEVEN_BITS
     more = words & _FIRST_CONTINUES
     if not more.any():

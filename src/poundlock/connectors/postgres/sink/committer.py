@@ -96,7 +96,7 @@ def _outcome(asked: PostgresServer, markers: Markers, committable: PreparedTrans
     if there:
         return Committed(committable.detail)
     if origin != committable.origin:
-        raise _not_known(committable, f"table {markers.table} at {where} was made anew")
+        raise _not_known(committable, f"table {markers.table} at {where} was created again")
     if now_ms - committable.at_ms > RETENTION_S * 500:
         raise _not_known(committable, f"its marker may be gone from {markers.table} at {where} by its age")
     return Aborted(f"prepared transaction {gid} was rolled back at {where}")

@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from poundlock.arguments import NAMES, check_kind
 from poundlock.checkpoint.capabilities import Bindable, Inspectable, Repeatable
 from poundlock.checkpoint.participant import (
     JSON,
@@ -64,7 +65,7 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
         columns: which columns of the rows are written; None = all.
         delete_when: with a key, a boolean column of the rows that is not written: where it is true, the row of the key is
             deleted.
-        password: the password, "env:NAME" or "file:PATH"; None = in the dsn, or found by libpq in PGPASSWORD or ~/.pgpass.
+        password: the password, "env:NAME" or "file:PATH"; None = in the dsn, or what libpq reads from PGPASSWORD or ~/.pgpass.
         marker_table: a small table of poundlock's in the same database; it is made where it is missing.
         lock_timeout: how long a task waits for a lock that another transaction holds.
 
@@ -90,6 +91,7 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
     def __post_init__(self) -> None:
         if self.guarantee is None:
             object.__setattr__(self, "guarantee", "exactly-once" if self.key is None else "effectively-once")
+        check_kind("PostgresSink", NAMES, {"key": self.key, "columns": self.columns}, optional=True)
         for name in ("key", "columns"):
             given = getattr(self, name)
             if given is not None:

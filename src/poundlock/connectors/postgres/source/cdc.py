@@ -154,7 +154,7 @@ class CdcEnumerator:
             raise SourceGoneError(
                 f"the first rows of {self._source.shown} were decided and must be read once more, and the"
                 " snapshot they were read from is gone",
-                next="start the job anew into an empty target, with another slot",
+                next="start the job over into an empty target, with another slot",
             )
         return self._plans.splits(plan, end.snapshot, 0, end.of, lsn=lsn_of(str(end.lsn)))
 
@@ -162,13 +162,13 @@ class CdcEnumerator:
         if at.slot != self._source.slot:
             raise DefinitionError(
                 f"the job reads replication slot {at.slot!r}, and the source now says {self._source.slot!r}",
-                next=f"say slot={at.slot!r}, or start the job anew with a new checkpoint",
+                next=f"say slot={at.slot!r}, or start the job over with a new checkpoint",
             )
         slots.usable(connection, at.slot, lsn_of(lsn))
         if relation.oid != at.oid:
             raise SourceGoneError(
-                f"{self._source.shown} is another table than the one this job reads: it was dropped and made anew",
-                next="start the job anew, with a new checkpoint and another slot",
+                f"{self._source.shown} is another table than the one this job reads: it was dropped and created again",
+                next="start the job over, with a new checkpoint and another slot",
             )
 
     def _reach(self, connection: Any, at: int) -> int | None:

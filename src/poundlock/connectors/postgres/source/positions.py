@@ -7,7 +7,7 @@ from typing import Any, Self
 import msgspec
 
 from poundlock.errors import DefinitionError
-from poundlock.storage.json_record import typed
+from poundlock.storage.json_record import typed, untyped
 
 
 class PostgresPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -17,24 +17,28 @@ class PostgresPosition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
 
     @classmethod
     def from_json(cls, value: dict[str, Any], what: str) -> Self:
-        """Return what a JSON object says. Raises DefinitionError: it is of another mode, or not of `what` is read now."""
+        """Return what a JSON object says.
+
+        Raises:
+            DefinitionError: it is of another mode, or not of `what` is read now.
+        """
         try:
             at = typed(value, cls)
         except ValueError as error:
             raise DefinitionError(
                 f"{value!r:.200} is no position of {what} in the mode that the source is in now: {error}",
-                next="give it the mode that it had, or start the job anew with a new checkpoint_dir",
+                next="give it the mode that it had, or start the job over with a new checkpoint_dir",
             ) from None
         if at.read not in ("", what):
             raise DefinitionError(
                 f"the job has read {at.read} so far, and the source now says {what}",
-                next="write table=… and column=… as they were, or start the job anew with a new checkpoint_dir",
+                next="write table=… and column=… as they were, or start the job over with a new checkpoint_dir",
             )
         return at
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return dict(msgspec.json.decode(msgspec.json.encode(self)))
+        return untyped(self)
 
 
 class SnapshotPosition(PostgresPosition, frozen=True):

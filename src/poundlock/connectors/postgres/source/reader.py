@@ -86,7 +86,7 @@ class PostgresReader:
                 if missing:
                     raise SourceGoneError(
                         f"the publication of {self._what} was missing for a while, and changes of that time are not given",
-                        next="start the job anew, with an empty target, a new checkpoint and another slot",
+                        next="start the job over, with an empty target, a new checkpoint and another slot",
                     )
                 return
             except ObjectInUse:

@@ -27,7 +27,7 @@ _MOST_RANGES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table or query as it was found."""
+    """A table or query as it is."""
 
     source: str  # SQL that stands behind FROM
     columns: tuple[Column, ...]
@@ -56,7 +56,11 @@ class Relation:
 
 
 def look_up(connection: Any, wanted: PostgresSource) -> Relation:
-    """Return what is to be read as the server knows it. Raises DefinitionError: there is no such table or column."""
+    """Return what is to be read as the server knows it.
+
+    Raises:
+        DefinitionError: there is no such table or column.
+    """
     if wanted.table is None:
         source = f"({wanted.query}) AS q"
         columns = _columns(connection, source, wanted)

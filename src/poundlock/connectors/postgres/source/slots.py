@@ -2,7 +2,7 @@
 
 A slot is the server's promise to keep the log from a place on. What is given of it goes by the publication as it was when a
 change was made. So a change that was made while the publication left it out is given to nobody, ever, and how the publication
-is later says nothing about that. But what is made anew gets a new number.
+is later says nothing about that. But what is created again gets a new number.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def usable(connection: Any, name: str, start: int) -> ReplicationSlot:
         SourceGoneError: it is gone, was invalidated, or was moved past that place by somebody else.
     """
     slot = find(connection, name)
-    advice = "start the job anew, with an empty target, a new checkpoint and another slot"
+    advice = "start the job over, with an empty target, a new checkpoint and another slot"
     if slot is None:
         raise SourceGoneError(
             f"replication slot {name!r} is gone, and with it the changes since the checkpoint", next=advice
@@ -229,8 +229,8 @@ def refuse_gap(before: Publication, now: Publication, *, publication: str, what:
     if not now.by:
         how = f"publication {publication!r} is without {what}"
     elif before.version != now.version:
-        how = f"publication {publication!r} was altered or made anew"
+        how = f"publication {publication!r} was altered or created again"
     raise SourceGoneError(
         f"{how}, and changes that it left out meanwhile are given to nobody",
-        next="start the job anew, with an empty target, a new checkpoint and another slot",
+        next="start the job over, with an empty target, a new checkpoint and another slot",
     )

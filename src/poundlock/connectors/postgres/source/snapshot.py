@@ -104,7 +104,7 @@ class SnapshotEnumerator:
             raise SourceGoneError(
                 f"ranges of {self._source.shown} that were decided must be read once more, and the snapshot"
                 " they were read from is gone",
-                next="start the job anew into an empty target; for jobs that may need such rows again, read with "
+                next="start the job over into an empty target; for jobs that may need such rows again, read with "
                 'mode="incremental" or "cdc"',
             )
         splits = self._plans.splits(str(last.plan), self._snapshot, first.next, last.next)
@@ -137,7 +137,7 @@ class SnapshotEnumerator:
             raise SourceGoneError(
                 f"{at.next} of {at.of} ranges of {self._source.shown} were read from a snapshot"
                 " that is gone, as the driver that held it is",
-                next='start the job anew into an empty target, or say lost_snapshot="newer" to read the rest as it is now',
+                next='start the job over into an empty target, or say lost_snapshot="newer" to read the rest as it is now',
             )
         self._connection = self._source.login.open()
         self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -150,7 +150,7 @@ class SnapshotEnumerator:
             names = ", ".join(repr(column.name) for column in columns)
             raise TerminalError(
                 f"{self._source.shown} has other columns now than when its ranges were planned",
-                next=f"read those of then, columns=[{names}], or start the job anew into an empty target",
+                next=f"read those of then, columns=[{names}], or start the job over into an empty target",
             )
 
     def _make_plan(self) -> tuple[str, int]:

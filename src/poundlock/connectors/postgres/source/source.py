@@ -1,4 +1,4 @@
-"""PostgresSource: what a user says about reading PostgreSQL, checked when it is said.
+"""PostgresSource: what a user says about reading PostgreSQL, checked when it is written.
 
 A source is a value: it holds no connection, can be pickled and compared, and shows no password.
 """
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from poundlock.arguments import check_choices, refuse_without_effect
+from poundlock.arguments import NAMES, TEXT, check_choices, check_kind, refuse_without_effect
 from poundlock.connectors.base import Enumerator, ReaderContext, ReplayPromise
 from poundlock.connectors.postgres.connection import PostgresLogin
 from poundlock.connectors.postgres.errors import load_psycopg
@@ -132,6 +132,8 @@ class PostgresSource:
     _schema: list[pa.Schema] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_kind("PostgresSource", TEXT, {"query": self.query, "slot": self.slot}, optional=True)
+        check_kind("PostgresSource", NAMES, {"columns": self.columns}, optional=True)
         query = self.query.strip().rstrip(";") if self.query is not None else None
         given = (self.columns,) if isinstance(self.columns, str) else self.columns
         columns = None if given is None else tuple(given)

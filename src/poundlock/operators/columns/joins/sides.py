@@ -19,9 +19,9 @@ from poundlock.operators.columns.groups import Hashes
 from poundlock.operators.columns.joins.kept_rows import SideTables
 from poundlock.operators.columns.joins.matching import TimedRows
 from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput, emitter_of
+from poundlock.operators.columns.msgpack.values import columns_of as record_columns
 from poundlock.operators.columns.operator import ColumnChunk
 from poundlock.operators.columns.records import columns_of
-from poundlock.operators.columns.rows.cursor import columns_of as record_columns
 from poundlock.operators.keyed.group import KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import OutputChunk
@@ -110,7 +110,11 @@ class ColumnJoinOperator(KeyedOperator):
         raise NotImplementedError
 
     def event_times(self, rows: pa.RecordBatch, side: int, what: str) -> Numbers:
-        """Return the event time of each row, ms. Raises DefinitionError: one has none."""
+        """Return the event time of each row, ms.
+
+        Raises:
+            DefinitionError: one has none.
+        """
         column = rows.column(self.sides[side].time)
         if column.null_count:
             raise DefinitionError(

@@ -20,8 +20,8 @@ from poundlock.operators.columns.joins.held_rows import HeldRows, Part, pair_chu
 from poundlock.operators.columns.joins.matching import AddedRows, TimedRows, match_ranges
 from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput, SomePairs
 from poundlock.operators.columns.joins.sides import ColumnJoinOperator, HashKeys, JoinSide
+from poundlock.operators.columns.msgpack.values import unpacked
 from poundlock.operators.columns.operator import ColumnChunk
-from poundlock.operators.columns.rows.packing import unpacked
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import OutputChunk
 from poundlock.operators.windows.aligned import slice_of

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, column_of, indices_of, joined, numbers_in
-from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.encoding import decode_accumulators, encode_accumulators
 from poundlock.operators.columns.groups import Groups
 from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ResultColumns
 from poundlock.operators.columns.rows.keys import RowKeys, RowsByKey, behind
 from poundlock.operators.columns.rows.table import KeyTable
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.windows.base import CONTENTS
 

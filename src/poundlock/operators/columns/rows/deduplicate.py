@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, joined, numbers_in, ranks_of, valid_in
 from poundlock.operators.columns.groups import Groups, Hashes
+from poundlock.operators.columns.msgpack.values import packed, packed_records, packed_timed, unpacked
 from poundlock.operators.columns.operator import (
     CHUNK_ROWS,
     INSERT,
@@ -25,12 +26,11 @@ from poundlock.operators.columns.operator import (
     row_chunks,
 )
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, behind, times_in
-from poundlock.operators.columns.rows.packing import packed, packed_lists, packed_records, unpacked
 from poundlock.operators.columns.rows.records import timed_records_of
 from poundlock.operators.columns.rows.running_values import running_best
 from poundlock.operators.columns.rows.table import KeyTable
 from poundlock.operators.keyed.codec import encode
-from poundlock.operators.keyed.group import ALL_KEYS, MAX, KeyGroup
+from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.process.deduplicate import (
     BUCKET_MS,
     LAST,
@@ -63,7 +63,11 @@ class ColumnDeduplication:
     ttl_ms: int | None = None
 
     def times(self, rows: pa.RecordBatch) -> Numbers:
-        """Return the event time of each row in ms, NO_TIME where it has none. Raises DefinitionError: it is needed."""
+        """Return the event time of each row in ms, NO_TIME where it has none.
+
+        Raises:
+            DefinitionError: it is needed.
+        """
         times = np.full(rows.num_rows, NO_TIME) if self.time is None else times_in(rows.column(self.time))
         if self.order == "event_time" and len(times) and times.max() == NO_TIME:
             check_event_time(None)
@@ -72,7 +76,7 @@ class ColumnDeduplication:
     def records(self, columns: Sequence[pa.Array], times: Numbers) -> pa.Array:
         """Return records with their times as state has them, from their columns."""
         at = column_of(times, pa.int64(), times != NO_TIME)
-        return packed_lists([packed(at), packed_records(columns, self.schema.names)])
+        return packed_timed(at, packed_records(columns, self.schema.names))
 
     def read(self, values: pa.Array) -> tuple[Numbers, list[pa.Array]]:
         """Return times and columns of records that state has."""
@@ -216,7 +220,7 @@ class ColumnLastOperator(ColumnOperator):
     def bind(self, group: KeyGroup) -> None:
         self._table.declare(group)
         if self._last.bounded and not self._table.is_empty(group):
-            group.event_timers.register(MAX, ALL_KEYS)
+            group.wake_at_end()
 
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         self.use(group)
@@ -235,7 +239,7 @@ class ColumnLastOperator(ColumnOperator):
         records = self._of.records([column.take(some) for column in columns], times[last[changed]])
         self._table.put(group, *_keys(keys, changed), records)
         if self._last.bounded:
-            group.event_timers.register(MAX, ALL_KEYS)  # makes the end of the input wake the group
+            group.wake_at_end()
             return
         at = np.empty(len(times), np.int64)
         at[groups.order] = np.arange(len(times))

@@ -15,15 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.formats.arrays import Numbers, indices_of, joined
-from poundlock.operators.columns.aggregates import sum_type, too_large
 from poundlock.operators.columns.groups import Groups
+from poundlock.operators.columns.msgpack.values import packed_records
 from poundlock.operators.columns.operator import CHUNK_ROWS, ColumnChunk, ColumnOperator
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, behind, times_in
-from poundlock.operators.columns.rows.packing import packed_records
 from poundlock.operators.columns.rows.records import records_of
 from poundlock.operators.columns.rows.running_values import ranks_for, running_best, running_sums
 from poundlock.operators.columns.rows.table import KeyTable
-from poundlock.operators.keyed.group import ALL_KEYS, MAX, KeyGroup
+from poundlock.operators.columns.sql.accumulators import sum_type
+from poundlock.operators.columns.sql.sums import too_large
+from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.process.rolling import ROLLING
 
@@ -125,7 +126,7 @@ class ColumnRollingOperator(ColumnOperator):
     def bind(self, group: KeyGroup) -> None:
         self._table.declare(group)
         if self._rolling.bounded and not self._table.is_empty(group):
-            group.event_timers.register(MAX, ALL_KEYS)
+            group.wake_at_end()
 
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         self.use(group)
@@ -138,7 +139,7 @@ class ColumnRollingOperator(ColumnOperator):
         last = records.at(groups.starts + groups.counts - 1)
         self._table.put(group, keys.hashes, keys.keys, packed_records(last, self._held.names))
         if rolling.bounded:
-            group.event_timers.register(MAX, ALL_KEYS)  # makes the end of the input wake the group
+            group.wake_at_end()
             return
         at = np.empty(len(groups.order), np.int64)
         at[groups.order] = np.arange(len(groups.order))

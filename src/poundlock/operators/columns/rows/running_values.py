@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers, column_of, numbers_in, valid_in
-from poundlock.operators.columns.aggregates import SAFE, check_fits, decimal_parts, decimals_of, ordinals
+from poundlock.operators.columns.sql.ordinals import ordinals
+from poundlock.operators.columns.sql.sums import SAFE, check_fits, decimal_parts, decimals_of
 
 _LEAST = -(1 << 63)
 _FEW = 64  # rows of a group; groups with more are scanned one by one, the others a row of each at a time

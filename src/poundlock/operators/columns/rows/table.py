@@ -8,18 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.formats.arrays import Numbers, binary_array, column_of, ends_in, indices_of, joined, valid_in
+from poundlock.formats.arrays import Numbers, column_of, indices_of, joined, numbers_in, valid_in
 from poundlock.operators.columns.groups import Hashes, grouped
+from poundlock.operators.columns.msgpack.cursor import Cursor
+from poundlock.operators.columns.msgpack.values import packed_timed
+from poundlock.operators.columns.msgpack.writing import list_head
 from poundlock.operators.columns.operator import EncodedRows, Slice
 from poundlock.operators.columns.rows.keys import RowsByKey
-from poundlock.operators.columns.rows.packing import packed, packed_lists
-from poundlock.operators.keyed.codec import decode
 from poundlock.operators.keyed.group import KeyGroup
-
-_BEHIND_TIME = 10  # bytes before the value: what begins the list, and a number of 64 bits
 
 
 class KeyTable:
@@ -71,7 +69,7 @@ class KeyTable:
         times = None
         if self._ttl_ms is not None:
             times = np.full(len(hashes), store.processing_time, np.int64)
-            values = packed_lists([packed(column_of(times, pa.int64())), values])
+            values = packed_timed(column_of(times, pa.int64()), values)
         self._changes.append(EncodedRows(hashes, keys, values, None, times))
 
     def store(self, store: Any) -> None:
@@ -108,28 +106,9 @@ class KeyTable:
 
 def _split(values: pa.Array) -> tuple[Numbers, pa.Array]:
     """Return when entries were last touched, in ms, and the bytes of their values."""
-    ends = ends_in(values)
-    starts = ends[:-1]
-    held = np.frombuffer(values.buffers()[2], np.uint8)
-    if np.isin(held[starts + 1], (0xCF, 0xD3)).all():  # 64 bits, with a sign or without
-        words = np.ndarray((len(held) - 7,), ">i8", held, strides=(1,))
-        return words[starts + 2].astype(np.int64), _without_time(held, ends)
-    sizes = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9, 0xD3: 9}
-    entries = values.to_pylist()
-    touched = np.array([decode(entry)[0] for entry in entries], np.int64)
-    return touched, binary_array([entry[1 + sizes.get(entry[1], 1) :] for entry in entries])
-
-
-def _without_time(held: npt.NDArray[np.uint8], ends: Numbers) -> pa.Array:
-    """Return the bytes of values behind a time of 64 bits."""
-    kept = np.ones(int(ends[-1] - ends[0]), np.bool_)
-    for byte in range(_BEHIND_TIME):
-        kept[ends[:-1] - ends[0] + byte] = False
-    data = held[ends[0] : ends[-1]][kept]
-    value_ends = ends - ends[0] - _BEHIND_TIME * np.arange(len(ends))
-    return pa.Array.from_buffers(
-        pa.large_binary(), len(ends) - 1, [None, pa.py_buffer(value_ends), pa.py_buffer(data)], 0
-    )
+    cursor = Cursor(values)
+    cursor.skip(list_head(2))
+    return numbers_in(cursor.integers()), cursor.rest()
 
 
 def _newest(parts: list[EncodedRows]) -> EncodedRows:

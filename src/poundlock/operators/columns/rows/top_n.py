@@ -1,7 +1,7 @@
 """The first records of each key in an order, by columns, over the state of the operator of single records.
 
 All rows of a checkpoint, and what state has of their keys, are put in one order; from there on a record is the number of its place in
-it. Which of them were among the first of their key for a while is found one by one, among those that are before what state has.
+it. Which of them were among the first of their key for a while is decided one by one, among those that are before what state has.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, indices_of, joined, valid_in
-from poundlock.operators.columns.aggregates import ordinals
+from poundlock.operators.columns.msgpack.values import packed_records
+from poundlock.operators.columns.msgpack.writing import lists_of
 from poundlock.operators.columns.operator import (
     CHUNK_ROWS,
     DELETE,
@@ -28,10 +29,10 @@ from poundlock.operators.columns.operator import (
     change_schema,
 )
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, times_in
-from poundlock.operators.columns.rows.packing import packed_groups, packed_records
 from poundlock.operators.columns.rows.records import lists_of_records
 from poundlock.operators.columns.rows.table import KeyTable
-from poundlock.operators.keyed.group import ALL_KEYS, MAX, KeyGroup
+from poundlock.operators.columns.sql.ordinals import ordinals
+from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.process.top_n import TOP, TopN
 
 
@@ -101,7 +102,7 @@ class ColumnTopNOperator(ColumnOperator):
     def bind(self, group: KeyGroup) -> None:
         self._table.declare(group)
         if self._of.bounded and not self._table.is_empty(group):
-            group.event_timers.register(MAX, ALL_KEYS)
+            group.wake_at_end()
 
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         self.use(group)
@@ -114,7 +115,7 @@ class ColumnTopNOperator(ColumnOperator):
         place = of.places(columns)
         self._keep(keys, columns, key_of, place, len(place) - rows.num_rows)
         if of.bounded:
-            group.event_timers.register(MAX, ALL_KEYS)  # makes the end of the input wake the group
+            group.wake_at_end()
             return
         changes = self._changed(key_of, place, known, lengths)
         record_at = np.empty(len(place), np.int64)
@@ -147,7 +148,7 @@ class ColumnTopNOperator(ColumnOperator):
         counts = np.bincount(key_of[order], minlength=len(keys))[which]
         records = packed_records([column.take(indices_of(order)) for column in columns], self._of.schema.names)
         if len(which):
-            lists = packed_groups(records, counts)
+            lists = lists_of(records, counts)
             self._table.put(self.group, keys.hashes[which], keys.keys.take(indices_of(which)), lists)
 
     def _changed(self, key_of: Numbers, place: Numbers, known: Numbers, lengths: Numbers) -> _Changes:

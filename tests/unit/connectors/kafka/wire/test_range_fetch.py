@@ -275,7 +275,7 @@ def test_offsets_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
         Broker(some(0), answer(error=1)).read()
     with pytest.raises(
         SourceGoneError,
-        match="'t' partition 0 was read to 70 and ends at 60: it was made anew, its brokers lost records, or ",
+        match="'t' partition 0 was read to 70 and ends at 60: it was created again, its brokers lost records, or ",
     ):
         Broker(answer(error=1)).read(70, 80)
     assert Broker(answer(error=1), some(50)).read(50, 60) == list(range(50, 60))  # a follower that lags

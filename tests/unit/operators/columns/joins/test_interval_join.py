@@ -18,21 +18,21 @@ from poundlock.formats.arrays import indices_of
 from poundlock.operators.columns.joins import held_rows, interval_join, matching
 from poundlock.operators.columns.joins.interval_join import ColumnIntervalJoin, ColumnIntervalJoinOperator
 from poundlock.operators.columns.joins.pairs import PairFunction
-from poundlock.operators.columns.joins.sides import JoinSide
+from poundlock.operators.columns.joins.sides import ColumnJoinOperator, JoinSide
 from poundlock.operators.columns.records import layout_of
-from poundlock.operators.keyed.group import MAX, MIN
+from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
 from poundlock.operators.keyed.output import GroupBatch, OutputChunk
 from poundlock.operators.process.joins import IntervalJoinOperator
-from poundlock.state.hashing import groups_of, hashes_of, key_hashes
+from poundlock.state.hashing import key_hashes
 from poundlock.state.inspect import StateReader
 from poundlock.state.runs.merge import MergePolicy
-from poundlock.state.scratch import OPERATOR, ScratchState
+from poundlock.state.scratch import OPERATOR
 from poundlock.stream.functions.process import ProcessJoinFunction
 from poundlock.stream.functions.state import ValueStateDescriptor
 from poundlock.stream.stream import Side
 from poundlock.tasks.keyed_rows import PairColumns, PairRows
+from support.column_scripts import JoinScript
 
-GROUPS = 8
 KEYS = {
     "text": [pa.field("k", pa.string())],
     "number": [pa.field("k", pa.int64())],
@@ -54,7 +54,7 @@ class Counting(ProcessJoinFunction):
         yield Side("odd", {"times": (ctx.left_timestamp(), ctx.right_timestamp(), ctx.timestamp())})
 
 
-class ByRecord:
+class ByRecord(JoinScript):
     """The join record by record."""
 
     def __init__(
@@ -64,30 +64,17 @@ class ByRecord:
         policy: MergePolicy,
         function: ProcessJoinFunction | None = None,
     ) -> None:
+        super().__init__(policy)
         self.bounds, self.tags, self.function = bounds, tags, function
-        self.state = ScratchState(GROUPS, policy=policy)
-        self.late_dropped = 0
 
-    def checkpoint(self, sides: Sequence[Sequence[Row]], before: int, after: int, tasks: int) -> list[Any]:
-        """Return the pairs, in order, and the late rows of each task."""
-        self.state.parallelism = tasks
-        done = []
-        for task in range(tasks):
-            group = self.state.open(task, before)
-            operator = IntervalJoinOperator(*self.bounds, self.function, late_tags=self.tags, tags=("odd",))
-            operator.open()
-            chunks: list[OutputChunk] = []
-            for side, rows in enumerate(sides):
-                mine = [row for row in rows if task_of(row[0], tasks) == task]
-                batch = GroupBatch([r[0] for r in mine], [r[2] for r in mine], [r[1] for r in mine], side=side)
-                chunks += operator.process(group, batch)
-            assert not list(operator.advance_watermark(group, after))
-            done.append(self._sorted_out(chunks))
-            self.late_dropped += operator.late_dropped
-        self.state.write()
-        return done
+    def operator(self) -> IntervalJoinOperator:
+        return IntervalJoinOperator(*self.bounds, self.function, late_tags=self.tags, tags=("odd",))
 
-    def _sorted_out(self, chunks: Iterable[OutputChunk]) -> tuple[list[Any], list[Any]]:
+    def take(self, operator: Any, group: KeyGroup, rows: Sequence[Row], side: int) -> Iterable[OutputChunk]:
+        batch = GroupBatch([r[0] for r in rows], [r[2] for r in rows], [r[1] for r in rows], side=side)
+        return operator.process(group, batch)
+
+    def results(self, chunks: Iterable[OutputChunk]) -> tuple[list[Any], list[Any]]:
         pairs, late = [], []
         for chunk in chunks:
             for value, time in zip(chunk.values, chunk.timestamps, strict=True):
@@ -100,7 +87,7 @@ class ByRecord:
         return pairs, late
 
 
-class ByColumns:
+class ByColumns(JoinScript):
     """The same by columns."""
 
     def __init__(
@@ -113,6 +100,7 @@ class ByColumns:
         structs: bool = False,
         function: ProcessJoinFunction | None = None,
     ) -> None:
+        super().__init__(policy)
         self.schema = pa.schema([*keys, ("n", pa.int64()), ("t", pa.string())])
         layout = layout_of(self.schema)
         assert layout is not None
@@ -126,33 +114,21 @@ class ByColumns:
             self.output = PairColumns([(*part, field) for part, field in zip(parts, fields, strict=True)])
         calls = None if function is None else PairFunction(function, ("odd",))
         self.join = ColumnIntervalJoin(*bounds, (left, right), calls or self.output, key_hashes)
-        self.state = ScratchState(GROUPS, policy=policy)
-        self.late_dropped = 0
 
-    def checkpoint(self, sides: Sequence[Sequence[Row]], before: int, after: int, tasks: int) -> list[Any]:
-        self.state.parallelism = tasks
-        done = []
-        for task in range(tasks):
-            group, operator = self.state.open(task, before), self.join.operator()
-            operator.open()
-            chunks = []
-            for side, rows in enumerate(sides):
-                mine = self.batch([row for row in rows if task_of(row[0], tasks) == task])
-                for first in range(0, mine.num_rows, 9):  # many rows come by pieces
-                    chunks += operator.take_side(group, mine.slice(first, 9), side)
-            assert not list(operator.advance_watermark(group, after))
-            operator.store(group)
-            done.append(self._sorted_out(chunks))
-            self.late_dropped += operator.late_dropped
-        self.state.write()
-        return done
+    def operator(self) -> ColumnJoinOperator:
+        return self.join.operator()
+
+    def take(self, operator: Any, group: KeyGroup, rows: Sequence[Row], side: int) -> Iterable[Any]:
+        mine = self.batch(rows)
+        for first in range(0, mine.num_rows, 9):  # many rows come by pieces
+            yield from operator.take_side(group, mine.slice(first, 9), side)
 
     def batch(self, rows: Sequence[Row]) -> pa.RecordBatch:
         columns = [pa.array([row[2][field.name] for row in rows], field.type) for field in self.schema]
         at = pa.array([row[1] * 1000 + 7 for row in rows], pa.int64()).cast(pa.timestamp("us", "UTC"))
         return pa.RecordBatch.from_arrays([*columns, at], [*self.schema.names, "at"])
 
-    def _sorted_out(self, chunks: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+    def results(self, chunks: Iterable[Any]) -> tuple[list[Any], list[Any]]:
         pairs, late = [], []
         for chunk in chunks:
             if isinstance(chunk, OutputChunk):
@@ -167,10 +143,6 @@ class ByColumns:
                 else:
                     pairs.append((*row.values(), time))
         return pairs, late
-
-
-def task_of(key: Any, tasks: int) -> int:
-    return int(groups_of(hashes_of([key]), GROUPS)[0]) * tasks // GROUPS
 
 
 def row(dice: random.Random, kind: str, number: int, time: int) -> Row:

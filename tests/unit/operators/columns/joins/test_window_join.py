@@ -19,16 +19,16 @@ from poundlock.errors import DefinitionError, TerminalError
 from poundlock.operators.columns.joins import held_rows
 from poundlock.operators.columns.joins import window_join as module
 from poundlock.operators.columns.joins.pairs import PairFunction
-from poundlock.operators.columns.joins.sides import JoinSide
+from poundlock.operators.columns.joins.sides import ColumnJoinOperator, JoinSide
 from poundlock.operators.columns.joins.window_join import ColumnWindowJoin
 from poundlock.operators.columns.operator import ColumnChunk
 from poundlock.operators.columns.records import layout_of
 from poundlock.operators.factory import join_by_record, process_operator
-from poundlock.operators.keyed.group import MAX, MIN
+from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
+from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import GroupBatch, OutputChunk
-from poundlock.state.hashing import groups_of, hashes_of, key_hashes
+from poundlock.state.hashing import key_hashes
 from poundlock.state.runs.merge import MergePolicy
-from poundlock.state.scratch import ScratchState
 from poundlock.stream.functions.process import JoinFunction
 from poundlock.stream.functions.state import ValueStateDescriptor
 from poundlock.stream.nodes import WindowJoinNode
@@ -42,8 +42,8 @@ from poundlock.stream.windows.builtin_assigners import (
 )
 from poundlock.stream.windows.builtin_triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 from poundlock.tasks.keyed_rows import PairColumns
+from support.column_scripts import JoinScript
 
-GROUPS = 8
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 WINDOWS = [
     TumblingEventTimeWindows("10 s"),
@@ -82,62 +82,43 @@ def node(function: Any, assigner: Any, **changed: Any) -> WindowJoinNode:
     return WindowJoinNode("join", [], [["k"], ["k"]], ["at", "at"], "k string, l bigint, r bigint", {}, **options)
 
 
-class ByRecord:
+class ByRecord(JoinScript):
     """The join record by record."""
 
     def __init__(self, of: WindowJoinNode, policy: MergePolicy) -> None:
+        super().__init__(policy)
         self.node = of
-        self.state = ScratchState(GROUPS, policy=policy)
-        self.late_dropped = 0
 
-    def checkpoint(self, sides: Sequence[Sequence[Row]], before: int, after: int, clock: int, tasks: int) -> list[Any]:
-        self.state.parallelism = tasks
-        done = []
-        for task in range(tasks):
-            group, operator = self.state.open(task, before), process_operator(self.node)
-            operator.open()
-            chunks = list(operator.advance_processing_time(group, clock))
-            for side, rows in enumerate(sides):
-                mine = [row for row in rows if task_of(row[0], tasks) == task]
-                records = [{"k": key, "n": n} for key, _, n in mine]
-                chunks += operator.process(
-                    group, GroupBatch([r[0] for r in mine], records, [r[1] for r in mine], side=side)
-                )
-            chunks += operator.advance_watermark(group, after)
-            done.append(results(chunks))
-            self.late_dropped += operator.late_dropped
-        self.state.write()
-        return done
+    def operator(self) -> KeyedOperator:
+        return process_operator(self.node)
+
+    def take(self, operator: Any, group: KeyGroup, rows: Sequence[Row], side: int) -> Iterable[OutputChunk]:
+        records = [{"k": key, "n": n} for key, _, n in rows]
+        return operator.process(group, GroupBatch([r[0] for r in rows], records, [r[1] for r in rows], side=side))
+
+    def results(self, chunks: Iterable[OutputChunk]) -> list[Any]:
+        return results(chunks)
 
 
-class ByColumns:
+class ByColumns(JoinScript):
     """The same by columns."""
 
     def __init__(self, of: WindowJoinNode, policy: MergePolicy) -> None:
+        super().__init__(policy)
         assert join_by_record(of) is None
         side = JoinSide(("k",), "at" if of.assigner.is_event_time() else None, layout_of(SCHEMA) or "")
         output = SELECTED if of.select else PairFunction(of.function)  # type: ignore[arg-type]
         self.join = ColumnWindowJoin(of.assigner, (side, side), output, key_hashes)  # type: ignore[arg-type]
-        self.state = ScratchState(GROUPS, policy=policy)
-        self.late_dropped = 0
 
-    def checkpoint(self, sides: Sequence[Sequence[Row]], before: int, after: int, clock: int, tasks: int) -> list[Any]:
-        self.state.parallelism = tasks
-        done = []
-        for task in range(tasks):
-            group, operator = self.state.open(task, before), self.join.operator()
-            operator.open()
-            chunks: list[Any] = list(operator.advance_processing_time(group, clock))
-            for side, rows in enumerate(sides):
-                mine = [row for row in rows if task_of(row[0], tasks) == task]
-                for some in pieces(batch(mine)):
-                    chunks += operator.take_side(group, some, side)
-            chunks += operator.advance_watermark(group, after)
-            operator.store(group)
-            done.append(results(chunks))
-            self.late_dropped += operator.late_dropped
-        self.state.write()
-        return done
+    def operator(self) -> ColumnJoinOperator:
+        return self.join.operator()
+
+    def take(self, operator: Any, group: KeyGroup, rows: Sequence[Row], side: int) -> Iterable[OutputChunk]:
+        for some in pieces(batch(rows)):
+            yield from operator.take_side(group, some, side)
+
+    def results(self, chunks: Iterable[OutputChunk | ColumnChunk]) -> list[Any]:
+        return results(chunks)
 
 
 def batch(rows: Sequence[Row]) -> pa.RecordBatch:
@@ -176,10 +157,6 @@ def by_window_and_key(rows: list[Any], *, in_order: bool) -> list[Any]:
     return windows
 
 
-def task_of(key: Any, tasks: int) -> int:
-    return int(groups_of(hashes_of([key]), GROUPS)[0]) * tasks // GROUPS
-
-
 @settings(max_examples=25)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
@@ -209,12 +186,12 @@ def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> N
                 sides.append(rows)
             after = before if dice.random() < 0.1 else max(before, now - dice.randrange(8_000))
             tasks = dice.choice([1, 2, 3])
-            mine, theirs = (each.checkpoint(sides, before, after, now, tasks) for each in (one, other))
+            mine, theirs = (each.checkpoint(sides, before, after, tasks, now) for each in (one, other))
             assert [by_window_and_key(rows, in_order=in_order) for rows in theirs] == [
                 by_window_and_key(rows, in_order=in_order) for rows in mine
             ]
             before = after
-        mine, theirs = (each.checkpoint([[], []], before, MAX, 1 << 40, 1) for each in (one, other))
+        mine, theirs = (each.checkpoint([[], []], before, MAX, 1, 1 << 40) for each in (one, other))
     assert len(theirs[0]) == len(mine[0])
     assert other.late_dropped == one.late_dropped
     group = other.state.open()

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
-from poundlock.operators.columns.aggregates import ColumnAggregates
 from poundlock.operators.columns.operator import ResultColumns
 from poundlock.operators.columns.rows.counts import ColumnCounts
 from poundlock.operators.columns.rows.keys import RowKeys
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.factory import by_record, window_operator
 from poundlock.operators.keyed.group import MIN
 from poundlock.operators.records import RecordMaker

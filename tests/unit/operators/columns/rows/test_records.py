@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from poundlock.errors import TerminalError
 from poundlock.formats.arrays import binary_array
 from poundlock.formats.convert import column_values
-from poundlock.operators.columns.rows.cursor import Cursor
-from poundlock.operators.columns.rows.packing import packed, packed_groups, packed_lists, packed_records, unpacked
+from poundlock.operators.columns.msgpack.cursor import Cursor
+from poundlock.operators.columns.msgpack.values import packed_records, packed_timed, unpacked
+from poundlock.operators.columns.msgpack.writing import lists_of
 from poundlock.operators.columns.rows.records import lists_of_records, records_of, timed_records_of
 from poundlock.operators.keyed.codec import encode_each
 
@@ -68,7 +69,7 @@ def test_records_are_read_whoever_wrote_them(kinds: list[pa.DataType], count: in
 def test_lists_of_records(counts: list[int], seed: int) -> None:
     rows = table(random.Random(seed), [pa.int64(), pa.string(), pa.date32()], sum(counts), True)
     records, names = packed_records(rows.columns, rows.schema.names), rows.schema.names
-    written = packed_groups(records, np.array(counts, np.int64))
+    written = lists_of(records, np.array(counts, np.int64))
     lists, every = unpacked(written), iter(unpacked(records))
     assert lists == [[next(every) for _ in range(count)] for count in counts]
     for values in (written, binary_array(encode_each(lists))):
@@ -81,11 +82,11 @@ def test_lists_of_records(counts: list[int], seed: int) -> None:
 def test_a_list_may_be_as_long_as_msgpack_has_them(most: int) -> None:
     rows = pa.RecordBatch.from_arrays([pa.array(np.arange(most + 3))], ["n"])
     counts = np.array([1, most, 2])
-    written = packed_groups(packed_records(rows.columns, ["n"]), counts)
+    written = lists_of(packed_records(rows.columns, ["n"]), counts)
     assert list(map(len, unpacked(written))) == counts.tolist()
     lists = unpacked(written) if most < 1 << 16 else None
     assert lists is None or lists[1][-1] == {"n": most}
-    lengths = Cursor.of(written).list_lengths()
+    lengths = Cursor(written).list_lengths()
     assert lengths is not None
     assert lengths.tolist() == counts.tolist()
 
@@ -94,7 +95,7 @@ def test_a_list_may_be_as_long_as_msgpack_has_them(most: int) -> None:
 def test_records_with_a_time(times: list[int | None], seed: int) -> None:
     rows = table(random.Random(seed), [pa.int64(), pa.string()], len(times), True)
     at = pa.array(times, pa.int64())
-    written = packed_lists([packed(at), packed_records(rows.columns, rows.schema.names)])
+    written = packed_timed(at, packed_records(rows.columns, rows.schema.names))
     for values in (written, binary_array(encode_each(unpacked(written)))):
         held, columns = timed_records_of(values, rows.schema)
         assert held.to_pylist() == times

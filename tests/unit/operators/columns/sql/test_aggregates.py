@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
 from poundlock.formats.arrays import indices_of, joined
-from poundlock.operators.columns.aggregates import ColumnAggregates, can_aggregate
 from poundlock.operators.columns.groups import grouped
+from poundlock.operators.columns.sql.accumulators import can_aggregate
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.windows.aggregates import BY, KINDS, SqlAggregate, SqlAggregates
 from poundlock.plan.sql_text import result_type
 from poundlock.state.hashing import key_hashes

@@ -1,0 +1,1 @@
+"""Columns as msgpack: written, and read back, for all rows at once."""

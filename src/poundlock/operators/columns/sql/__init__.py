@@ -1,0 +1,1 @@
+"""SQL aggregates by columns."""

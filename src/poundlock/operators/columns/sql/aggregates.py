@@ -1,0 +1,140 @@
+"""SQL aggregates over columns: what rows of a group add up to, what two such sums add up to, and the result.
+
+What an aggregate has added up is one or two columns, its accumulator, so that a part of it can be done where rows are read, and the
+rest where their state is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import pyarrow as pa
+
+from poundlock.formats import ddl
+from poundlock.formats.arrays import indices_of
+from poundlock.operators.columns.encoding import decode_accumulators, encode_accumulators
+from poundlock.operators.columns.groups import Groups
+from poundlock.operators.columns.sql.accumulators import ColumnAccumulator, accumulator_of, can_aggregate
+from poundlock.operators.columns.sql.sums import too_large
+from poundlock.operators.windows.aggregates import Kind, SqlAggregate
+
+IN_ORDER = ("first", "last", "collect_list")
+"""The aggregates that depend on the order of rows."""
+
+
+@dataclass(frozen=True)
+class ColumnAggregates:
+    """Several aggregates over the same rows. Picklable.
+
+    Args:
+        aggregates: their columns are places in `arguments`.
+        arguments: the types of the columns that they are of.
+    """
+
+    aggregates: tuple[SqlAggregate, ...]
+    arguments: tuple[Any, ...]
+
+    @cached_property
+    def _parts(self) -> list[ColumnAccumulator]:
+        return [accumulator_of(each, _of(each, self.arguments)) for each in self.aggregates]
+
+    @property
+    def are_by_column(self) -> bool:
+        """Whether all of them are computed here for columns of their types."""
+        return all(can_aggregate(each, _of(each, self.arguments)) for each in self.aggregates)
+
+    @property
+    def types(self) -> list[pa.DataType]:
+        """The types of all accumulators' columns, one behind the other."""
+        return [kind for part in self._parts for kind in part.types]
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """The aggregates as texts, which `of` reads: kind, type of the column, and whether nulls are passed over."""
+        return tuple(
+            " ".join(
+                [
+                    each.kind,
+                    *([] if each.column is None else [ddl.render_type(self.arguments[int(each.column)])]),
+                    *([] if each.by is None else [f"by {ddl.render_type(self.arguments[int(each.by)])}"]),
+                    *(["ignore nulls"] if each.ignore_nulls else []),
+                ]
+            )
+            for each in self.aggregates
+        )
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> ColumnAggregates:
+        """Return aggregates that were described, each of a column of its own."""
+        aggregates: list[SqlAggregate] = []
+        kinds: list[pa.DataType] = []
+        for text in texts:
+            text, ignore_nulls = text.removesuffix(" ignore nulls"), text.endswith(" ignore nulls")
+            kind, _, of = text.partition(" ")
+            types = [ddl.parse_type(each) for each in of.split(" by ")] if of else []
+            places: list[int | None] = [*range(len(kinds), len(kinds) + len(types)), None, None]
+            kinds += types
+            aggregates.append(
+                SqlAggregate(kind=cast("Kind", kind), column=places[0], ignore_nulls=ignore_nulls, by=places[1])
+            )
+        return cls(tuple(aggregates), tuple(kinds))
+
+    def partial(self, columns: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
+        """Return what the rows of each group add up to.
+
+        Args:
+            columns: the arguments.
+        """
+        return [
+            column
+            for each, part in zip(self.aggregates, self._parts, strict=True)
+            for column in part.partial(_of(each, columns), groups)
+        ]
+
+    def merge(self, held: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
+        """Return one accumulator for each group of accumulators, each in the order of its rows."""
+        if groups.are_single:
+            rows = indices_of(groups.order)
+            return [column.take(rows) for column in held]
+        return [column for part, own in self._split(held) for column in part.merge(own, groups)]
+
+    def results(self, held: Sequence[pa.Array], kinds: Sequence[pa.DataType]) -> list[pa.Array]:
+        """Return the results, one column an aggregate, of some types.
+
+        Raises:
+            TerminalError: a result does not fit its type.
+        """
+        results = []
+        for (part, own), kind in zip(self._split(held), kinds, strict=True):
+            try:
+                results.append(part.result(own, kind))
+            except pa.ArrowInvalid as error:
+                raise too_large(kind, str(error)) from error
+        return results
+
+    def encode(self, held: Sequence[pa.Array]) -> pa.Array:
+        """Return accumulators as the bytes that state keeps, large_binary."""
+        return encode_accumulators(held)
+
+    def decode(self, values: pa.Array) -> list[pa.Array]:
+        """Return accumulators that were encoded."""
+        return decode_accumulators(values, self.types)
+
+    def _split(self, held: Sequence[pa.Array]) -> list[tuple[ColumnAccumulator, Sequence[pa.Array]]]:
+        pairs, at = [], 0
+        for part in self._parts:
+            width = len(part.types)
+            pairs.append((part, held[at : at + width]))
+            at += width
+        return pairs
+
+
+def _of(aggregate: SqlAggregate, columns: Sequence[Any]) -> Any:
+    """Return what an aggregate is of: one of some columns, a pair of them, or None."""
+    if aggregate.column is None:
+        return None
+    value = columns[int(aggregate.column)]
+    return value if aggregate.by is None else (value, columns[int(aggregate.by)])
