@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.testing.audit import AuditResult, audit_output
 from poundlock.testing.events import ReferenceEvents
 from poundlock.testing.job_process import JobProcess
 from poundlock.testing.kafka import EmbeddedKafka, Record
-from support.lives import Lives
+from support.lives import Lives, offsets_read
 from support.stores import Store, make_store
 
 JOBS = Path(__file__).parent / "jobs"
@@ -116,20 +115,13 @@ class KafkaScene(Scene):
         )
         self.produced += values
 
+    def waiting(self) -> int:
+        """Return how many records no decided checkpoint has read."""
+        return len(self.produced) - offsets_read(self.store.storage("checkpoints"))
+
     def caught_up(self) -> bool:
         """Return whether the newest decided checkpoint ends where the topic ends."""
-        newest = Ledger(self.store.storage("checkpoints")).newest()
-        read = (
-            next((r for r in Ledger(self.store.storage("checkpoints")).back(newest) if r.sources), None)
-            if newest
-            else None
-        )
-        if read is None:
-            return False
-        ((_, span),) = read.sources.items()
-        return {int(p): n for p, n in (span.end or {}).get(self.topic, {}).items()} == self.broker.end_offsets(
-            self.topic
-        )
+        return self.waiting() == 0
 
     def wait_until_caught_up(self, job: JobProcess) -> JobProcess:
         """Wait until all records are consumed, giving the job further lives where it needs them; return the living one."""

@@ -20,8 +20,8 @@ from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
 from poundlock.testing.job_process import JobProcess
 from poundlock.testing.kafka import EmbeddedKafka, Record
-from support.lives import STATELESS, Lives, failpoint_setting, slow_commits
-from support.torture import tortured
+from support.lives import STATELESS, Lives, failpoint_setting, offsets_read, slow_commits
+from support.torture import kept_ahead, tortured
 
 pytestmark = pytest.mark.crash
 
@@ -73,6 +73,10 @@ class KafkaPair:
 
     def open_transactions(self) -> list[str]:
         return [tid for tid in self.asked.ongoing() if tid.startswith(f"{self.name}.")]
+
+    def waiting(self) -> int:
+        """Return how many records no decided checkpoint has read."""
+        return len(self.produced) - offsets_read(LocalStorage(self.checkpoints))
 
     def caught_up(self) -> bool:
         return sum(1 for _ in self.broker.read(f"{self.name}-a")) >= len(self.produced)
@@ -200,6 +204,7 @@ def test_such_a_checkpoint_is_refused_where_the_driver_commits(pair: KafkaPair) 
 @pytest.mark.parametrize("pair", [{"sinks": 3, "timeout": "15 s"}], indirect=True)
 def test_many_random_kills_with_three_sinks(pair: KafkaPair) -> None:
     kills = int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "50"))
-    job = pair.lives.until(pair.caught_up, tortured(pair.lives.start, lambda: pair.produce(500), kills))
+    produce = kept_ahead(lambda: pair.produce(500), pair.waiting, most=15_000)
+    job = pair.lives.until(pair.caught_up, tortured(pair.lives.start, produce, kills))
     assert pair.lives.stop(job) == 0
     pair.assert_exact()

@@ -94,13 +94,15 @@ def rows_read(folder: Path) -> int:
 
 def goes_on(lives: Lives, job: JobProcess, model: Model) -> JobProcess:
     """Give the job more rows until it completed two checkpoints more, and a new life where it has none; return the living one."""
-    end, start = time.monotonic() + PATIENCE_S, newest(job)
-    while newest(job) < start + 2:
+    end, start, told, due = time.monotonic() + PATIENCE_S, newest(job), -2, 0.0
+    while (seen := newest(job)) < start + 2:
         if job.exit_code is not None:
             assert job.exit_code == -signal.SIGKILL, job.log_tail()
             job, start = lives.start(CRASH_WATCH="1"), -1
         assert time.monotonic() < end, job.log_tail()
-        model.some_keys()
+        if seen != told or time.monotonic() > due:  # as much as it takes, and no more: all of it is read in the end
+            model.some_keys()
+            told, due = seen, time.monotonic() + 10
         time.sleep(0.5)
     return job
 

@@ -17,7 +17,7 @@ from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.testing.postgres import EmbeddedPostgres
 from support.lives import DRIVERS, Lives, failpoint_setting
 from support.stores import Store
-from support.torture import tortured
+from support.torture import kept_ahead, tortured
 
 pytestmark = [pytest.mark.crash, pytest.mark.services]
 
@@ -72,8 +72,13 @@ class ThreeSinks:
     def rows(self) -> Counter[str]:
         return Counter(value for (value,) in self.server.execute(f"SELECT value FROM {self.name}"))
 
+    def waiting(self) -> int:
+        """Return how many lines are not in the table yet."""
+        ((rows,),) = self.server.execute(f"SELECT count(*) FROM {self.name}")
+        return len(self.produced) - int(rows)
+
     def caught_up(self) -> bool:
-        return self.rows().total() >= len(self.produced)
+        return self.waiting() <= 0
 
     def assert_agree(self) -> None:
         """Assert that each of the three has every line once, and that nothing is left prepared, open or hidden."""
@@ -138,9 +143,9 @@ def test_many_random_kills(
     tmp_path: Path, store: Store, crash_broker: EmbeddedKafka, postgres_server: EmbeddedPostgres, kills: int
 ) -> None:
     three = ThreeSinks(tmp_path, store, crash_broker, postgres_server, CRASH_WATCH="1")
-    # About as much as its lives consume: what is left in the end is read by the last one.
+    produce = kept_ahead(lambda: three.produce(60), three.waiting, most=1_800)
     with three.lives:
         three.produce(500)
-        job = three.lives.until(three.caught_up, tortured(three.lives.start, lambda: three.produce(60), kills))
+        job = three.lives.until(three.caught_up, tortured(three.lives.start, produce, kills))
         assert three.lives.stop(job) == 0
         three.assert_agree()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.torture import tortured
+from support.torture import kept_ahead, tortured
 
 if TYPE_CHECKING:
     from tests.crash.conftest import KafkaScene
@@ -16,7 +16,8 @@ pytestmark = pytest.mark.crash
 
 
 def torture(scene: KafkaScene, kills: int) -> None:
-    job = scene.wait_until_caught_up(tortured(scene.lives.start, lambda: scene.produce(500), kills))
+    produce = kept_ahead(lambda: scene.produce(500), scene.waiting, most=15_000)
+    job = scene.wait_until_caught_up(tortured(scene.lives.start, produce, kills))
     assert scene.lives.stop(job) == 0
     scene.assert_exact()
 

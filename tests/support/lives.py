@@ -12,10 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.failpoints import Failpoint, StreamFailpoint
+from poundlock.storage import Storage
 from poundlock.testing.job_process import JobProcess, completed, end_tagged, new_tag
 
-__all__ = ["DRIVERS", "STATELESS", "JobStuck", "Lives", "failpoint_setting", "files_found", "slow_commits"]
+__all__ = [
+    "DRIVERS",
+    "STATELESS",
+    "JobStuck",
+    "Lives",
+    "failpoint_setting",
+    "files_found",
+    "offsets_read",
+    "slow_commits",
+]
 
 STATELESS = tuple(point for point in Failpoint if point is not Failpoint.STATE_WRITING)
 """The points that a job without keyed state passes."""
@@ -66,6 +77,17 @@ def files_found(checkpoints: Path, source: str) -> int:
     """Return how many files a source has found: without `watch` it reads these, and does not look again."""
     log = (checkpoints / "sources" / source / "log").glob("*.json")
     return sum(len(json.loads(path.read_text())["files"]) for path in log)
+
+
+def offsets_read(checkpoints: Storage) -> int:
+    """Return the sum of the offsets at which the newest decided checkpoint of a job with one Kafka source ends; 0 before the first."""
+    ledger = Ledger(checkpoints)
+    newest = ledger.newest()
+    read = next((record for record in ledger.back(newest) if record.sources), None) if newest else None
+    if read is None:
+        return 0
+    ((_, span),) = read.sources.items()
+    return sum(int(offset) for partitions in (span.end or {}).values() for offset in partitions.values())
 
 
 def slow_commits(folder: Path, first: int) -> str:

@@ -142,8 +142,8 @@ class Rounds:
         life = self._start(self._go_on())
         newest = -1
         # A life that finds nothing left to read takes no checkpoint.
-        while life.wait_line(lambda v: v.get("state") == "RUNNING" and v.get("lag") == 0, seconds=_LIFE_S / 4) is None:
-            # A slow machine takes its time; a job that takes no checkpoint meanwhile is stuck.
+        while life.wait_line(lambda v: v.get("state") == "RUNNING" and v.get("lag") == 0, seconds=_LIFE_S) is None:
+            # A slow machine takes its time, for the start above all; a job that takes no checkpoint in as long as any step may last is stuck.
             before, newest = newest, completed(life.lines()[-1].value) if life.lines() else -1
             if life.exit_code is not None or newest == before:
                 raise AssertionError(self._told(life, "did not catch up"))

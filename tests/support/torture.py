@@ -18,7 +18,7 @@ from typing import Any, Literal
 from poundlock.testing.job_process import JobProcess, completed
 from support.job_parts import Victim, kill_part
 
-__all__ = ["Kill", "Struck", "Torture", "TortureReport", "plan_kills", "tortured"]
+__all__ = ["Kill", "Struck", "Torture", "TortureReport", "kept_ahead", "plan_kills", "tortured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +189,16 @@ class Torture:
 
 def _newer_than(done: int) -> Callable[[Mapping[str, Any]], bool]:
     return lambda value: completed(value) > done
+
+
+def kept_ahead(produce: Callable[[], None], waiting: Callable[[], int], most: int) -> Callable[[], None]:
+    """Return what produces only while fewer than `most` records wait: on a slow machine a job would never catch up with what came by the clock."""
+
+    def produce_some() -> None:
+        if waiting() < most:
+            produce()
+
+    return produce_some
 
 
 def tortured(start: Callable[[], JobProcess], produce: Callable[[], None], kills: int) -> JobProcess:

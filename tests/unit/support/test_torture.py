@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from support.torture import Struck, TortureReport, plan_kills
+from support.torture import Struck, TortureReport, kept_ahead, plan_kills
 
 
 def test_the_plan_depends_on_the_seed_alone() -> None:
@@ -21,3 +21,16 @@ def test_the_report_says_how_to_run_it_again() -> None:
     report = TortureReport(7, struck=[Struck(k, k.victim, 1) for k in plan], lives=2, recovery_s=[1.0, 9.5])
     assert str(report).startswith("seed 7: 2 kills (")
     assert str(report).endswith("2 lives, slowest recovery 9.5 s")
+
+
+def test_what_is_produced_waits_for_a_slow_job() -> None:
+    produced: list[int] = []
+    read = 0
+    produce = kept_ahead(lambda: produced.append(1), lambda: len(produced) - read, most=3)
+    for _ in range(9):
+        produce()
+    assert len(produced) == 3
+    read = 2
+    for _ in range(9):
+        produce()
+    assert len(produced) == 5
