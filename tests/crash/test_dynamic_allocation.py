@@ -31,9 +31,10 @@ DYNAMIC = {
     "spark.dynamicAllocation.maxExecutors": str(EXECUTORS),
     "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
     "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout": "1s",
-    "spark.dynamicAllocation.executorIdleTimeout": "2s",
-    "spark.dynamicAllocation.cachedExecutorIdleTimeout": "2s",
-    "spark.dynamicAllocation.shuffleTracking.timeout": "2s",
+    # Longer than a checkpoint's part between two stages, or none would be there together.
+    "spark.dynamicAllocation.executorIdleTimeout": "6s",
+    "spark.dynamicAllocation.cachedExecutorIdleTimeout": "6s",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "6s",
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
