@@ -174,7 +174,9 @@ EVERY_KIND: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("words", EVERY_KIND)
-@pytest.mark.parametrize("value", [True, timedelta(seconds=1), [object()], 1.5j], ids=repr)
+@pytest.mark.parametrize(
+    "value", [True, timedelta(seconds=1), [object()], 1.5j], ids=["truth", "time", "list", "complex"]
+)
 def test_a_value_of_another_kind_is_refused_in_two_lines(words: str, value: Any) -> None:
     if words == "delay=" and isinstance(value, timedelta):
         return

@@ -27,7 +27,7 @@ CONNECTOR_NAMES = {
     "Enumerator", "ExplainsErrors", "FileOrigin", "Finding", "HasPlace", "HoldsReaders", "KnowsColumns",
     "IdentifyingEnumerator", "InTasks", "Inspectable", "JSON", "KafkaOrigin", "Kind", "LagReportingEnumerator", "Ledger",
     "Leftover", "Legible", "LimitedWriter", "LimitsTasks", "Lines", "MakesParticipant", "ManifestEntry", "Measurable",
-    "MeteredReader", "NeedsJvm", "Newer", "NewerOutput", "Occasion", "OpensEarly", "Orphan", "Participant", "PartitionedEnumerator",
+    "MeteredReader", "NeedsJvm", "Newer", "NewerOutput", "ObjectSource", "Occasion", "OpensEarly", "Orphan", "Participant", "PartitionedEnumerator",
     "PausableEnumerator", "PendingFile", "Portable", "PositionChecking", "Preflight", "Prepared", "PreparesAhead", "PreviewRefused",
     "RangeCheckingEnumerator", "ReadBack", "Reader", "ReaderContext", "Reading", "ReadsOnlyValue", "Records",
     "Reject", "Repeatable", "ReplayKind", "ReplayPromise", "SourceGoneError", "SparkRead", "SparkSource",

@@ -73,6 +73,7 @@ from poundlock.connectors.base import (
     IdentifyingEnumerator as IdentifyingEnumerator,
     LagReportingEnumerator as LagReportingEnumerator,
     MeteredReader as MeteredReader,
+    ObjectSource as ObjectSource,
     PartitionedEnumerator as PartitionedEnumerator,
     PausableEnumerator as PausableEnumerator,
     PositionChecking as PositionChecking,
