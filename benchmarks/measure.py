@@ -38,7 +38,7 @@ class Usage:
         code: exit code of the command, negative for a signal.
         wall_s: seconds from its start to its end.
         cpu_s: user + system seconds of the command and all its descendants, the ended ones included.
-        peak_rss_mb: largest sum over the tree of resident memory, sampled; a page that several processes have counts once.
+        peak_mb: largest sum over the tree of resident memory, sampled; a page that several processes have counts once.
         load: the machine's load average (1 minute) when the command ended.
         left_behind: processes that outlived the command and were killed.
         parts: CPU seconds by kind of process, as sampled: what ran between two samples only is missing.
@@ -47,7 +47,7 @@ class Usage:
     code: int
     wall_s: float
     cpu_s: float
-    peak_rss_mb: float
+    peak_mb: float
     load: float
     left_behind: int = 0
     parts: Mapping[str, float] = field(default_factory=dict)
@@ -244,7 +244,7 @@ def _meter(command: list[str], timeout_s: float, grace_s: float) -> Usage:
         code=-1 if code is None else code,
         wall_s=wall,
         cpu_s=cpu_s,
-        peak_rss_mb=tree.peak_bytes / 2**20,
+        peak_mb=tree.peak_bytes / 2**20,
         load=os.getloadavg()[0],
         left_behind=left_behind,
         parts=tree.parts,

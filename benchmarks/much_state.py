@@ -47,7 +47,7 @@ def _of(bench: Bench, size: str, keys: int) -> tuple[Usage, Mapping[str, float]]
     out, checkpoints = work / "out", work / "checkpoints"
     env, log = bench.environment(work), bench.log(f"much_state/{size}")
     run(program("jobs/much_state.py", "make", keys, out, checkpoints), env=env, log=log, timeout_s=7200)
-    usage, figures = Usage(code=0, wall_s=0, cpu_s=0, peak_rss_mb=0, load=0), dict[str, float]()
+    usage, figures = Usage(code=0, wall_s=0, cpu_s=0, peak_mb=0, load=0), dict[str, float]()
     for before, count, parallelism in ((0, _CHECKPOINTS, 2), (_CHECKPOINTS, _AFTER, _RESCALED)):
         words = ("run", keys, before, count, out, checkpoints, parallelism, work / "found")
         used = run(program("jobs/much_state.py", *words), env=env, log=log)

@@ -26,7 +26,7 @@ class Result:
         rows_per_s: rows per second of wall time.
         rows_per_cpu_s: rows per second of CPU time.
         cpu_s: user + system seconds.
-        peak_rss_mb: largest sum of resident memory.
+        peak_mb: largest sum of resident memory over the tree; a page that several processes have counts once.
         wall_s: seconds from the start of the process to its end.
         load: the machine's load average when it ended.
         runs: how many runs there were; the figures are those of the run with the median CPU time.
@@ -45,7 +45,7 @@ class Result:
     rows_per_s: float
     rows_per_cpu_s: float
     cpu_s: float
-    peak_rss_mb: float
+    peak_mb: float
     wall_s: float
     load: float
     runs: int = 1
@@ -79,7 +79,7 @@ class Result:
             rows_per_s=round(rows / usage.wall_s, 1),
             rows_per_cpu_s=round(rows / usage.cpu_s, 1),
             cpu_s=round(usage.cpu_s, 3),
-            peak_rss_mb=round(usage.peak_rss_mb, 1),
+            peak_mb=round(usage.peak_mb, 1),
             wall_s=round(usage.wall_s, 3),
             load=round(usage.load, 2),
             cpu_s_of_runs=[round(usage.cpu_s, 3)],
@@ -152,7 +152,7 @@ class Bar:
                 mine.median_ms <= self.most_ms,
             )
         if self.most_mb is not None:
-            figure = mine.peak_rss_mb
+            figure = mine.peak_mb
             return f"{self.name} peak memory ≤ {self.most_mb:.0f} MB", f"{figure:.0f} MB", figure <= self.most_mb
         if self.least is not None:
             figure = mine.rows_per_cpu_s
@@ -285,7 +285,7 @@ def show(console: Console, results: Sequence[Result]) -> bool:
     for r in results:
         table.add_row(
             r.name, f"{r.rows:,}", f"{r.rows_per_s:,.0f}", f"{r.rows_per_cpu_s:,.0f}", f"{r.cpu_s:.1f}", f"{r.wall_s:.1f}",
-            f"{r.peak_rss_mb:,.0f}", f"{r.load:.1f}", str(r.runs),
+            f"{r.peak_mb:,.0f}", f"{r.load:.1f}", str(r.runs),
         )  # fmt: skip
     console.print(table)
     _show_peers(console, results)

@@ -16,7 +16,7 @@ from benchmarks.latency_client import fault
 from benchmarks.measure import Usage
 from benchmarks.result import BARS, Bar, Result, show
 
-USAGE = Usage(code=0, wall_s=10.0, cpu_s=20.0, peak_rss_mb=100.0, load=1.0)
+USAGE = Usage(code=0, wall_s=10.0, cpu_s=20.0, peak_mb=100.0, load=1.0)
 RESULT = Result.of("a/x", 1000, USAGE, median_ms=300.04, p99_ms=500, max_ms=700, figures={"growth": 1.2})
 
 
