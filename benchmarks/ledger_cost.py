@@ -76,7 +76,10 @@ def kept_records(folder: Path) -> Iterator[dict[str, Any]]:
         number = json.loads(line)["number"]
         if found.setdefault(number, line) != line:
             raise WrongOutput(f"two records of number {number}")
-    yield from (json.loads(found[number]) for number in sorted(found))
+    for number in sorted(found):
+        record = json.loads(found[number])
+        del record["crc32"]  # it is of the bytes, and what reads them again compares it
+        yield record
 
 
 def prove(folder: Path, *, last: int, retention_ms: int) -> None:

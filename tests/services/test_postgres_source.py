@@ -780,7 +780,7 @@ def test_a_table_made_anew_is_another_table(table: Any, tmp_path: Path) -> None:
     life.checkpoint()
     life.die()
     table.execute("DROP TABLE t", "CREATE TABLE t (id int PRIMARY KEY, v text)")
-    with pytest.raises(SourceGoneError, match="made again"):
+    with pytest.raises(SourceGoneError, match="created again"):
         Life(life.source, tmp_path, life.at).rows()
 
 

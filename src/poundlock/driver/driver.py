@@ -169,14 +169,14 @@ def with_settings(job: Job, settings: Settings) -> Job:
 
 
 def preflight(plan: Plan) -> None:
-    """Ask every source and sink whether it can work, all at once. Raises DefinitionError."""
+    """Ask every source whether it can work, all at once, and then every sink, for sinks make their folders. Raises DefinitionError."""
     if any(isinstance(sink, NeedsJvm) and sink.jvm for sink in plan.sinks.values()):
         from poundlock.spark import jdbc_gateway as jdbc
 
         jdbc.install()
-    parts = (*plan.sources.values(), *plan.sinks.values())
     with two_lines(plan):
-        call_all(*(part.preflight for part in parts if isinstance(part, Preflight)), name="poundlock-preflight")
+        for parts in (plan.sources.values(), plan.sinks.values()):
+            call_all(*(part.preflight for part in parts if isinstance(part, Preflight)), name="poundlock-preflight")
     check_tasks(plan.sinks, plan.job.parallelism or 1)
     if plan.job.autoscaler is not None:
         check_autoscaler(plan, plan.job.autoscaler)

@@ -5,6 +5,7 @@ Each refusal names the setting and the value to give it; nothing is made but the
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import time
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+_numbers = itertools.count()
 _SECONDS = 5.0
 _OLDEST = (3, 0)
 
@@ -94,7 +96,8 @@ def _create(sink: KafkaSink, admin: Any, topic: str, partitions: int) -> None:
 def _check_transactions(sink: KafkaSink, admin: Any) -> None:
     """Do what the tasks will, without a message, and abort it: the broker says whether that is allowed."""
     kafka = confluent()
-    tid = f"{sink.effective_prefix}.preflight.{os.getpid()}"  # two jobs that start at once must not fence each other
+    # Two jobs that start at once must not fence each other, nor must two sinks of a job that are asked at once.
+    tid = f"{sink.effective_prefix}.preflight.{os.getpid()}.{next(_numbers)}"
     settings = {
         "bootstrap.servers": sink.bootstrap_servers, "log_level": 0, **sink.security.confluent(), "transactional.id": tid,
         "transaction.timeout.ms": sink.timeout_ms,
