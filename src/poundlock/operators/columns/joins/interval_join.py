@@ -200,36 +200,37 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
 
 @dataclass(frozen=True)
 class _Buckets:
-    """The buckets that there are. Rows of one time always go to the same of them: those of a bucket are in the order they came.
+    """The buckets that there are. A row goes to the last of those that its time is in, in the order in which they are read.
+
+    So rows of one key and time are read in the order they came, though tasks that saw other rows made buckets of other widths.
 
     Args:
         edges: where one of them begins or ends, ascending.
-        narrowest: of the stretch of time from each edge on, the bucket; None where there is none.
+        last: of the stretch of time from each edge on, the last bucket; None where there is none.
     """
 
     edges: Numbers
-    narrowest: Sequence[Slice | None]
+    last: Sequence[Slice | None]
 
     @classmethod
     def of(cls, buckets: Sequence[Slice]) -> _Buckets:
         """Return these, each with a width."""
         edges = sorted({edge for bucket in buckets for edge in bucket})
-        by_width = sorted(buckets, key=lambda bucket: bucket[1] - bucket[0])
-        narrowest = [next((each for each in by_width if each[0] <= edge < each[1]), None) for edge in edges]
-        return cls(np.array(edges, np.int64), narrowest)
+        last = [max((each for each in buckets if each[0] <= edge < each[1]), default=None) for edge in edges]
+        return cls(np.array(edges, np.int64), last)
 
     def numbers(self, times: Numbers, width: int) -> Numbers:
         """Return the number of the bucket of each time: below 0 of one that there is, else of a new one of some width, counted from the first."""
         numbers = times // width + (1 << 62) // width
         at = np.searchsorted(self.edges, times, "right") - 1
-        inside = np.array([each is not None for each in self.narrowest] + [False])[at]
+        inside = np.array([each is not None for each in self.last] + [False])[at]
         numbers[inside] = at[inside] - len(self.edges)
         return numbers
 
     def bucket(self, number: int, width: int) -> Slice:
         """Return the bucket of a number."""
         if number < 0:
-            bucket = self.narrowest[number]
+            bucket = self.last[number]
             assert bucket is not None
             return bucket
         start = (number - (1 << 62) // width) * width
