@@ -33,6 +33,7 @@ from poundlock.stream.nodes import (
     TopNNode,
     UnionNode,
     WatermarkNode,
+    WindowJoinNode,
     WindowNode,
 )
 
@@ -60,7 +61,7 @@ def check_columns(nodes: Sequence[Node]) -> None:
             schema = _columns(parent, known) if names else None
             for name in names if schema is not None else ():
                 resolve_column(schema, name, node.id)
-        if isinstance(node, IntervalJoinNode) and node.select:
+        if isinstance(node, (IntervalJoinNode, WindowJoinNode)) and node.select:
             sides = {side: _columns(parent, known) for side, parent in zip(_SIDES, node.inputs, strict=True)}
             for text in node.select:
                 _check_pair(node.id, text, sides)
@@ -118,7 +119,7 @@ def _after(node: Node, before: Sequence[pa.Schema | None]) -> pa.Schema | None:
 def _after_keyed(node: KeyedNode, first: pa.Schema | None) -> pa.Schema | None:
     if node.schema is not None:
         return ddl.parse(node.schema)
-    if isinstance(node, IntervalJoinNode):
+    if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
         return _selected(node.select, None)
     if isinstance(node, RollingNode) or (isinstance(node, DeduplicateNode) and node.keep == "first"):
         return first
@@ -172,7 +173,7 @@ def _selected(texts: Sequence[str], schema: pa.Schema | None) -> pa.Schema | Non
     return pa.schema(fields)
 
 
-# --- select of an interval join ----------------------------------------------------------------------------------------
+# --- select of a join ------------------------------------------------------------------------------------------------
 
 
 def _check_pair(operator: str, text: str, sides: Mapping[str, pa.Schema | None]) -> None:

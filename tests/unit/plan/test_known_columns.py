@@ -95,6 +95,15 @@ def joined(*select: str) -> Callable[[DataStream], DataStream]:
     return join
 
 
+def joined_in_windows(*select: str) -> Callable[[DataStream], DataStream]:
+    def join(stream: DataStream) -> DataStream:
+        other = stream.select("user", "price AS cost", "at", name="other")
+        pairs = stream.join(other).where("user").equal_to("user").window(MINUTE)
+        return pairs.select(*select, name="pairs")
+
+    return join
+
+
 MINUTE = TumblingEventTimeWindows("1 min")
 WRONG: dict[str, tuple[Callable[[DataStream], DataStream], str, str]] = {
     "a field": (mapped(misspelt), "fee: Misspelt asks for 'prise', which is no column", "did you mean 'price'?"),
@@ -151,6 +160,12 @@ WRONG: dict[str, tuple[Callable[[DataStream], DataStream], str, str]] = {
         'write "left.user" or "right.user AS right_user"',
     ),
     "a column of one side": (joined("left.user", "cost AS c"), "select('cost AS c')", 'write "right.cost"'),
+    "a column of one side of a window": (
+        joined_in_windows("left.user", "cost AS c"),
+        "select('cost AS c')",
+        "right.cost",
+    ),
+    "one that its side has not in a window": (joined_in_windows("left.cost"), "no column 'left.cost'", "'right.cost'?"),
     "within an expression": (joined("round(price + 1) AS p"), "of which side 'price' is", 'write "left.price"'),
     "a column of none": (joined("left_price"), "no column 'left_price'", "did you mean 'left.price'?"),
     "one that its side has not": (joined("left.cost"), "no column 'left.cost'", "did you mean 'right.cost'?"),
@@ -180,6 +195,7 @@ def test_what_is_no_column_is_refused_before_anything_starts(name: str) -> None:
         lambda s: s.key_by("current_date", "at").top_n(2, "PRICE desc"),
         lambda s: mapped(total)(s.key_by("user").window(MINUTE).aggregate("count(*) AS n")),
         joined("left.user", "LEFT.Price", "right.cost * 2 AS price", "concat(left.user, 'price') AS cost"),
+        joined_in_windows("left.user", "LEFT.Price", "right.cost * 2 AS price", "concat(left.user, 'price') AS cost"),
         joined("left.*", "transform(array(1), price -> price + 1) AS ns", "CAST(right.cost AS string) cost"),
     ],
 )
