@@ -125,8 +125,7 @@ def run(
         folders = {"the checkpoint": open_storage(checkpoint_dir(job, settings))}
         if beginning is not None:
             folders["the savepoint"] = open_checkpoint(beginning.path, "savepoint")
-        reached = [partial(refuse_unreachable, folder, what=what) for what, folder in folders.items()]
-        call_all(*reached, lambda: preflight(plan), name="poundlock-preflight")
+        preflight(plan, *(partial(refuse_unreachable, folder, what=what) for what, folder in folders.items()))
         progress = driver.run()
     except BaseException as error:
         requests.close(error if isinstance(error, PoundlockError) else None)
@@ -168,15 +167,26 @@ def with_settings(job: Job, settings: Settings) -> Job:
     return job
 
 
-def preflight(plan: Plan) -> None:
-    """Ask every source whether it can work, all at once, and then every sink, for sinks make their folders. Raises DefinitionError."""
+def preflight(plan: Plan, *others: Callable[[], object]) -> None:
+    """Ask every source whether it can work, beside other questions, and then every sink, for sinks make their folders.
+
+    Args:
+        others: what else must be so before anything is made; each raises where it is not.
+
+    Raises:
+        DefinitionError: a source or a sink cannot work.
+    """
     if any(isinstance(sink, NeedsJvm) and sink.jvm for sink in plan.sinks.values()):
         from poundlock.spark import jdbc_gateway as jdbc
 
         jdbc.install()
     with two_lines(plan):
-        for parts in (plan.sources.values(), plan.sinks.values()):
-            call_all(*(part.preflight for part in parts if isinstance(part, Preflight)), name="poundlock-preflight")
+        sources, sinks = (
+            [part.preflight for part in parts.values() if isinstance(part, Preflight)]
+            for parts in (plan.sources, plan.sinks)
+        )
+        call_all(*others, *sources, name="poundlock-preflight")
+        call_all(*sinks, name="poundlock-preflight")
     check_tasks(plan.sinks, plan.job.parallelism or 1)
     if plan.job.autoscaler is not None:
         check_autoscaler(plan, plan.job.autoscaler)
