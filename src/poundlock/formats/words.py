@@ -12,8 +12,8 @@ SIZE = 8
 
 
 def words_in(data: npt.NDArray[np.uint8]) -> Words:
-    """Return the eight bytes from each position on, without a copy; the last position is that of the last eight bytes."""
-    return np.ndarray((len(data) - SIZE + 1,), "<u8", data, strides=(1,))
+    """Return the eight bytes from each position on, without a copy; the last position is that of the last eight bytes, if there are so many."""
+    return np.ndarray((max(len(data) - SIZE + 1, 0),), "<u8", data, strides=(1,))
 
 
 def words_at(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> Words:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import flags_in, numbers_in
+from poundlock.formats.words import words_in
 from poundlock.operators.keyed.codec import encode_key
 from poundlock.state.runs.columns import Hashes
 
@@ -168,7 +169,7 @@ def hashes_of_bytes(
         h[late] = hashes_of_bytes(rest, start[late] - first, length[late], kind)
         h[ahead] = hashes_of_bytes(data, start[ahead], length[ahead], kind)
         return h
-    words = np.ndarray((max(len(data) - 7, 0),), "<u8", data, strides=(1,))
+    words = words_in(data)
     for first in range(0, len(length), _AT_ONCE):
         some = slice(first, first + _AT_ONCE)
         h[some] = _of_some(words, start[some], length[some], kind)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers, ends_in, indices_of, ranks_of
+from poundlock.formats.words import words_in
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -206,7 +207,7 @@ def _words(
         for at in (*range(0, longest - 7, 8), *([longest - 8] if longest % 8 else [])):
             yield np.ascontiguousarray(np.ndarray((len(starts),), "<u8", data, int(starts[0]) + at, (longest,)))
         return
-    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
+    words = words_in(data)
     if shortest < 8:
         yield words[starts] & _MASK[np.minimum(length, 8)]
     for at in range(0 if shortest >= 8 else 8, longest, 8):

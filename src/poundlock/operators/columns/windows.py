@@ -166,7 +166,7 @@ class ColumnWindowOperator(PartialsOperator):
         for part in self._parts(window):
             at = np.minimum(np.searchsorted(hashes, part.hashes), len(hashes) - 1)
             parts.append(self._decoded(part.take(np.flatnonzero(hashes[at] == part.hashes))))
-        there = merged([replace(part, slices=np.zeros(len(part), np.int64)) for part in parts], self._aggregates)
+        there = merged(parts, self._aggregates)
         both = grouped(np.concatenate([there.hashes, wanted.hashes]), joined([there.keys, wanted.keys]))
         pairs = both.starts[both.counts == 2]
         places = np.full(len(wanted), -1, np.int64)

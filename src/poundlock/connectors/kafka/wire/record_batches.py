@@ -17,7 +17,7 @@ from poundlock.connectors.kafka.client_loader import google_crc32c
 from poundlock.connectors.kafka.wire.compression import decompress
 from poundlock.connectors.kafka.wire.record_fields import RecordFields, read_fields
 from poundlock.connectors.kafka.wire.record_frames import Span
-from poundlock.connectors.kafka.wire.varints import SPARE, MalformedRecords, read_varint, read_varints
+from poundlock.connectors.kafka.wire.varints import SPARE, Integers, MalformedRecords, read_varint, read_varints
 from poundlock.errors import DefinitionError
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -26,7 +26,6 @@ _MAGIC_AT, _CRC_FROM = 16, 21
 _CODEC, _LOG_APPEND, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 _ABORT_MARKER = 0
 _PORTION_BYTES = 32 << 20  # compressed batches are decoded together until so much came out of them
-Integers = npt.NDArray[np.int64]
 
 
 class DamagedBatch(ValueError):
