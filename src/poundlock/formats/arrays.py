@@ -125,6 +125,11 @@ def is_flat(columns: pa.Schema) -> bool:
     return not any(pa.types.is_nested(column.type) for column in columns)
 
 
+def is_float(kind: pa.DataType) -> bool:
+    """Return whether a type is that of floating point numbers of 32 or 64 bits."""
+    return bool(pa.types.is_float32(kind) or pa.types.is_float64(kind))
+
+
 def is_binary(kind: pa.DataType) -> bool:
     """Return whether a type is that of byte strings."""
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats import ddl
-from poundlock.formats.arrays import binary_array, flags_in, is_binary, is_text, joined, numbers_in, valid_in
+from poundlock.formats.arrays import binary_array, flags_in, is_binary, is_float, is_text, joined, numbers_in, valid_in
 from poundlock.formats.convert import column_values
 from poundlock.operators.columns.msgpack.cursor import Build, Cursor, UnexpectedValue
 from poundlock.operators.columns.msgpack.tags import BINARIES, FLOATS, INTS
@@ -111,20 +111,16 @@ def _read(cursor: Cursor, kind: pa.DataType) -> Build:
 
 def _is_number(kind: pa.DataType) -> bool:
     tests = (pa.types.is_signed_integer, pa.types.is_temporal)
-    return _is_float(kind) or (any(test(kind) for test in tests) and not pa.types.is_interval(kind))
-
-
-def _is_float(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_float32(kind) or pa.types.is_float64(kind))
+    return is_float(kind) or (any(test(kind) for test in tests) and not pa.types.is_interval(kind))
 
 
 def _head(kind: pa.DataType) -> bytes:
-    return bytes([(FLOATS if _is_float(kind) else INTS)[kind.bit_width // 8]])
+    return bytes([(FLOATS if is_float(kind) else INTS)[kind.bit_width // 8]])
 
 
 def _big(kind: pa.DataType) -> str:
     """Return how numpy calls the numbers of a type, written from their highest byte on."""
-    return f">{'f' if _is_float(kind) else 'i'}{kind.bit_width // 8}"
+    return f">{'f' if is_float(kind) else 'i'}{kind.bit_width // 8}"
 
 
 def joined_rows(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

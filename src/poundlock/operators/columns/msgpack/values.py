@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.errors import TerminalError
-from poundlock.formats.arrays import binary_array, ends_in, flags_in, is_binary, is_text, numbers_in, valid_in
+from poundlock.formats.arrays import binary_array, ends_in, flags_in, is_binary, is_float, is_text, numbers_in, valid_in
 from poundlock.formats.chunk import NoOrigin, Records
 from poundlock.formats.convert import column_values, to_batch
 from poundlock.formats.reject import Reject
@@ -56,7 +56,7 @@ def unpacked(values: pa.Array) -> list[Any]:
 
 def is_by_columns(kind: pa.DataType) -> bool:
     """Return whether values of a type are written and read without the codec of single values."""
-    return _is_int(kind) or _is_float(kind) or pa.types.is_boolean(kind) or _is_instant(kind) or _is_bytes(kind)
+    return _is_int(kind) or is_float(kind) or pa.types.is_boolean(kind) or _is_instant(kind) or _is_bytes(kind)
 
 
 def read_value(cursor: Cursor, kind: pa.DataType) -> pa.Array:
@@ -67,7 +67,7 @@ def read_value(cursor: Cursor, kind: pa.DataType) -> pa.Array:
     """
     if _is_int(kind):
         return _cast(cursor.integers(), kind)
-    if _is_float(kind):
+    if is_float(kind):
         return _cast(cursor.fixed(bytes([FLOAT]), ">f8", pa.float64())(), kind)
     if pa.types.is_boolean(kind):
         return cursor.flags()()
@@ -114,7 +114,7 @@ def _parts(column: pa.Array) -> list[Part]:
     kind, valid = column.type, valid_in(column)
     if _is_int(kind):
         return [Fixed(bytes([INT]), numbers_in(column), ">i8").or_nil(valid)]
-    if _is_float(kind):
+    if is_float(kind):
         return [Fixed(bytes([FLOAT]), numbers_in(column), ">f8").or_nil(valid)]
     if pa.types.is_boolean(kind):
         return [flags(flags_in(column), valid)]
@@ -126,10 +126,6 @@ def _parts(column: pa.Array) -> list[Part]:
 
 def _is_int(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind)) and kind != pa.uint64()
-
-
-def _is_float(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_float64(kind) or pa.types.is_float32(kind))
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
