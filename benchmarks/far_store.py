@@ -6,6 +6,7 @@ What it does not play is a server that is busy, and the CPU that a client spends
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 import uuid
@@ -129,12 +130,9 @@ class FarUploads(FarStore):
     def concat(self, sources: Sequence[str], target: str) -> None:
         for _ in (*sources, target):
             CALLS.wait(self.seconds)
-        whole = Path(f"{self.root}.{_ARRIVING}") / uuid.uuid4().hex
-        whole.parent.mkdir(parents=True, exist_ok=True)
+        whole = self._arriving()
         whole.write_bytes(b"".join(self._near.read(source) for source in sources))
-        Path(self._at(target)).parent.mkdir(parents=True, exist_ok=True)
-        os.link(whole, self._at(target))  # FileExistsError where the name is taken
-        whole.unlink()
+        self._appear(whole, target)
 
     def begin_upload(self, path: str, mark: str) -> str:
         CALLS.wait(self.seconds)
@@ -159,12 +157,10 @@ class FarUploads(FarStore):
         if not self._parts(upload).exists():
             raise UploadGone(path)
         parts = [self._parts(upload) / tag.partition("-")[0] for tag in tags]
-        target = Path(self._at(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if len(parts) > 1:
-            parts[0].write_bytes(b"".join(part.read_bytes() for part in parts))
-        os.link(parts[0], target)  # FileExistsError where the name is taken
-        os.setxattr(target, "user.mark", upload.split("-")[1].encode())
+        whole = self._arriving()
+        whole.write_bytes(b"".join(part.read_bytes() for part in parts))
+        os.setxattr(whole, "user.mark", upload.split("-")[1].encode())
+        self._appear(whole, path)
         self._drop(upload)
 
     def abort_upload(self, path: str, upload: str) -> bool:
@@ -187,13 +183,25 @@ class FarUploads(FarStore):
     def _parts(self, upload: str) -> Path:
         return Path(f"{self.root}.{_UPLOADS}") / upload
 
+    def _arriving(self) -> Path:
+        """Return a place that nobody looks at, so that what is there comes and goes as a whole whenever the process dies."""
+        folder = Path(f"{self.root}.{_ARRIVING}")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / uuid.uuid4().hex
+
+    def _appear(self, whole: Path, path: str) -> None:
+        """Make a file visible; raises FileExistsError where the name is taken."""
+        Path(self._at(path)).parent.mkdir(parents=True, exist_ok=True)
+        os.link(whole, self._at(path))
+        whole.unlink()
+
     def _drop(self, upload: str) -> bool:
-        folder = self._parts(upload)
-        if not folder.exists():
+        gone = self._arriving()
+        try:
+            self._parts(upload).rename(gone)
+        except FileNotFoundError:
             return False
-        for part in folder.iterdir():
-            part.unlink()
-        folder.rmdir()
+        shutil.rmtree(gone)
         return True
 
 
