@@ -111,7 +111,7 @@ def _fill(cut: Cut, checkpoint: Storage, portable: Mapping[str, Portable], *, li
     for name, sink in portable.items():
         carried = state_of(metadata.decision, name)
         if carried:
-            # Prepared data is never written to again, and is deleted by name only.
+            # Prepared data is deleted by name only, and what grows to a file is copied before that where it has other names.
             sink.save(carried, cut.savepoint, f"sinks/{name}", partial(cut.add, linked=True))
 
 

@@ -23,7 +23,7 @@ _AT_FDCWD = -100
 _NO_SUCH_CALL = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 _NO_LINKS = (*_NO_SUCH_CALL, errno.EPERM, errno.EMLINK)
 _NO_KERNEL_COPY = (*_NO_SUCH_CALL, errno.EPERM, errno.EXDEV, errno.EBADF)
-_COPY_STEP = 1 << 30
+_COPY_STEP, _MEMORY_STEP = 1 << 30, 1 << 20  # bytes
 _STAYS_CACHED = 16 << 20  # bytes
 
 
@@ -104,10 +104,37 @@ class LocalStorage:
         def fill(handle: io.FileIO) -> None:
             for source in sources:
                 with io.FileIO(self._at(source)) as part:
-                    _copy(part, handle)
+                    size = os.fstat(part.fileno()).st_size
+                    _copy(part, handle, handle.seek(0, os.SEEK_END), size)
 
         with _beside(self._at(target), fill) as temporary:
             _rename_exclusive(temporary, self._at(target))
+
+    def extend(self, path: str, size: int, sources: Sequence[tuple[str, int]]) -> None:
+        """Write the content of other files behind that of a file, durably; they stay.
+
+        The same bytes come to the same places whoever does it, and however often: what an attempt that died has left behind the first
+        `size` bytes is written over. A file that has other names too is first replaced by a copy, so that those keep what they have.
+
+        Args:
+            path: of the file.
+            size: bytes that are its own.
+            sources: the others in order, and how many bytes of each.
+
+        Raises:
+            FileNotFoundError: one of them is not there.
+            OSError: one of them has fewer bytes.
+        """
+        target = self._at(path)
+        if os.stat(target).st_nlink > 1:
+            with io.FileIO(target) as shared, _beside(target, lambda handle: _copy(shared, handle, 0, size)) as own:
+                os.replace(own, target)
+        with io.FileIO(target, "r+") as handle:
+            for source, count in sources:
+                with io.FileIO(self._at(source)) as part:
+                    _copy(part, handle, size, count)
+                size += count
+            os.fsync(handle.fileno())
 
     def delete(self, path: str) -> bool:
         try:
@@ -260,16 +287,30 @@ def _c_function() -> Callable[..., int] | None:
     return cast("Callable[..., int]", call)
 
 
-def _copy(source: io.FileIO, target: io.FileIO) -> None:
-    """Copy within the kernel where it can, else through memory."""
-    in_kernel = hasattr(os, "copy_file_range")
-    while in_kernel:
-        try:
-            if os.copy_file_range(source.fileno(), target.fileno(), _COPY_STEP) == 0:
-                return
-        except OSError as error:
-            if error.errno not in _NO_KERNEL_COPY:
-                raise
+def _copy(source: io.FileIO, target: io.FileIO, place: int, count: int) -> None:
+    """Copy the first bytes of a file to a place in another, within the kernel where it can, else through memory.
+
+    Raises OSError where the source has fewer.
+    """
+    done, in_kernel = 0, hasattr(os, "copy_file_range")
+    while done < count:
+        copied = _copied_in_kernel(source, target, place, done, count) if in_kernel else None
+        if copied is None:
             in_kernel = False
-    while piece := source.read(1 << 20):
-        target.write(piece)
+            piece = os.pread(source.fileno(), min(count - done, _MEMORY_STEP), done)
+            copied = os.pwrite(target.fileno(), piece, place + done) if piece else 0
+        if not copied:
+            raise OSError(errno.EIO, f"it has {done} bytes instead of {count}", source.name)
+        done += copied
+
+
+def _copied_in_kernel(source: io.FileIO, target: io.FileIO, place: int, done: int, count: int) -> int | None:
+    """Return how many bytes the kernel copied, None where it cannot."""
+    try:
+        return os.copy_file_range(
+            source.fileno(), target.fileno(), min(count - done, _COPY_STEP), offset_src=done, offset_dst=place + done
+        )
+    except OSError as error:
+        if error.errno not in _NO_KERNEL_COPY:
+            raise
+        return None

@@ -141,6 +141,40 @@ def test_concat_of_a_missing_source_leaves_nothing(storage: LocalStorage) -> Non
     assert names(storage) == [".s0"]
 
 
+@pytest.mark.parametrize("kernel", [True, False], ids=["copy_file_range", "read and write"])
+def test_extend_puts_the_same_bytes_to_the_same_places_however_often(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, kernel: bool
+) -> None:
+    if not kernel:
+        monkeypatch.delattr(os, "copy_file_range")
+    parts = [os.urandom(3_000_000), b"", b"tail"]
+    for number, part in enumerate(parts):
+        put(storage, f".s{number}", part)
+    for _ in range(2):
+        storage.extend(".s0", 3_000_000, [(".s1", 0), (".s2", 4)])
+        assert storage.read(".s0") == b"".join(parts)
+    assert names(storage) == [".s0", ".s1", ".s2"]
+
+
+def test_extend_of_a_file_with_another_name_leaves_that_alone(storage: LocalStorage) -> None:
+    put(storage, "a/.s0", b"firstrest of one that died")
+    put(storage, "a/.s1", b"second")
+    os.link(Path(storage.root) / "a/.s0", Path(storage.root) / "saved")
+    storage.extend("a/.s0", 5, [("a/.s1", 6)])
+    assert storage.read("a/.s0") == b"firstsecond"
+    assert storage.read("saved") == b"firstrest of one that died"
+    assert names(storage) == ["a/.s0", "a/.s1", "saved"]
+
+
+def test_extend_by_a_file_that_is_too_short_says_so(storage: LocalStorage) -> None:
+    put(storage, ".s0", b"first")
+    put(storage, ".s1", b"second")
+    with pytest.raises(OSError, match="6 bytes instead of 7"):
+        storage.extend(".s0", 5, [(".s1", 7)])
+    with pytest.raises(FileNotFoundError):
+        storage.extend(".s0", 5, [(".gone", 1)])
+
+
 def test_list_shows_hidden_files_below_a_folder_only(storage: LocalStorage) -> None:
     for path in ("a/x", "a/.hidden", "a/b/y", "ab/z"):
         put(storage, path, b"1")

@@ -75,7 +75,7 @@ def test_a_name_in_between_that_fails_is_no_loss(
         raise said(2, "it was taken away")
 
     with monkeypatch.context() as m:
-        m.setattr(LocalStorage, "concat", fail)
+        m.setattr(LocalStorage, "extend", fail)
         with pytest.raises(CommitUnknown, match="taken away"):
             h.sink.commit(committable)
     h.sink.commit(committable)
@@ -84,7 +84,7 @@ def test_a_name_in_between_that_fails_is_no_loss(
 
 @pytest.mark.parametrize("segments", [1, 3])
 @pytest.mark.parametrize(
-    "where", [{"before": "concat"}, {"after": "concat"}, {"before": "rename"}, {"after": "rename"}, {"after": "delete"}]
+    "where", [{"before": "extend"}, {"after": "extend"}, {"before": "rename"}, {"after": "rename"}, {"after": "delete"}]
 )
 def test_commit_is_repeated_after_a_crash_anywhere(
     tmp_path: Path, segments: int, where: dict[str, str], monkeypatch: pytest.MonkeyPatch
@@ -144,6 +144,40 @@ def test_a_folder_under_the_name_is_waited_for_and_told(tmp_path: Path, segments
     assert h.finished() == {"part-0-0": WHOLE[segments]}
 
 
+@pytest.mark.parametrize("grown", [b"row 0\n", b"row 0\nrow", b"row 0\n\0\0\0\0\0\0\0\0", b"row 0\nrow 1\nrow 2\n"])
+@pytest.mark.parametrize("link", [False, True])
+def test_a_driver_died_while_the_first_segment_took_the_others_in(tmp_path: Path, grown: bytes, link: bool) -> None:
+    """What it left behind the first one's own bytes is written over; a second name of the file, which a savepoint has, keeps its bytes."""
+    h, committable = decided(tmp_path / "out", 3)
+    first = tmp_path / "out" / committable["segments"][0]["path"]
+    first.write_bytes(grown)
+    assert [each.problem for each in h.sink.inspect(committable)] == ["pending"]
+    if link:
+        os.link(first, tmp_path / "saved")
+    h.sink.commit(committable)
+    assert h.finished() == {"part-0-0": WHOLE[3]}
+    assert h.hidden() == []
+    if link:
+        assert (tmp_path / "saved").read_bytes() == grown
+
+
+@pytest.mark.parametrize("wrong", [b"row 0", b"row 0\nrow 1\nrow 2\nrow 3\n"])
+def test_a_first_segment_of_a_length_that_no_driver_leaves_is_told(tmp_path: Path, wrong: bytes) -> None:
+    h, committable = decided(tmp_path, 3)
+    (tmp_path / committable["segments"][0]["path"]).write_bytes(wrong)
+    assert [each.problem for each in h.sink.inspect(committable)] == ["size"]
+
+
+def test_a_rename_by_link_died_half_way_behind_the_first_segments_growth(tmp_path: Path) -> None:
+    h, committable = decided(tmp_path, 3)
+    first = tmp_path / committable["segments"][0]["path"]
+    first.write_bytes(WHOLE[3])
+    os.link(first, tmp_path / "part-0-0")
+    h.sink.commit(committable)
+    assert h.finished() == {"part-0-0": WHOLE[3]}
+    assert h.hidden() == []
+
+
 def test_neither_file_nor_segments(tmp_path: Path) -> None:
     h, committable = decided(tmp_path, 3)
     (tmp_path / committable["segments"][1]["path"]).unlink()
@@ -156,7 +190,7 @@ def test_neither_file_nor_segments(tmp_path: Path) -> None:
 def test_a_failing_file_system_leaves_the_outcome_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     h, committable = decided(tmp_path, 3)
     with monkeypatch.context() as m:
-        m.setattr(LocalStorage, "concat", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        m.setattr(LocalStorage, "extend", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(CommitUnknown, match="No space left"):
             h.sink.commit(committable)
     h.sink.commit(committable)

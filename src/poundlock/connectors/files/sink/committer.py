@@ -1,7 +1,7 @@
 """The driver's hands of the file sink: verify, commit, abort, sweep, preflight, over a storage and with no memory.
 
-A finished file is never written to, replaced or deleted; its name is given by one rename that refuses to overwrite. Many are made
-visible at once: with one sync a folder on a local disk, by threads where every call is a round trip. So are many looked at, and removed.
+A finished file is never replaced or deleted, nor is another byte written to it; its name is given by one rename that refuses to
+overwrite. Many are made visible at once: with one sync a folder on a local disk, by threads where every call is a round trip. So are many looked at, and removed.
 """
 
 from __future__ import annotations
@@ -109,7 +109,11 @@ def _publish(storage: Storage, committable: FileCommittable, segments: Sequence[
     final = committable.final
     source = segments[0]
     try:
-        if len(segments) > 1:
+        if len(segments) > 1 and isinstance(storage, LocalStorage) and not committable.merged_by_record:
+            # Mostly the first one is nearly all of the file, so the others come to it, each to its place.
+            first, *others = committable.segments
+            storage.extend(first.path, first.bytes, [(segment.path, segment.bytes) for segment in others])
+        elif len(segments) > 1:
             # Where an object appears whole under any name, a hidden one in between would only be copied once more.
             source = final if storage.moves_by_copy else merging_name(final, committable.tag)
             if committable.merged_by_record:
@@ -164,7 +168,7 @@ def holds(storage: Storage, committable: FileCommittable, merger: BulkMerger) ->
         return merger.recognises(storage, committable.kind, final, _marker(segments))
     if status.bytes != committable.bytes:
         return False
-    return any(storage.stat(path) is None for path in segments) or _same(storage, segments, final)
+    return any(storage.stat(path) is None for path in segments) or _same(storage, committable)
 
 
 def _marker(segments: Sequence[str]) -> str:
@@ -172,14 +176,19 @@ def _marker(segments: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(segments).encode()).hexdigest()
 
 
-def _same(storage: Storage, segments: Sequence[str], final: str) -> bool:
+def _same(storage: Storage, committable: FileCommittable) -> bool:
+    """Return whether the file is what its segments hold; the first one may already have the others behind it."""
     # Reads as much as it is asked for, where there is so much.
-    with BufferedReader(cast(RawIOBase, storage.open(final)), _BLOCK) as whole:
-        for path in segments:
-            with storage.open(path) as part:
-                while block := part.read(_BLOCK):
+    with BufferedReader(cast(RawIOBase, storage.open(committable.final)), _BLOCK) as whole:
+        for segment in committable.segments:
+            left = segment.bytes
+            with storage.open(segment.path) as part:
+                while block := part.read(min(left, _BLOCK)):
                     if whole.read(len(block)) != block:
                         return False
+                    left -= len(block)
+            if left:
+                return False
         return not whole.read(1)
 
 

@@ -31,7 +31,7 @@ def inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) 
     status = storage.stat(final)
     left = [segment for segment in segments if storage.stat(segment.path) is not None]
     if status is None and len(left) == len(segments):
-        return inspect_segments(storage, segments) or [Finding("pending", path, expected)]
+        return _inspect_pieces(storage, committable) or [Finding("pending", path, expected)]
     status = status or storage.stat(final)  # its segments may have become the file since the first look
     if status is None:
         return [Finding("missing", path, expected)]
@@ -39,6 +39,14 @@ def inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) 
         problem = expected is not None and status.bytes != expected
         return [Finding("size" if problem else "foreign", path, expected, status.bytes)]
     return [Finding("pending", path, expected, status.bytes)] if left else []
+
+
+def _inspect_pieces(storage: Storage, committable: FileCommittable) -> list[Finding]:
+    """Compare the segments of a file that has no name yet; a driver that died may have begun to put the others behind the first."""
+    first, *others = committable.segments
+    wrong = inspect_segments(storage, [first])
+    grown = others and wrong and first.bytes < (wrong[0].found_bytes or 0) <= committable.bytes
+    return ([] if grown else wrong) + inspect_segments(storage, others)
 
 
 def inspect_segments(storage: Storage, segments: Sequence[FileSegment]) -> list[Finding]:
