@@ -34,6 +34,7 @@ from poundlock.checkpoint.participant import Counts, Occasion, Prepared
 from poundlock.errors import FencedError, PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, InjectedFailure
 from poundlock.values import ManualClock
+from support.examples import examples
 from support.forgetful_ledger import ForgetfulLedger
 from support.lives import STATELESS
 from support.memory_storage import Death, Disk, Fault, MortalStorage
@@ -668,10 +669,8 @@ class AbortsDecidedMachine(ProtocolMachine):
     variant = AbortsDecided
 
 
-_THOROUGH = int(os.environ.get("POUNDLOCK_PROTOCOL_EXAMPLES", "60"))
-_SETTINGS = settings(
-    max_examples=_THOROUGH, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-)
+_EXAMPLES = int(os.environ.get("POUNDLOCK_PROTOCOL_EXAMPLES", "60"))
+_SETTINGS = settings(stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
 _HUNT = settings(_SETTINGS, max_examples=1000, database=None, derandomize=True, phases=[Phase.generate])
 
 
@@ -682,10 +681,25 @@ _MACHINES = [ProtocolMachine, DriverPlans, Transactions, Changes, ChangesOfTrans
 def test_protocol_keeps_its_invariants_through_every_fault(machine: type[ProtocolMachine]) -> None:
     Changes.changes.clear()
     share = 4 if machine is ManyPartitions else 2 if issubclass(machine, Changes) else 1  # reading all of it takes long
-    run_state_machine_as_test(machine, settings=settings(_SETTINGS, max_examples=max(1, _THOROUGH // share)))
+    tried = examples(max(1, _EXAMPLES // share)).max_examples
+    run_state_machine_as_test(machine, settings=settings(_SETTINGS, max_examples=tried))
     if issubclass(machine, Changes):
-        occasions = {each.partition(" ")[0] for each in Changes.changes}
-        assert occasions >= ({"checkpoint"} if machine is not Changes else {"checkpoint", "roll", "end"}), occasions
+        assert "checkpoint" in {each.partition(" ")[0] for each in Changes.changes}
+
+
+def test_a_record_of_every_occasion_may_say_only_what_changed() -> None:
+    """Chance has rarely a roll behind a record that it can build on."""
+    Changes.changes.clear()
+    machine = Changes()
+    try:
+        for occasion in (Occasion.ROLL, Occasion.END):
+            machine.deliver([("a", 2), ("b", 1)], 0, 1, Plan())
+            machine.roll(Plan(), occasion)
+            machine.records_are_read_as_what_was_decided()
+        machine.settle()
+    finally:
+        machine.teardown()
+    assert {each.partition(" ")[0] for each in Changes.changes} == {"checkpoint", "roll", "end"}
 
 
 @pytest.mark.slow

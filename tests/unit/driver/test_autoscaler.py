@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock import Autoscaler, DatagenSource, DefinitionError, FileSink, FileSource, Job
@@ -18,6 +18,7 @@ from poundlock.driver.autoscaler import CheckpointLoad, Utilization, autoscaler_
 from poundlock.driver.driver import with_settings
 from poundlock.driver.parallelism import JobParallelism, Rescaling
 from poundlock.plan.plan import make_plan
+from support.examples import examples
 
 QUICK: dict[str, Any] = {
     "metrics_window": "20 s", "stabilization_interval": "10 s", "scale_down_interval": "30 s", "catch_up_duration": "1 min",
@@ -104,7 +105,7 @@ def test_the_change_says_why() -> None:
     assert "3,600 rows/s come in, " in text
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.integers(1, 20),
     st.integers(1, 4),
@@ -131,7 +132,7 @@ def test_it_stays_within_its_bounds_whatever_comes(
             assert not raised or at - raised[-1] >= 30
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.floats(10, 10_000), st.integers(1, 16), st.integers(0, 1 << 30))
 def test_steady_input_comes_to_rest(rate: float, start: int, seed: int) -> None:
     """No flapping: with an input that does not change there is an end of changes, none of them taken back."""

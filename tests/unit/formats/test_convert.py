@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
@@ -21,7 +21,6 @@ Make = Callable[..., Any]
 ROWS = st.lists(st.binary(max_size=12).filter(lambda b: b"\n" not in b), max_size=20)
 
 
-@settings(deadline=None)
 @given(rows=ROWS)
 def test_lines_in_every_form(rows: list[bytes], lines: Make, offsets: Make) -> None:
     chunk = lines(*rows)
@@ -30,7 +29,6 @@ def test_lines_in_every_form(rows: list[bytes], lines: Make, offsets: Make) -> N
     assert offsets(to_batch(chunk)) == offsets(to_records(chunk)) == [10 * i for i in range(len(rows))]
 
 
-@settings(deadline=None)
 @given(rows=ROWS, data=st.data())
 def test_take_keeps_rows_and_places_in_every_form(
     rows: list[bytes], data: st.DataObject, lines: Make, values: Make, offsets: Make

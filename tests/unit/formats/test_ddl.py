@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError
@@ -33,7 +33,6 @@ KINDS = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(fields(KINDS))
 def test_what_render_writes_parse_reads(found: list[pa.Field]) -> None:
     schema = pa.schema(found)

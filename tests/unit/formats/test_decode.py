@@ -14,7 +14,7 @@ from unittest.mock import patch
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError
@@ -69,7 +69,6 @@ JSON_LINES = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(rows=JSON_LINES)
 def test_json_short_way_and_long_way_agree(rows: list[bytes], lines: Make, values: Make) -> None:
     made = decoder("json", EVENT)
@@ -185,7 +184,6 @@ FIELD = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(table=st.lists(st.lists(FIELD, min_size=1, max_size=4), max_size=10), quoted=st.booleans())
 def test_csv_short_way_and_long_way_agree(table: list[list[str]], quoted: bool, lines: Make) -> None:
     def write(field: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock import FileSink, FileSource, Job, KafkaSource
@@ -27,6 +27,7 @@ from poundlock.operators.records import as_dicts, record_maker, struct_rows
 from poundlock.operators.user_functions import FlatMap, MapRecords
 from poundlock.plan.explain import explain
 from poundlock.stream.functions.records import RecordType
+from support.examples import examples
 
 COLUMNS = "n bigint, t string, x double, at timestamp, d decimal(8, 2), b boolean, r string not null"
 NAMES = ("n", "t", "x", "at", "d", "b", "r")
@@ -139,13 +140,13 @@ def ran(rows: list[bytes], wanted: RecordType, want: Want, kind: str) -> Result:
 WANTED = [RecordType(cls) for cls in (tuple, Named, Data, Struct, One)]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(line(), min_size=1, max_size=12), st.sampled_from(WANTED), st.sampled_from(["map", "flat_map"]))
 def test_it_is_what_comes_by_way_of_dicts(rows: list[bytes], wanted: RecordType, kind: str) -> None:
     assert ran(rows, wanted, "objects", kind) == ran(rows, wanted, "records", kind)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(line(), min_size=1, max_size=12), st.lists(line(), max_size=3))
 def test_who_asks_for_dicts_gets_those_that_the_text_has(rows: list[bytes], more: list[bytes]) -> None:
     decode = decoder("json", COLUMNS).decode
@@ -243,7 +244,7 @@ WRITTEN = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(WRITTEN, min_size=1, max_size=5), WRITTEN, st.sampled_from([(), ("n",), ("x",)]))
 def test_structs_are_written_just_as_their_dicts(values: list[Any], word: Any, hidden: tuple[str, ...]) -> None:
     given_ = [Out(value, word) for value in values]

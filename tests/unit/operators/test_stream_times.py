@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock import DefinitionError, TerminalError, WatermarkStrategy
@@ -30,6 +30,7 @@ from poundlock.operators.time_values import (
     TimeState,
     renamed_state,
 )
+from support.examples import examples
 from support.job_watermarks import JobWatermarks, SourceSeen
 from support.partition_watermarks import Seen
 
@@ -286,7 +287,7 @@ def reports_of(drawn: Iterable[tuple[str, int, int, int]]) -> list[SplitTimes]:
     return [SplitTimes(f"{names[p]}-time", names[p], p, n, at, rows) for p, n, at, rows in drawn]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(REPORTS, min_size=1, max_size=6), st.randoms(use_true_random=False), st.booleans())
 def test_a_task_comes_to_what_the_driver_comes_to(checkpoints: list[Any], random: Any, by_summary: bool) -> None:
     driver = two_streams(strategy=IDLE)
@@ -330,7 +331,7 @@ CHECKPOINTS = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(graphs(), CHECKPOINTS, st.sampled_from("abc"), st.sets(st.sampled_from("abc")), st.integers(0, 8))
 def test_a_stream_depends_on_its_own_sources_and_never_goes_back(
     graph: TimeGraph, checkpoints: list[Any], left_out: str, ending: set[str], end_at: int
@@ -378,7 +379,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(STEPS, st.booleans(), st.booleans())
 def test_one_stream_has_the_watermark_that_a_job_of_one_stream_had(
     steps: list[Any], in_splits: bool, idleness: bool

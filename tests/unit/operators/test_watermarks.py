@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock import DefinitionError, WatermarkStrategy
@@ -15,6 +15,7 @@ from poundlock.operators.time_graph import Held
 from poundlock.operators.time_values import MAX, MIN, StreamHolder
 from poundlock.testing.watermarks import WatermarkHarness
 from poundlock.values import ManualClock
+from support.examples import examples
 
 DELAY, IDLE = 5, 20
 STRATEGY = WatermarkStrategy.bounded_out_of_orderness(timedelta(milliseconds=DELAY))
@@ -81,7 +82,7 @@ def test_a_restart_at_any_step_changes_nothing(steps: list[Any], at: int, sessio
     assert with_splits.snapshot() == again.snapshot()
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(STEPS, STEPS, st.integers(0, 19))
 def test_two_sources_are_combined_alike_after_a_restart(left: list[Any], right: list[Any], at: int) -> None:
     def run(restart: bool) -> list[int]:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from poundlock.rest.app import make_app
 from poundlock.rest.observed import Observed
+from support.examples import examples
 from support.rest_job import ID, TOKEN, observed
 
 PATHS = {
@@ -129,7 +130,7 @@ def changed(job: Observed) -> bool:
     return asked
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(200), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_request_makes_the_server_fail_and_none_without_the_token_changes_anything(
     data: st.DataObject, client: TestClient, job: Observed, description: dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.formats.arrays import binary_array, ranks_of
@@ -180,7 +180,6 @@ def test_nothing_is_merged_for_few_or_unlike_runs() -> None:
     assert runs_to_merge([1_000_000] * 2, 1, 4) == 0
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 1000), max_size=12), st.integers(0, 1000), st.integers(2, 8))
 def test_any_sizes_have_an_answer(sizes: list[int], added: int, fan_in: int) -> None:
     assert 0 <= runs_to_merge(sizes, added, fan_in) <= len(sizes)

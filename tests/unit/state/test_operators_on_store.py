@@ -6,13 +6,14 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.stored_harness import write_often
 from support.window_scripts import Setting, Step, play, scripts, settings_of_all
 
-few = settings(max_examples=15, deadline=None)
+few = examples(15)
 
 
 def written(setting: Setting, script: list[Step], instances: int, general: bool) -> Counter[str]:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
@@ -23,6 +23,7 @@ from poundlock.state.runs.files import parse_name, run_name
 from poundlock.state.runs.run import FORMAT, DamagedRunError, Removal, Run, digest_of
 from poundlock.state.runs.timers import EVENT_TIMERS, timer_rows
 from poundlock.state.runs.writing import HELD, RunWriter
+from support.examples import examples
 
 GOLDEN = Path(__file__).parent / "data" / "run_format_1.arrow"
 OPERATORS = {1: "counts", 2: "windows"}
@@ -114,7 +115,7 @@ def test_what_waits_on_disk_is_written_as_what_is_held(held: int) -> None:
     assert example(held) == example()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_a_file_that_was_cut_or_changed_anywhere_is_refused(data: st.DataObject) -> None:
     import tempfile

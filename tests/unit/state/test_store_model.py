@@ -10,7 +10,7 @@ from weakref import ref
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import PoundlockError
@@ -213,7 +213,6 @@ def crowded(keys: Any) -> Any:
 
 
 @pytest.mark.parametrize("hashes", [hashes_of, crowded], ids=["hashes", "equal hashes"])
-@settings(deadline=None)
 @given(
     script=st.lists(steps, max_size=40),
     fan_in=st.integers(2, 4),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.connectors.base import ReaderContext, SplitSource
@@ -22,6 +22,7 @@ from poundlock.formats.chunk import Lines
 from poundlock.formats.convert import to_records
 from poundlock.storage import LocalStorage
 from poundlock.values import ManualClock
+from support.examples import examples
 
 NOWHERE = LocalStorage("/nonexistent")
 
@@ -50,7 +51,7 @@ def read(source: DatagenSource, start: int, stop: int, want: Any = "batch") -> l
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(start=st.integers(0, 3_000), n=st.integers(0, 300), split=st.integers(1, 100), seed=st.integers(-5, 1 << 70))
 def test_a_row_is_the_same_however_it_is_reached(kind: str, start: int, n: int, split: int, seed: int) -> None:
     make = MAKERS[kind]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.connectors.files.buckets.assigners import (
@@ -29,6 +29,7 @@ from poundlock.connectors.files.buckets.assignment import Assignment, BucketRows
 from poundlock.connectors.files.sink.names import bucket_fault
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Records
+from support.examples import examples
 from support.sinks import batch, lines
 
 # Offsets of seconds (Monrovia to 1972), half and quarter hours, changes at a minute past midnight (St. John's), a skipped
@@ -95,7 +96,7 @@ def test_around_every_change_of_a_zones_offset(zone: str, pattern: str) -> None:
         assert by_column(assigner, ms) == [expected(t, zone, pattern) for t in ms]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     zone=st.sampled_from(ZONES),
     pattern=st.sampled_from(list(PATTERNS)),
@@ -111,7 +112,6 @@ def test_any_instants_in_any_order(zone: str, pattern: str, start: int, spread: 
     assert by_column(EventTimeBucketAssigner("t", pattern, zone=zone), seconds) == want
 
 
-@settings(deadline=None)
 @given(ms=st.integers(2 * 86400 * 1000, 253402214399999))
 def test_milliseconds_are_exact_from_seconds_with_a_fraction(ms: int) -> None:
     from poundlock.connectors.files.sink.segments import _ROUNDING_MS

@@ -7,12 +7,13 @@ from collections import Counter
 from unittest import mock
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
+from support.examples import examples
 from support.sinks import JOB, FileSinkHarness, batch, hidden, lines
 
 policies = st.builds(
@@ -49,7 +50,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(policy=policies, compaction=compactions, steps=steps, max_open=st.sampled_from([1, 3, 256]))
 def test_rows_are_kept_exactly_once(
     policy: RollingPolicy, compaction: FileCompaction | None, steps: list[tuple[object, ...]], max_open: int

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.connectors.files.source.discovery import DiscoveryLog, Selection, split_glob
@@ -20,6 +20,7 @@ from poundlock.connectors.files.source.source import FileSource
 from poundlock.errors import TerminalError
 from poundlock.storage import Entry, LocalStorage
 from poundlock.values import ManualClock
+from support.examples import examples
 
 
 class Crash(Exception):
@@ -54,7 +55,7 @@ def logged(root: str) -> list[str]:
     return [f.path for i in range(len(log)) for f in log.files(i)]
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     looks=st.lists(st.sets(st.integers(0, 40)), min_size=1, max_size=5),
     crashes=st.lists(st.sampled_from([None, None, "before", "after", "race"]), max_size=12),
@@ -95,7 +96,7 @@ def enumerator(root: Path, names: dict[str, int], **options: Any) -> FileEnumera
     )
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(
     sizes=st.lists(st.one_of(st.just(0), st.integers(1, 500), st.integers(500, 3_000)), max_size=12),
     packed=st.sets(st.integers(0, 11)),

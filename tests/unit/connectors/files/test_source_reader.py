@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.connectors.base import ReaderContext, SplitSource
@@ -27,6 +27,7 @@ from poundlock.errors import DefinitionError, SourceGoneError, TerminalError
 from poundlock.formats.convert import to_records
 from poundlock.formats.reject import Reject
 from poundlock.storage import LocalStorage
+from support.examples import examples
 
 
 def drain(source: FileSource, workspace: Path, want: Any = "batch") -> tuple[list[Any], list[Any], list[Reject], int]:
@@ -57,7 +58,7 @@ TEXT = st.lists(
 ).map(b"".join)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(files=st.lists(TEXT, max_size=4), split=st.integers(1, 60), limit=st.integers(1, 200))
 def test_every_line_comes_once_for_any_split_size(files: list[bytes], split: int, limit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +84,6 @@ def test_every_line_comes_once_for_any_split_size(files: list[bytes], split: int
         assert sorted(found) == sorted(expected)
 
 
-@settings(deadline=None)
 @given(content=TEXT, block=st.integers(1, 40), short=st.integers(1, 7))
 def test_lines_do_not_depend_on_how_much_is_read_at_once(content: bytes, block: int, short: int) -> None:
     at = 0

@@ -9,12 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
 from poundlock.operators.columns.records import columns_of, decode_records, encode_records, joined_rows, layout_of
 from poundlock.operators.keyed.codec import decode
+from support.examples import examples
 
 TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.integers(-(1 << 63), (1 << 63) - 1),
@@ -39,7 +40,7 @@ TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_rows_come_back_as_they_were(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.sampled_from(list(TYPES)), min_size=1, max_size=6) | st.just([pa.bool_()] * 17))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
@@ -45,6 +45,7 @@ from poundlock.stream.windows.builtin_assigners import (
 )
 from poundlock.stream.windows.builtin_triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 from support.column_scripts import GROUPS, task_of
+from support.examples import examples
 
 ANY_ORDER = [
     SqlAggregate(kind="count"),
@@ -254,7 +255,7 @@ class Own(ArrowAggregateFunction):
         return pa.RecordBatch.from_arrays(accumulators.columns, ["r0", "r1", "r2"])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_what_a_function_of_columns_does_is_what_sql_does(data: st.DataObject, seed: int) -> None:
     compare(data, seed, Own())

@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.operators.keyed import codec
+from support.examples import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
@@ -61,13 +62,13 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(values)
 def test_a_value_comes_back_as_it_was(value: Any) -> None:
     assert same(codec.decode(codec.encode(codec.pack(value))), value)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.sets(st.deferred(lambda: hashable), max_size=6), st.randoms())
 def test_a_set_has_the_same_bytes_whatever_its_history(members: set[Any], chance: Any) -> None:
     shuffled = list(members)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock import (
@@ -20,8 +20,9 @@ from poundlock import (
     WatermarkStrategy,
 )
 from poundlock.testing import Element, Emitted, ProcessHarness
+from support.examples import examples
 
-quick = settings(max_examples=100, deadline=None)
+quick = examples(100)
 BY_TS = WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp_millis(t)")
 
 

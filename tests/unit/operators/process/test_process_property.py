@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock import (
@@ -21,8 +21,9 @@ from poundlock import (
     ValueStateDescriptor,
 )
 from poundlock.testing import Element, ProcessHarness
+from support.examples import examples
 
-quick = settings(max_examples=80, deadline=None)
+quick = examples(80)
 TTL = 20
 
 times = st.integers(-30, 60)

@@ -7,7 +7,7 @@ from math import inf, nan
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock import DefinitionError, FileSource, Job
@@ -15,8 +15,9 @@ from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.testing import ProcessHarness
+from support.examples import examples
 
-quick = settings(max_examples=80, deadline=None)
+quick = examples(80)
 KINDS = ("sum", "min", "max", "min_by", "max_by")
 
 

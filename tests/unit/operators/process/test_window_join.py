@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock import (
@@ -26,8 +26,9 @@ from poundlock.stream.windows.assigners import WindowAssigner
 from poundlock.stream.windows.builtin_triggers import CountTrigger
 from poundlock.stream.windows.evictors import CountEvictor
 from poundlock.testing import Element, ProcessHarness
+from support.examples import examples
 
-quick = settings(max_examples=60, deadline=None)
+quick = examples(60)
 BY_TS = WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp_millis(t)")
 SCHEMA = "l int, r int"
 GROUPED = "l array<int>, r array<int>"

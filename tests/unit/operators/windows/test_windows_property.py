@@ -6,20 +6,21 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.operators.windows.aggregates import SqlAggregate
 from poundlock.stream.windows.assigners import AlignedWindows, MergingWindowAssigner, WindowAssigner
 from poundlock.stream.windows.builtin_assigners import CountSlidingWindows, EventTimeSessionWindows
 from poundlock.stream.windows.evictors import CountEvictor, DeltaEvictor
+from support.examples import examples
 from support.window_model import Model, shown
 from support.window_scripts import Setting, Step, aligned, ms, plain_settings, play, run, scripts, settings_of_all
 
 COUNT_AND_SUM = [SqlAggregate(kind="count"), SqlAggregate(kind="sum", column="v")]
 MIN = -(1 << 63)
 
-quick = settings(max_examples=60, deadline=None)
+quick = examples(60)
 
 
 def grouped(assigner: AlignedWindows, script: list[Step]) -> tuple[Counter[Any], Counter[Any]]:
@@ -98,7 +99,7 @@ def has_an_order(setting: Setting) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(settings_of_all.filter(has_an_order), scripts(), st.booleans(), st.booleans())
 def test_all_windows_triggers_and_evictors_do_what_the_model_does(
     setting: Setting, script: list[Step], general: bool, one_by_one: bool
@@ -119,7 +120,7 @@ def test_all_windows_triggers_and_evictors_do_what_the_model_does(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(plain_settings, scripts(), st.booleans())
 def test_the_quick_operators_do_what_the_general_one_does(setting: Setting, script: list[Step], sql: bool) -> None:
     function: dict[str, Any] = {"function": COUNT_AND_SUM} if sql else {}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock import DefinitionError, WatermarkStrategy
@@ -178,7 +178,6 @@ def test_seconds_with_a_fraction_are_cut_off_as_spark_does() -> None:
     assert timed.times.tolist() == [500]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.one_of(st.none(), st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-(10**13), 10**13)), max_size=20)
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock import WatermarkStrategy
@@ -19,6 +19,7 @@ from poundlock.operators.time_values import UNKNOWN, SourceInput, SplitTimes, Ti
 from poundlock.tasks.event_time import EventTimeAssigner, SplitPlace, SplitTimesRecorder, assigner_for
 from poundlock.tasks.exchange.blocks import BlockWriter, Delivery, ExchangeInput, deliveries
 from poundlock.tasks.exchange.received import grouped, inputs_of
+from support.examples import examples
 
 STRATEGY = WatermarkStrategy.bounded_out_of_orderness("5 ms", timestamp="ms").with_idleness("20 ms")
 GROUPS = 8
@@ -120,7 +121,7 @@ def run(drawn: list[Any], shared: list[int], directive: TimeDirective, paralleli
     return driver, [row for _, rows, _ in keyed for row in rows]
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(SPLITS, min_size=1, max_size=3), st.data())
 def test_who_reads_what_makes_no_difference(checkpoints: list[Any], data: Any) -> None:
     state = TIMES.initial()

@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.operators.time_values import SplitTimes
 from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.blocks import EVERYWHERE, Block, BlockWriter, ExchangeInput, deliveries
 from poundlock.tasks.exchange.received import grouped, grouped_batches, grouped_pieces, inputs_of
+from support.examples import examples
 
 GROUPS = 16
 
@@ -87,7 +88,7 @@ SPLITS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(SPLITS, st.data(), st.integers(1, GROUPS), st.sampled_from([1, 300, 1 << 20]))
 def test_every_row_comes_once_and_in_the_order_of_the_sources(
     splits: list[Split], data: Any, parallelism: int, flush: int
@@ -145,7 +146,6 @@ def test_broadcast_rows_come_to_every_task_in_order() -> None:
         assert rows.column("at").to_pylist() == [f"a/00{s}/0000{n}" for s in (0, 1) for n in range(3)]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 3))
 def test_rows_without_a_key_are_spread_by_their_place_whatever_batches_they_come_in(
     sizes: list[int], sequence: int
@@ -266,7 +266,7 @@ def test_large_blocks_can_be_compressed() -> None:
     assert sizes[0] == sizes[1] > 2 * sizes[2]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SPLITS, st.integers(1, 600), st.sampled_from([0, 2, 64]), st.randoms(use_true_random=False))
 def test_much_comes_in_pieces_and_in_the_same_order(splits: list[Split], at_once: int, run: int, random: Any) -> None:
     blocks = written([splits], to(), 1, 300)
@@ -281,7 +281,7 @@ def test_much_comes_in_pieces_and_in_the_same_order(splits: list[Split], at_once
     assert len(pieces) > 1 or sum(len(block.rows) for block in blocks) <= at_once or len(blocks) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SPLITS, st.integers(1, 600), st.randoms(use_true_random=False))
 def test_pieces_are_of_whole_key_groups(splits: list[Split], at_once: int, random: Any) -> None:
     blocks = written([splits], to(), 1, 300)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock import DefinitionError
@@ -18,6 +18,7 @@ from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.blocks import Block, BlockWriter, ExchangeInput, deliveries, message_bytes
 from poundlock.tasks.exchange.placement import Custom, RoundRobin
 from poundlock.tasks.exchange.received import in_order
+from support.examples import examples
 
 
 def place(sequence: int, source: str = "s") -> SplitPlace:
@@ -52,7 +53,7 @@ def placed(how: Any, splits: Sequence[Sequence[int]], flush: int, tasks: int = 3
 SPLITS = st.lists(st.lists(st.integers(0, 9), max_size=4), min_size=1, max_size=5)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(SPLITS, st.sampled_from(["spread", "rescale", "custom"]), st.sampled_from([1, 400, 1 << 20]), st.integers(1, 4))
 def test_each_row_comes_once_to_the_same_task_in_the_order_of_its_split(
     splits: list[list[int]], how: str, flush: int, readers: int

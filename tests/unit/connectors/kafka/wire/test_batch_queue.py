@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceResponse
 
@@ -140,7 +140,6 @@ def written(cluster: Cluster, partition: int) -> list[bytes]:
 FAULTS = ["none", "not leader", "timed out", "too few", "lost", "lost after", "move"]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(FAULTS), max_size=25), st.integers(1, 5), st.integers(1, 400))
 def test_whatever_fails_each_message_is_there_once_and_in_order(faults: list[str], most: int, request: int) -> None:
     cluster = Cluster(faults)

@@ -10,7 +10,7 @@ from typing import Any
 
 import kafka.errors  # noqa: F401 - loaded before any patience begins: it takes a second
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.connectors.kafka.source.client_properties import FetchSettings
@@ -27,6 +27,7 @@ from poundlock.connectors.kafka.wire.fetch_protocol import (
 from poundlock.connectors.kafka.wire.range_fetch import OffsetRange, fetch_range, kafka_id, parse_kafka_id
 from poundlock.connectors.kafka.wire.varints import SPARE
 from poundlock.errors import PoundlockError, SourceGoneError, TerminalError, TransientError
+from support.examples import examples
 from support.kafka_batches import Made, batch
 
 ID = uuid.UUID("d726efee-2510-4a19-a8cb-870651584cd1")
@@ -319,7 +320,7 @@ class Log:
         return answer(error=0 if request.offset < self.end else 1, high=self.end, stable=self.end)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), min_size=2, max_size=6), st.data())
 def test_a_first_offset_that_was_changed_on_disk_is_an_error_where_it_can_be_seen(
     made: list[tuple[int, int]], data: st.DataObject

@@ -10,7 +10,7 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
@@ -28,6 +28,7 @@ from poundlock.connectors.kafka.wire.record_batches import (
 from poundlock.connectors.kafka.wire.record_fields import read_fields
 from poundlock.connectors.kafka.wire.record_frames import Span
 from poundlock.connectors.kafka.wire.varints import MalformedRecords
+from support.examples import examples
 from support.kafka_batches import (
     CONTROL,
     HEAD,
@@ -112,7 +113,7 @@ def batches_of(draw: st.DrawFn) -> list[dict[str, Any]]:
     return made
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(batches_of(), st.lists(st.sampled_from(CODECS), min_size=5, max_size=5), st.data())
 def test_any_batches_are_read_as_a_plain_decoder_reads_them(
     made: list[dict[str, Any]], codecs: list[int], data: st.DataObject
@@ -128,7 +129,7 @@ def test_any_batches_are_read_as_a_plain_decoder_reads_them(
         assert rows_of(whole, first, after) == plain(uncompressed, first, after)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(batches_of(), st.sampled_from(CODECS), st.data())
 def test_a_damaged_answer_is_an_error_or_cut_off_but_never_other_rows(
     made: list[dict[str, Any]], codec: int, data: st.DataObject
@@ -146,7 +147,7 @@ def test_a_damaged_answer_is_an_error_or_cut_off_but_never_other_rows(
     assert [row[1:] for row in found] == [row[1:] for row in right[: len(found)]]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.builds(Made, st.just(0), deltas, values, values, headers), min_size=1, max_size=4), st.data())
 def test_records_that_do_not_add_up_are_an_error_even_if_their_checksum_is_right(
     made: list[Made], data: st.DataObject

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
@@ -36,6 +36,7 @@ from poundlock.stream.windows.builtin_assigners import (
     TumblingProcessingTimeWindows,
 )
 from poundlock.tasks.keyed_rows import PairRows
+from support.examples import examples
 
 GROUPS = 8
 LATE = ("late-left", "late-right")
@@ -159,7 +160,7 @@ def record(dice: random.Random, schema: pa.Schema, number: int, key: str) -> dic
     return {name: values[name] for name in schema.names}
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_state_is_read_whichever_columns_and_operator_it_was_written_with(data: st.DataObject, seed: int) -> None:
     dice = random.Random(seed)

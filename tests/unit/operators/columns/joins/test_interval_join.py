@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
@@ -32,6 +32,7 @@ from poundlock.stream.functions.state import ValueStateDescriptor
 from poundlock.stream.stream import Side
 from poundlock.tasks.keyed_rows import PairColumns, PairRows
 from support.column_scripts import JoinScript
+from support.examples import examples
 
 KEYS = {
     "text": [pa.field("k", pa.string())],
@@ -156,13 +157,13 @@ def row(dice: random.Random, kind: str, number: int, time: int) -> Row:
     return key, time, {**record, "n": number, "t": dice.choice([None, "x", "y" * 40])}
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
     compare(data, seed)
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_times_that_are_far_apart_are_matched_by_their_rank(data: st.DataObject, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -170,7 +171,7 @@ def test_times_that_are_far_apart_are_matched_by_their_rank(data: st.DataObject,
         compare(data, seed)
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_very_many_rows_are_searched_for_and_read_by_pieces(data: st.DataObject, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

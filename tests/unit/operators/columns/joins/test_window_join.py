@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
@@ -43,6 +43,7 @@ from poundlock.stream.windows.builtin_assigners import (
 from poundlock.stream.windows.builtin_triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 from poundlock.tasks.keyed_rows import PairColumns
 from support.column_scripts import JoinScript
+from support.examples import examples
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 WINDOWS = [
@@ -157,7 +158,7 @@ def by_window_and_key(rows: list[Any], *, in_order: bool) -> list[Any]:
     return windows
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
     dice = random.Random(seed)

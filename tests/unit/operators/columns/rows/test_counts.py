@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
@@ -26,6 +26,7 @@ from poundlock.state.runs.merge import MergePolicy
 from poundlock.stream.windows.builtin_assigners import CountTumblingWindows
 from poundlock.tasks.keyed_rows import KeyedInput, WindowRows
 from support.column_scripts import Form, StepScript
+from support.examples import examples
 
 AGGREGATES = [
     SqlAggregate(kind="count"),
@@ -89,7 +90,7 @@ def batch(dice: random.Random, count: int, keys: list[pa.Field]) -> pa.RecordBat
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema([*keys, *ARGUMENTS.items()]))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
     dice = random.Random(seed)

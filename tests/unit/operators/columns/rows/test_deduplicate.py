@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError
@@ -23,6 +23,7 @@ from poundlock.state.hashing import key_hashes
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.tasks.keyed_rows import KeyedInput, RecordRows
 from support.column_scripts import Form, StepScript
+from support.examples import examples
 
 EPOCH = datetime(2026, 1, 5, tzinfo=UTC)
 START = round(EPOCH.timestamp() * 1000)
@@ -56,7 +57,7 @@ def batch(rows: list[tuple[int | None, int, int | None]]) -> pa.RecordBatch:
     )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
     dice = random.Random(seed)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
@@ -21,6 +21,7 @@ from poundlock.operators.columns.msgpack.values import packed_records, packed_ti
 from poundlock.operators.columns.msgpack.writing import lists_of
 from poundlock.operators.columns.rows.records import lists_of_records, records_of, timed_records_of
 from poundlock.operators.keyed.codec import encode_each
+from support.examples import examples
 
 MOMENT = datetime(2026, 1, 5, 3, 4, 5, 678, UTC)
 VALUES: dict[pa.DataType, list[Any]] = {
@@ -50,7 +51,7 @@ def table(dice: random.Random, kinds: list[pa.DataType], count: int, nulls: bool
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=17), st.integers(0, 9), st.booleans(), st.integers()
 )

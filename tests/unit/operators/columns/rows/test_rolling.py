@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
@@ -25,6 +25,7 @@ from poundlock.state.hashing import key_hashes
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.tasks.keyed_rows import KeyedInput, RecordRows
 from support.column_scripts import Form, StepScript
+from support.examples import examples
 
 EPOCH = datetime(2026, 1, 5, tzinfo=UTC)
 VALUES: dict[pa.DataType, list[Any]] = {
@@ -82,7 +83,7 @@ def batch(dice: random.Random, kind: pa.DataType, count: int, keys: int) -> pa.R
     return pa.RecordBatch.from_pylist(rows, schema=schema(kind))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
     dice = random.Random(seed)

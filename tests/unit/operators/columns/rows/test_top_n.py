@@ -10,7 +10,7 @@ from math import inf, nan
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
@@ -26,6 +26,7 @@ from poundlock.state.runs.merge import MergePolicy
 from poundlock.stream.definitions import sort_columns
 from poundlock.tasks.keyed_rows import KeyedInput, RecordRows
 from support.column_scripts import Form, StepScript
+from support.examples import examples
 
 EPOCH = datetime(2026, 1, 5, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -66,7 +67,7 @@ def batch(dice: random.Random, count: int, keys: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
     dice = random.Random(seed)
