@@ -20,7 +20,9 @@ OTHERS = {"spark/jdbc_gateway.py"}
 
 
 def code_of(path: Path) -> str:
-    """Return a module's code, docstrings left out."""
+    """Return a module's code, docstrings left out, or nothing where not even they name anything private."""
+    if not PRIVATE.search(path.read_text()):
+        return ""
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
