@@ -14,13 +14,14 @@ from support.shares import Share
 
 # A test never asserts how long an example took: the machine may have other work.
 settings.register_profile("poundlock", deadline=None)
-# For make unit: as many as find what is broken at all.
+# For make unit: as many as find what is broken at all. A property that asks for more or fewer does so by `examples`, and
+# then has its share of them here.
 settings.register_profile("quick", deadline=None, max_examples=15)
 settings.load_profile("poundlock")
 
 TESTS = Path(__file__).parent
 # A file that takes minutes is not the last to begin: the other workers would wait for it.
-LONGEST_FIRST = {folder: place for place, folder in enumerate(("crash", "services", "engine", "docs"))}
+LONGEST_FIRST = {folder: place for place, folder in enumerate(("crash", "services", "engine", "docs", "conformance", "protocol"))}
 
 pytest_plugins = ["support.fixtures", "support.shared_jvm"]
 
