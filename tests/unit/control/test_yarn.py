@@ -43,7 +43,7 @@ def page() -> Iterator[str]:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Page) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)  # how soon it sees its end
         thread.start()
         yield f"127.0.0.1:{server.server_address[1]}"
         server.shutdown()

@@ -30,7 +30,9 @@ OTHER = "c0ff00" + "0" * 26
 
 
 @pytest.fixture(autouse=True)
-def state(own_folder: Path) -> Path:
+def state(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for looked in ("rest.client", "cli.job_lookup", "control.channel"):
+        monkeypatch.setattr(f"poundlock.{looked}._POLL_S", 0.01)
     return own_folder / "state"
 
 
@@ -491,7 +493,7 @@ def test_info_of_a_driver_that_does_not_answer_says_so_and_what_it_wrote(
 def test_the_end_of_a_driver_that_does_not_answer_is_waited_for_in_words(
     capsys: pytest.CaptureFixture[str], stopped: JobEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("poundlock.cli.job_lookup._TELL_S", 0.1)
+    monkeypatch.setattr("poundlock.cli.job_lookup._TELL_S", 0.02)
     ends = iter([stopped] * 8)
     ended = replace(stopped, state="FINISHED")
     known = KnownJob(stopped, lambda: next(ends, ended))
