@@ -21,7 +21,9 @@ settings.load_profile("poundlock")
 
 TESTS = Path(__file__).parent
 # A file that takes minutes is not the last to begin: the other workers would wait for it.
-LONGEST_FIRST = {folder: place for place, folder in enumerate(("crash", "services", "engine", "docs", "conformance", "protocol"))}
+LONGEST_FIRST = {
+    folder: place for place, folder in enumerate(("crash", "services", "engine", "docs", "conformance", "protocol"))
+}
 
 pytest_plugins = ["support.fixtures", "support.shared_jvm"]
 

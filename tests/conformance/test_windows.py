@@ -11,6 +11,13 @@ from typing import Any
 import pytest
 
 from poundlock import DefinitionError
+from poundlock.operators.factory import window_operator
+from poundlock.operators.keyed.operator import KeyedOperator
+from poundlock.operators.windows.aligned import AlignedWindowOperator
+from poundlock.operators.windows.base import WindowSpec
+from poundlock.operators.windows.general import WindowOperator
+from poundlock.operators.windows.sessions import CountWindowOperator, SessionWindowOperator
+from poundlock.stream.functions.process import ReduceWindow
 from poundlock.stream.windows.assigners import AlignedWindows, AssignerContext
 from poundlock.stream.windows.window import TimeWindow, Window, window_start
 from poundlock.testing import Element, Emitted, WindowHarness
@@ -19,6 +26,7 @@ from support.window_cases import WAYS, PointSessions, assigner_of, evictor_of, f
 DATA = Path(__file__).parent / "data"
 CASES = json.loads((DATA / "windows.json").read_text())["cases"]
 BOUNDED = json.loads((DATA / "bounded.json").read_text())["cases"]
+SCRIPTS = [case for case in CASES if case["kind"] == "window_script"]
 KINDS = {"window_script", "window_start", "window_assignment", "window_invalid", "window_intersects", "window_merge"}
 
 
@@ -27,17 +35,41 @@ def of_kind(kind: str) -> list[Any]:
 
 
 def in_every_way(cases: list[dict[str, Any]]) -> list[Any]:
+    """Return each case with every function it can be written with, on the general operator and on a quicker one where there is one."""
     return [
-        pytest.param(case, way, id=f"{case['id']}-{way}")
+        pytest.param(case, way, general, id=f"{case['id']}-{way}-{'general' if general else 'quick'}")
         for case in cases
+        for general in ([True] if operator_of(case) is WindowOperator else [False, True])
         for way in WAYS
         if function_of(case["function"], way) is not None
     ]
 
 
+def operator_of(case: Mapping[str, Any]) -> type[KeyedOperator]:
+    """Return the operator that is taken for the windows of a case."""
+    spec = WindowSpec(
+        assigner=assigner_of(case["window"]),
+        function=ReduceWindow(max),
+        trigger=trigger_of(case["trigger"]),
+        evictor=evictor_of(case["evictor"]),
+        allowed_lateness_ms=case["allowed_lateness_ms"],
+        late_tag=None,
+    )
+    return type(window_operator(spec))
+
+
 def test_every_kind_is_run() -> None:
     assert {case["kind"] for case in CASES} == KINDS
     assert {case["kind"] for case in BOUNDED} == {"bounded_window"}
+
+
+def test_every_operator_is_run() -> None:
+    assert {operator_of(case) for case in [*SCRIPTS, *BOUNDED]} == {
+        AlignedWindowOperator,
+        CountWindowOperator,
+        SessionWindowOperator,
+        WindowOperator,
+    }
 
 
 def harness(case: Mapping[str, Any], way: str, general: bool) -> WindowHarness:
@@ -71,8 +103,7 @@ def bounds(window: Any) -> Any:
 # --- scripts ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("general", [False, True], ids=["quick", "general"])
-@pytest.mark.parametrize(("case", "way"), in_every_way([c for c in CASES if c["kind"] == "window_script"]))
+@pytest.mark.parametrize(("case", "way", "general"), in_every_way(SCRIPTS))
 def test_script(case: dict[str, Any], way: str, general: bool) -> None:
     h = harness(case, way, general)
     late_before = 0
@@ -123,8 +154,7 @@ def compare(case: Mapping[str, Any], expected: list[Any], found: list[Emitted]) 
 # --- bounded input ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("general", [False, True], ids=["quick", "general"])
-@pytest.mark.parametrize(("case", "way"), in_every_way(BOUNDED))
+@pytest.mark.parametrize(("case", "way", "general"), in_every_way(BOUNDED))
 def test_bounded(case: dict[str, Any], way: str, general: bool) -> None:
     h = harness(case, way, general)
     if case["watermarks"] == "end_of_input":
