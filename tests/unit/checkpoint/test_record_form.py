@@ -100,7 +100,7 @@ def bytes_of(storage: LocalStorage, number: int) -> int:
     return entry.bytes
 
 
-@pytest.mark.parametrize(("seed", "files"), [(0, 0), (1, 0), (2, 200)])
+@pytest.mark.parametrize(("seed", "files"), [(0, 0), pytest.param(1, 0, marks=pytest.mark.slow), (2, 200)])
 def test_records_come_back_as_they_were_in_any_order(storage: LocalStorage, seed: int, files: int) -> None:
     """Each driver begins with a start; rolls stand in between; the archive takes the old ones."""
     job, made = Job(seed, files), list[Decision]()
