@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.errors import DefinitionError
-from poundlock.formats.chunk import Batch, Chunk, Lines, NoOrigin, Records
+from poundlock.formats.chunk import Batch, Chunk, Lines, NoOrigin, Records, line_ends_in
 
 _BREAK = re.compile(rb"\r?\n")
 
@@ -47,7 +47,7 @@ def raw_rows(chunk: Chunk, row: str, valid_json: Callable[[bytes], bool | None])
     column = _column(chunk, row)
     if column.null_count == 0:
         lines = _lines(column)
-        if np.count_nonzero(np.frombuffer(lines.data, np.uint8) == 10) == len(column):
+        if line_ends_in(np.frombuffer(lines.data, np.uint8)) == len(column):
             return RawRows(lines, chunk)
     return _careful(chunk, column, valid_json)
 

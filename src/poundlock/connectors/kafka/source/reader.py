@@ -20,7 +20,7 @@ from poundlock.connectors.kafka.wire.range_fetch import OffsetRange, fetch_range
 from poundlock.connectors.kafka.wire.record_batches import DamagedBatch, Records
 from poundlock.connectors.kafka.wire.varints import MalformedRecords, read_varint
 from poundlock.formats.arrays import copied
-from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines, Values
+from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines, Values, line_ends_in
 from poundlock.formats.decode import Decoder, ValuesDecoder
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -112,26 +112,21 @@ class KafkaReader:
 
 
 def to_lines(records: Records, topic: str, partition: int) -> Lines | None:
-    """Return the values as lines; None where a value is null or has a line end in it.
-
-    Writes into the buffer of the records: they are of no use afterwards unless None is returned.
-    """
+    """Return the values as lines; None where a value is null or has a line end in it."""
     start, length = records.column("value_start"), records.column("value_length")
     n = len(start)
-    if (length < 0).any() or not records.data.flags.writeable:
+    if (length < 0).any():
         return None
-    behind = start + length
-    # What stands behind a value is the number of its headers; it was checked and is not needed for lines.
-    kept = records.data[behind]
-    records.data[behind] = _NEWLINE
-    joined = copied(records.data, start, behind + 1, pa.binary())
+    # Each is copied with the byte behind it, which begins the record's headers, and that is the line's end then.
+    joined = copied(records.data, start, start + length + 1, pa.binary())
     bounds = np.frombuffer(joined.buffers()[1], np.int32, n + 1)
-    size = int(bounds[-1])
-    text = memoryview(joined.buffers()[2])[:size]
-    if np.count_nonzero(np.frombuffer(text, np.uint8) == _NEWLINE) != n:
-        records.data[behind] = kept
+    text = np.frombuffer(joined.buffers()[2], np.uint8)[: int(bounds[-1])]
+    ends = bounds[1:].astype(np.int64)
+    ends -= 1
+    text[ends] = _NEWLINE
+    if line_ends_in(text) != n:
         return None
-    return Lines(text, bounds[1:].astype(np.int64) - 1, _origin(records, topic, partition))
+    return Lines(memoryview(text), ends, _origin(records, topic, partition))
 
 
 def to_batch(records: Records, topic: str, partition: int, columns: Mapping[str, str]) -> Batch:
