@@ -15,4 +15,4 @@ def examples(count: int) -> settings:
 
     Five are tried in any profile, or `count` where that is less.
     """
-    return settings(max_examples=min(count, max(FEWEST, count * settings.default.max_examples // WHOLE)))
+    return settings(max_examples=min(count, max(FEWEST, count * settings().max_examples // WHOLE)))
