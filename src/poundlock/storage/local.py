@@ -24,7 +24,6 @@ _NO_SUCH_CALL = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 _NO_LINKS = (*_NO_SUCH_CALL, errno.EPERM, errno.EMLINK)
 _NO_KERNEL_COPY = (*_NO_SUCH_CALL, errno.EPERM, errno.EXDEV, errno.EBADF)
 _COPY_STEP, _MEMORY_STEP = 1 << 30, 1 << 20  # bytes
-_STAYS_CACHED = 16 << 20  # bytes
 
 
 class _WholeWrites(io.FileIO):
@@ -66,7 +65,6 @@ class LocalStorage:
     def sync(self, handle: BinaryIO) -> None:
         handle.flush()
         os.fsync(handle.fileno())
-        _forget_pages(handle)
         sync_folder(os.path.dirname(handle.name))
 
     def settle(self, path: str) -> None:
@@ -212,13 +210,6 @@ def _make_folder(folder: str) -> None:
         with suppress(FileExistsError):  # another task made it meanwhile; if it is a file, opening below it says so
             os.mkdir(made)
         sync_folder(os.path.dirname(made))
-
-
-def _forget_pages(handle: BinaryIO) -> None:
-    """Let a large file that is on the disk leave the page cache: its pages serve the next one, and writing into pages that were
-    used a moment ago costs less than into new ones. Small files stay, since they are read again where they are joined."""
-    if hasattr(os, "posix_fadvise") and os.fstat(handle.fileno()).st_size > _STAYS_CACHED:
-        os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def move(old: str, new: str) -> None:

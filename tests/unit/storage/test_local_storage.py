@@ -241,18 +241,6 @@ def test_open_storage_refuses_what_it_cannot_do(path: str) -> None:
     assert len(str(caught.value).splitlines()) == 2
 
 
-def test_a_large_file_leaves_the_page_cache_and_a_small_one_stays(
-    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forgotten: list[int] = []
-    monkeypatch.setattr("os.posix_fadvise", lambda handle, *_: forgotten.append(os.fstat(handle).st_size))
-    for name, size in (("small", 1 << 20), ("large", 17 << 20)):
-        with storage.write(name) as handle:
-            handle.write(b"x" * size)
-            storage.sync(handle)
-    assert forgotten == [17 << 20]
-
-
 def test_replace_leaves_one_content_or_the_other_and_makes_no_new_file(tmp_path: Path) -> None:
     storage = LocalStorage(str(tmp_path))
     with pytest.raises(FileNotFoundError):

@@ -126,7 +126,7 @@ def to_lines(records: Records, topic: str, partition: int) -> Lines | None:
     text[ends] = _NEWLINE
     if line_ends_in(text) != n:
         return None
-    return Lines(memoryview(text), ends, _origin(records, topic, partition))
+    return Lines(text.data, ends, _origin(records, topic, partition))
 
 
 def to_batch(records: Records, topic: str, partition: int, columns: Mapping[str, str]) -> Batch:
