@@ -86,7 +86,7 @@ BY_NAME_TODAY = {
     "spark/pickled_functions.py": 1,
     "spark/private.py": 3,
     "storage/hdfs.py": 1,
-    "storage/local.py": 2,
+    "storage/local.py": 1,
     "storage/object_files.py": 1,
     "storage/storage_errors.py": 1,
     "tasks/worker.py": 1,
