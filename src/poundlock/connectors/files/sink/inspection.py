@@ -44,9 +44,9 @@ def inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) 
 def _inspect_pieces(storage: Storage, committable: FileCommittable) -> list[Finding]:
     """Compare the segments of a file that has no name yet; a driver that died may have begun to put the others behind the first."""
     first, *others = committable.segments
-    wrong = inspect_segments(storage, [first])
-    grown = others and wrong and first.bytes < (wrong[0].found_bytes or 0) <= committable.bytes
-    return ([] if grown else wrong) + inspect_segments(storage, others)
+    status = storage.stat(first.path)
+    grown = bool(others) and status is not None and first.bytes < status.bytes <= committable.bytes
+    return inspect_segments(storage, others if grown else committable.segments)
 
 
 def inspect_segments(storage: Storage, segments: Sequence[FileSegment]) -> list[Finding]:
