@@ -137,9 +137,7 @@ def in_ranges(parts: Sequence[Any], decoded: Callable[[Any], Partials] = of_one_
     total = sum(map(len, whole))
     if not total:
         return
-    low, high = min(int(p.hashes[0]) for p in whole), max(int(p.hashes[-1]) for p in whole)
-    count = -(-total // _AT_ONCE)
-    edges = [low + (high - low) * number // count for number in range(1, count)]
+    edges = _edges(min(int(p.hashes[0]) for p in whole), max(int(p.hashes[-1]) for p in whole), total)
     begins = [0] * len(whole)
     for edge in [*edges, None]:
         ends = [len(p) if edge is None else int(np.searchsorted(p.hashes, np.uint64(edge))) for p in whole]
@@ -147,6 +145,28 @@ def in_ranges(parts: Sequence[Any], decoded: Callable[[Any], Partials] = of_one_
         begins = ends
         if some:
             yield some
+
+
+def by_ranges(parts: Sequence[Partials]) -> Iterator[list[Partials]]:
+    """Yield the rows of parts, in any order, by ranges of hashes; only one range is held beside the parts."""
+    whole = [part for part in parts if len(part)]
+    if not whole:
+        return
+    first, last = min(int(part.hashes.min()) for part in whole), max(int(part.hashes.max()) for part in whole)
+    edges = _edges(first, last, sum(map(len, whole)))
+    if not edges:
+        yield whole
+        return
+    for low, high in zip([first, *edges], [*edges, last + 1], strict=True):
+        some = [part.take(np.flatnonzero((part.hashes >= low) & (part.hashes <= high - 1))) for part in whole]
+        if any(map(len, some)):
+            yield some
+
+
+def _edges(low: int, high: int, rows: int) -> list[int]:
+    """Return what divides hashes into ranges of about _AT_ONCE rows; they lie evenly."""
+    count = -(-rows // _AT_ONCE)
+    return [low + (high - low) * number // count for number in range(1, count)]
 
 
 @dataclass(frozen=True)

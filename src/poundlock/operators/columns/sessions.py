@@ -20,7 +20,7 @@ from poundlock.operators.columns.aggregation import Aggregation, FunctionAggrega
 from poundlock.operators.columns.encoding import decode_spans, encode_spans
 from poundlock.operators.columns.groups import Groups, grouped, overlapping
 from poundlock.operators.columns.operator import ColumnChunk, EncodedRows, PartialsOperator, Slice, WindowColumns
-from poundlock.operators.columns.partials import Partials, SessionAggregation
+from poundlock.operators.columns.partials import Partials, SessionAggregation, by_ranges
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.windows.base import CONTENTS
 
@@ -127,11 +127,12 @@ class ColumnSessionOperator(PartialsOperator):
         yield from super().advance_watermark(group, watermark)
 
     def _apply(self) -> None:
-        """Merge what came with the sessions of its keys that are open."""
+        """Merge what came with the sessions of its keys that are open, a range of keys at a time: those of others are none of their business."""
         waiting, self._waiting = self._waiting, []
-        if not any(map(len, waiting)):
-            return
-        new = Partials.joined(waiting)
+        for some in by_ranges(waiting):
+            self._merge(Partials.joined(some))
+
+    def _merge(self, new: Partials) -> None:
         open_ = self._open(new.take(grouped(new.hashes, new.keys).firsts))
         rows = Partials.joined([open_.rows, new])
         groups = overlapping(rows.hashes, rows.keys, *_bounds(rows))
