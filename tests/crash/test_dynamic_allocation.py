@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.engine, pytest.mark.torture]
 JOB = Path(__file__).parent / "jobs" / "come_and_go.py"
 EXECUTORS, WAVES = 4, 3
 KEYS, ROWS = 40, 20
+IDLE = "15s"
 BEGIN = datetime(2018, 12, 19, tzinfo=UTC)
 DYNAMIC = {
     "spark.dynamicAllocation.enabled": "true",
@@ -31,10 +32,10 @@ DYNAMIC = {
     "spark.dynamicAllocation.maxExecutors": str(EXECUTORS),
     "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
     "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout": "1s",
-    # Longer than a checkpoint's part between two stages, or none would be there together.
-    "spark.dynamicAllocation.executorIdleTimeout": "6s",
-    "spark.dynamicAllocation.cachedExecutorIdleTimeout": "6s",
-    "spark.dynamicAllocation.shuffleTracking.timeout": "6s",
+    # Longer than a checkpoint's part between two stages on a busy machine, or none would be there together.
+    "spark.dynamicAllocation.executorIdleTimeout": IDLE,
+    "spark.dynamicAllocation.cachedExecutorIdleTimeout": IDLE,
+    "spark.dynamicAllocation.shuffleTracking.timeout": IDLE,
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
@@ -144,7 +145,10 @@ def test_executors_come_and_go_and_nothing_is_lost(tmp_path: Path) -> None:
             waited(lambda: executors.seen[-1] == 0, lives)
             for number in range(WAVES):
                 executors.begin()
-                waited(lambda: EXECUTORS in executors.wave, lives, given.wave)
+                try:
+                    waited(lambda: EXECUTORS in executors.wave, lives, given.wave)
+                finally:
+                    print(f"wave {number}: executors {executors.wave}")
                 if number:  # one dies while others come and go
                     time.sleep(moments.random() * 3)
                     given.wave()
