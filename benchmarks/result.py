@@ -177,13 +177,15 @@ class Bar:
 
 BARS = (
     Bar(name="files_to_files/poundlock", factor=5, against="files_to_files/spark_file_sink"),
-    Bar(name="files_to_files/poundlock", factor=3.5, against="files_to_files/flink"),
+    Bar(name="files_to_files/poundlock", factor=5, against="files_to_files/flink"),
     Bar(name="kafka_to_files/poundlock", factor=2, against="kafka_to_files/spark_file_sink"),
-    Bar(name="kafka_to_files/poundlock", factor=3.5, against="kafka_to_files/flink"),
-    Bar(name="kafka_to_files/poundlock", factor=2.5, per="wall", against="kafka_to_files/flink"),
+    Bar(name="kafka_to_files/poundlock", factor=5, against="kafka_to_files/flink"),
+    Bar(name="kafka_to_files/poundlock", factor=3, per="wall", against="kafka_to_files/flink"),
     Bar(name="kafka_to_files/poundlock", most_mb=700),
     Bar(name="files_to_files/poundlock_python_map", least=250_000),
     Bar(name="files_to_files/poundlock_python_map", factor=5, against="files_to_files/pyflink_python_map"),
+    Bar(name="kafka_to_kafka/poundlock", factor=3, against="kafka_to_kafka/flink"),
+    Bar(name="kafka_to_kafka/poundlock", factor=1.5, per="wall", against="kafka_to_kafka/flink"),
     Bar(name="kafka_to_kafka/poundlock", factor=0.6, per="wall", against="kafka_to_kafka/spark_kafka_sink"),
     Bar(name="postgres_copy/poundlock", factor=0.9, per="wall", against="postgres_copy/spark_jdbc"),
     Bar(name="parquet_to_s3/poundlock", factor=0.9, per="wall", against="parquet_to_s3/spark_file_sink"),
