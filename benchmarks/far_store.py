@@ -6,7 +6,6 @@ What it does not play is a server that is busy, and the CPU that a client spends
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import time
 import uuid
@@ -132,7 +131,9 @@ class FarUploads(FarStore):
             CALLS.wait(self.seconds)
         whole = self._arriving()
         whole.write_bytes(b"".join(self._near.read(source) for source in sources))
-        self._appear(whole, target)
+        Path(self._at(target)).parent.mkdir(parents=True, exist_ok=True)
+        os.link(whole, self._at(target))  # FileExistsError where the name is taken
+        whole.unlink()
 
     def begin_upload(self, path: str, mark: str) -> str:
         CALLS.wait(self.seconds)
@@ -157,10 +158,13 @@ class FarUploads(FarStore):
         if not self._parts(upload).exists():
             raise UploadGone(path)
         parts = [self._parts(upload) / tag.partition("-")[0] for tag in tags]
-        whole = self._arriving()
-        whole.write_bytes(b"".join(part.read_bytes() for part in parts))
+        whole = parts[0]
+        if len(parts) > 1:
+            whole = self._arriving()
+            whole.write_bytes(b"".join(part.read_bytes() for part in parts))
         os.setxattr(whole, "user.mark", upload.split("-")[1].encode())
-        self._appear(whole, path)
+        Path(self._at(path)).parent.mkdir(parents=True, exist_ok=True)
+        os.link(whole, self._at(path))  # FileExistsError where the name is taken
         self._drop(upload)
 
     def abort_upload(self, path: str, upload: str) -> bool:
@@ -189,19 +193,15 @@ class FarUploads(FarStore):
         folder.mkdir(parents=True, exist_ok=True)
         return folder / uuid.uuid4().hex
 
-    def _appear(self, whole: Path, path: str) -> None:
-        """Make a file visible; raises FileExistsError where the name is taken."""
-        Path(self._at(path)).parent.mkdir(parents=True, exist_ok=True)
-        os.link(whole, self._at(path))
-        whole.unlink()
-
     def _drop(self, upload: str) -> bool:
         gone = self._arriving()
         try:
             self._parts(upload).rename(gone)
         except FileNotFoundError:
             return False
-        shutil.rmtree(gone)
+        for part in gone.iterdir():
+            part.unlink()
+        gone.rmdir()
         return True
 
 
