@@ -131,8 +131,7 @@ class FarUploads(FarStore):
             CALLS.wait(self.seconds)
         whole = self._arriving()
         whole.write_bytes(b"".join(self._near.read(source) for source in sources))
-        Path(self._at(target)).parent.mkdir(parents=True, exist_ok=True)
-        os.link(whole, self._at(target))  # FileExistsError where the name is taken
+        self._appear(whole, target)
         whole.unlink()
 
     def begin_upload(self, path: str, mark: str) -> str:
@@ -163,8 +162,9 @@ class FarUploads(FarStore):
             whole = self._arriving()
             whole.write_bytes(b"".join(part.read_bytes() for part in parts))
         os.setxattr(whole, "user.mark", upload.split("-")[1].encode())
-        Path(self._at(path)).parent.mkdir(parents=True, exist_ok=True)
-        os.link(whole, self._at(path))  # FileExistsError where the name is taken
+        self._appear(whole, path)
+        if whole != parts[0]:
+            whole.unlink()
         self._drop(upload)
 
     def abort_upload(self, path: str, upload: str) -> bool:
@@ -192,6 +192,11 @@ class FarUploads(FarStore):
         folder = Path(f"{self.root}.{_ARRIVING}")
         folder.mkdir(parents=True, exist_ok=True)
         return folder / uuid.uuid4().hex
+
+    def _appear(self, whole: Path, path: str) -> None:
+        """Give content a name that is seen; raises FileExistsError where it is taken."""
+        Path(self._at(path)).parent.mkdir(parents=True, exist_ok=True)
+        os.link(whole, self._at(path))
 
     def _drop(self, upload: str) -> bool:
         gone = self._arriving()

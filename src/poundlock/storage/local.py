@@ -99,13 +99,8 @@ class LocalStorage:
             sync_folder(folder)
 
     def concat(self, sources: Sequence[str], target: str) -> None:
-        def fill(handle: io.FileIO) -> None:
-            for source in sources:
-                with io.FileIO(self._at(source)) as part:
-                    size = os.fstat(part.fileno()).st_size
-                    _copy(part, handle, handle.seek(0, os.SEEK_END), size)
-
-        with _beside(self._at(target), fill) as temporary:
+        sized = [(source, os.stat(self._at(source)).st_size) for source in sources]
+        with _beside(self._at(target), lambda handle: self._copy_all(sized, handle, 0)) as temporary:
             _rename_exclusive(temporary, self._at(target))
 
     def extend(self, path: str, size: int, sources: Sequence[tuple[str, int]]) -> None:
@@ -128,10 +123,7 @@ class LocalStorage:
             with io.FileIO(target) as shared, _beside(target, lambda handle: _copy(shared, handle, 0, size)) as own:
                 os.replace(own, target)
         with io.FileIO(target, "r+") as handle:
-            for source, count in sources:
-                with io.FileIO(self._at(source)) as part:
-                    _copy(part, handle, size, count)
-                size += count
+            self._copy_all(sources, handle, size)
             os.fsync(handle.fileno())
 
     def delete(self, path: str) -> bool:
@@ -169,6 +161,13 @@ class LocalStorage:
         for folder, _, _ in os.walk(os.path.join(self.root, path), topdown=False):
             with suppress(OSError):
                 os.rmdir(folder)
+
+    def _copy_all(self, sources: Sequence[tuple[str, int]], target: io.FileIO, place: int) -> None:
+        """Copy the first bytes of some files, so many of each, one behind the other to a place in another."""
+        for source, count in sources:
+            with io.FileIO(self._at(source)) as part:
+                _copy(part, target, place, count)
+            place += count
 
     def _at(self, path: str) -> str:
         return os.path.join(self.root, check_below(path, self.root))

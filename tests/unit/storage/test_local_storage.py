@@ -19,6 +19,17 @@ def storage(tmp_path: Path) -> LocalStorage:
     return LocalStorage(str(tmp_path / "root"))
 
 
+@pytest.fixture(params=[True, False], ids=["copy_file_range", "read and write"])
+def parts(request: pytest.FixtureRequest, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What the files .s0, .s1 and .s2 hold, which are copied within the kernel, or through memory."""
+    if not request.param:
+        monkeypatch.delattr(os, "copy_file_range")
+    held = [os.urandom(3_000_000), b"", b"tail"]
+    for number, part in enumerate(held):
+        put(storage, f".s{number}", part)
+    return held
+
+
 def put(storage: LocalStorage, path: str, data: bytes) -> None:
     assert storage.create_exclusive(path, data)
 
@@ -118,15 +129,7 @@ def test_rename_moves_into_new_folders_and_never_over_a_file(
     assert not (Path(storage.root) / "new").exists()
 
 
-@pytest.mark.parametrize("kernel", [True, False], ids=["copy_file_range", "read and write"])
-def test_concat_joins_in_order_and_keeps_the_sources(
-    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, kernel: bool
-) -> None:
-    if not kernel:
-        monkeypatch.delattr(os, "copy_file_range")
-    parts = [os.urandom(3_000_000), b"", b"tail"]
-    for number, part in enumerate(parts):
-        put(storage, f".s{number}", part)
+def test_concat_joins_in_order_and_keeps_the_sources(storage: LocalStorage, parts: list[bytes]) -> None:
     storage.concat([".s0", ".s1", ".s2"], "x/.joined")
     assert storage.read("x/.joined") == b"".join(parts)
     assert names(storage) == [".s0", ".s1", ".s2", "x/.joined"]
@@ -141,15 +144,7 @@ def test_concat_of_a_missing_source_leaves_nothing(storage: LocalStorage) -> Non
     assert names(storage) == [".s0"]
 
 
-@pytest.mark.parametrize("kernel", [True, False], ids=["copy_file_range", "read and write"])
-def test_extend_puts_the_same_bytes_to_the_same_places_however_often(
-    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, kernel: bool
-) -> None:
-    if not kernel:
-        monkeypatch.delattr(os, "copy_file_range")
-    parts = [os.urandom(3_000_000), b"", b"tail"]
-    for number, part in enumerate(parts):
-        put(storage, f".s{number}", part)
+def test_extend_puts_the_same_bytes_to_the_same_places_however_often(storage: LocalStorage, parts: list[bytes]) -> None:
     for _ in range(2):
         storage.extend(".s0", 3_000_000, [(".s1", 0), (".s2", 4)])
         assert storage.read(".s0") == b"".join(parts)

@@ -13,6 +13,7 @@ import pytest
 import poundlock
 from poundlock.tasks import entry
 from poundlock.tasks.exchange.blocks import Block, Delivery
+from support.source_trees import syntax_tree
 
 SOURCE = Path(poundlock.__file__).parent
 
@@ -54,7 +55,7 @@ def test_no_task_of_spark_sql_begins_otherwise() -> None:
     for path in SOURCE.rglob("*.py"):
         if "mapInArrow" not in path.read_text():
             continue
-        names = [node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
+        names = [node.attr for node in ast.walk(syntax_tree(path)) if isinstance(node, ast.Attribute)]
         if "mapInArrow" in names:
             calls[path.relative_to(SOURCE).as_posix()] = names.count("mapInArrow")
     assert calls == {"spark/frames.py": 1}

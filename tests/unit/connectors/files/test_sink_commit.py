@@ -168,6 +168,21 @@ def test_a_first_segment_of_a_length_that_no_driver_leaves_is_told(tmp_path: Pat
     assert [each.problem for each in h.sink.inspect(committable)] == ["size"]
 
 
+@pytest.mark.parametrize("format", ["parquet", "avro"])
+def test_a_segment_of_records_that_is_longer_than_written_is_told(tmp_path: Path, format: str) -> None:
+    """Those are merged into another file, and none of them ever grows."""
+    sink = FileSink(str(tmp_path), format=format, compaction=FileCompaction(every_checkpoints=2))  # type: ignore[arg-type]
+    h = FileSinkHarness(sink)
+    for i in (1, 2):
+        h.write(batch(n=[i]))
+        found = h.decide()
+    [committable] = found
+    assert [each.problem for each in h.sink.inspect(committable)] == ["pending"]
+    with (tmp_path / committable["segments"][0]["path"]).open("ab") as first:
+        first.write(b"x")
+    assert [each.problem for each in h.sink.inspect(committable)] == ["size"]
+
+
 def test_a_rename_by_link_died_half_way_behind_the_first_segments_growth(tmp_path: Path) -> None:
     h, committable = decided(tmp_path, 3)
     first = tmp_path / committable["segments"][0]["path"]

@@ -14,7 +14,7 @@ from contextlib import closing
 from io import BufferedReader, RawIOBase
 from itertools import groupby, islice
 from math import ceil
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 
 from poundlock.checkpoint.participant import JSON, CommitOutcome, Committed, Leftover, Orphan, Prepared
 from poundlock.connectors.commit_threads import call_each
@@ -109,7 +109,7 @@ def _publish(storage: Storage, committable: FileCommittable, segments: Sequence[
     final = committable.final
     source = segments[0]
     try:
-        if len(segments) > 1 and isinstance(storage, LocalStorage) and not committable.merged_by_record:
+        if grows(storage, committable):
             # Mostly the first one is nearly all of the file, so the others come to it, each to its place.
             first, *others = committable.segments
             storage.extend(first.path, first.bytes, [(segment.path, segment.bytes) for segment in others])
@@ -127,6 +127,12 @@ def _publish(storage: Storage, committable: FileCommittable, segments: Sequence[
             storage.delete(source)
         return False
     return True
+
+
+def grows(storage: Storage, committable: FileCommittable) -> TypeGuard[LocalStorage]:
+    """Return whether the first segment becomes the file, with the others behind it, so that it may be longer than it was written."""
+    several = len(committable.segments) > 1
+    return several and isinstance(storage, LocalStorage) and not committable.merged_by_record
 
 
 def _recognise(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> None:

@@ -13,7 +13,7 @@ from poundlock.audit.read_back import AuditScope, Decided, Disagreement, ReadBac
 from poundlock.checkpoint.participant import Finding
 from poundlock.connectors.files.checksums import read_crc32
 from poundlock.connectors.files.file_values import FileCommittable, FileSegment
-from poundlock.connectors.files.sink.committer import holds
+from poundlock.connectors.files.sink.committer import grows, holds
 from poundlock.connectors.files.sink.multipart import inspect_upload
 from poundlock.storage import Storage
 
@@ -44,8 +44,8 @@ def inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) 
 def _inspect_pieces(storage: Storage, committable: FileCommittable) -> list[Finding]:
     """Compare the segments of a file that has no name yet; a driver that died may have begun to put the others behind the first."""
     first, *others = committable.segments
-    status = storage.stat(first.path)
-    grown = bool(others) and status is not None and first.bytes < status.bytes <= committable.bytes
+    status = storage.stat(first.path) if grows(storage, committable) else None
+    grown = status is not None and first.bytes < status.bytes <= committable.bytes
     return inspect_segments(storage, others if grown else committable.segments)
 
 
