@@ -64,4 +64,4 @@ def _is_plain(values: Callable[[], Iterator[Any]], field: pa.Field) -> bool:
         return True
     numbers = [value for value in values() if value is not None] if nulls else list(values())
     bound = 1 << (field.type.bit_width - 1)
-    return min(numbers) >= -bound and max(numbers) < bound
+    return bool(min(numbers) >= -bound and max(numbers) < bound)
