@@ -13,9 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from poundlock.errors import TerminalError
 from poundlock.formats.chunk import Records
 from poundlock.formats.convert import dict_of_values, to_batch
 from poundlock.formats.object_rows import ObjectRows
+from poundlock.formats.reject import Reject
 
 _PLAIN: Mapping[int, type] = {
     **{kind.id: int for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
@@ -28,10 +30,11 @@ _PLAIN: Mapping[int, type] = {
 }
 
 
-def check_declared_types(records: Records, schema: pa.Schema) -> None:
+def check_declared_types(operator: str, records: Records, schema: pa.Schema) -> None:
     """Raise unless the values of every column are of its type, by two looks in C at each; only what is not plain costs more.
 
     Args:
+        operator: what gave them, for errors.
         records: each has all columns.
         schema: what was declared.
 
@@ -42,7 +45,14 @@ def check_declared_types(records: Records, schema: pa.Schema) -> None:
     if odd and len(records.rows):
         columns = [list(_values(records, field.name)) for field in odd]
         rows = list(map(dict_of_values(tuple(field.name for field in odd)), *columns))
-        to_batch(Records(rows, records.origin, records.index), pa.schema(odd))
+        bad: list[Reject] = []
+        to_batch(Records(rows, records.origin, records.index), pa.schema(odd), bad.append)
+        if bad:
+            place = ", ".join(f"{name} {value}" for name, value in bad[0].where.items())
+            raise TerminalError(
+                f"{operator} gave a record that does not fit: {bad[0].reason}{place and f'; it was made of {place}'}",
+                next='make its values fit the declared schema, change the schema, or give on_error="bad_record"',
+            )
 
 
 def _values(records: Records, name: str) -> Iterator[Any]:

@@ -127,7 +127,7 @@ class MapRecords(UserFunction):
         results, of = _each(self.function, chunk, self.records, self.failed)
         if self.failed is None and (objects := struct_rows(results, names)) is not None:
             given = Records(objects, chunk.origin, _index(chunk))
-            check_declared_types(given, self.schema)
+            check_declared_types(self.id, given, self.schema)
             emit(MAIN, given)
             return
         rows = as_dicts(results, names)
@@ -143,7 +143,7 @@ class MapRecords(UserFunction):
             rows = [row for i, row in enumerate(rows) if i not in bad]
         given = Records(rows, chunk.origin, _index(chunk) if of is None else _places(chunk, of))
         if self.failed is None:
-            check_declared_types(given, self.schema)
+            check_declared_types(self.id, given, self.schema)
         emit(MAIN, given)
 
 
@@ -181,7 +181,7 @@ class FlatMap(UserFunction):
             of_tag = _places(chunk, [index[tag][at] for at in kept])
             given = Records([emitted[at] for at in kept], chunk.origin, of_tag)
             if self.failed is None:
-                check_declared_types(given, self.schemas[tag])
+                check_declared_types(self.id, given, self.schemas[tag])
             emit(tag, given)
 
     def _outs(self, given: Any) -> list[Any]:

@@ -190,7 +190,8 @@ def test_a_value_of_another_type_is_never_written(
         return sink.numbers
 
     assert repr(run(good)) == repr(good)
-    with pytest.raises(TerminalError, match=rf"^row .*{len(good)}.*: column 'n': .*\nNext: make the values fit"):
+    where = f"column 'n': .*; it was made of file f, offset {len(good)}\n.*on_error=.bad_record."
+    with pytest.raises(TerminalError, match=f"^op gave a record that does not fit: {where}"):
         run([*good, wrong])
 
 
