@@ -7,11 +7,13 @@ import multiprocessing
 import os
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from poundlock.errors import DefinitionError
-from poundlock.storage import LocalStorage, local, open_storage
+from poundlock.storage import LocalStorage, copying, local, open_storage
+from poundlock.storage.copying import link
 from poundlock.storage.local import WrongLength
 
 
@@ -160,6 +162,18 @@ def test_extend_of_a_file_with_another_name_leaves_that_alone(storage: LocalStor
     assert storage.read("a/.s0") == b"firstsecond"
     assert storage.read("saved") == b"firstrest"
     assert names(storage) == ["a/.s0", "a/.s1", "saved"]
+
+
+def test_a_second_name_that_a_file_system_does_not_count_is_no_link(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over sshfs every file has one name: `extend` would write to what a savepoint has."""
+    put(storage, ".s0", b"first")
+    assert link(storage, ".s0", storage, "saved/1")
+    uncounted = SimpleNamespace(st_nlink=1)
+    monkeypatch.setattr(copying, "os", SimpleNamespace(**{**vars(os), "stat": lambda path: uncounted}))
+    assert not link(storage, ".s0", storage, "saved/2")
+    assert names(storage) == [".s0", "saved/1"]
 
 
 def test_extend_by_a_file_that_is_too_short_says_so(storage: LocalStorage) -> None:
