@@ -114,8 +114,9 @@ class LocalStorage:
         """Write the content of other files behind that of a file, durably; they stay.
 
         The same bytes come to the same places whoever does it, and however often: what an attempt that died has left behind the first
-        `size` bytes is written over. A file that has other names too is first replaced by a copy, so that those keep what they have, and
-        so is one of another user, which may be replaced and not written to.
+        `size` bytes is written over. A file that has other names too is replaced by one that is made of all of them, so that those keep what
+        they have, and so is one of another user, which may be replaced and not written to. Such a one is whole when it takes the name: who
+        does the same at this time may be about to give it another.
 
         Args:
             path: of the file.
@@ -131,11 +132,16 @@ class LocalStorage:
         if not size <= status.st_size <= whole:
             raise WrongLength(target, status.st_size, size if status.st_size < size else whole)
         if status.st_nlink > 1 or not _may_write(target):
-            with io.FileIO(target) as shared, _beside(target, lambda handle: _copy(shared, handle, 0, size)) as own:
+            with io.FileIO(target) as held, _beside(target, lambda made: self._join(held, size, sources, made)) as own:
                 os.replace(own, target)
+            return
         with io.FileIO(target, "r+") as handle:
             self._copy_all(sources, handle, size)
             os.fsync(handle.fileno())
+
+    def _join(self, first: io.FileIO, size: int, sources: Sequence[tuple[str, int]], made: io.FileIO) -> None:
+        _copy(first, made, 0, size)
+        self._copy_all(sources, made, size)
 
     def delete(self, path: str) -> bool:
         try:

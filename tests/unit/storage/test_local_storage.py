@@ -185,6 +185,28 @@ def test_extend_by_a_file_that_is_too_short_says_so(storage: LocalStorage) -> No
         storage.extend(".s0", 5, [(".gone", 7)])
 
 
+def test_two_who_extend_a_file_with_another_name_never_leave_less_than_all(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One has done it, and is about to rename the file, when the other's replaces it: a part of it would be made visible."""
+    put(storage, ".s0", b"first")
+    put(storage, ".s1", b"next")
+    os.link(Path(storage.root) / ".s0", Path(storage.root) / "saved")
+    seen = []
+
+    def replace(source: str, target: str) -> None:
+        if not seen:
+            seen.append(b"")
+            storage.extend(".s0", 5, [(".s1", 4)])
+        os.replace(source, target)
+        seen.append(storage.read(".s0"))
+
+    monkeypatch.setattr(local, "os", SimpleNamespace(**{**vars(os), "replace": replace}))
+    storage.extend(".s0", 5, [(".s1", 4)])
+    assert seen == [b"", b"firstnext", b"firstnext"]
+    assert storage.read("saved") == b"first"
+
+
 @pytest.mark.parametrize(("size", "why"), [(6, "5 bytes instead of 6"), (0, "5 bytes instead of 4")])
 def test_a_file_of_another_length_is_not_extended(storage: LocalStorage, size: int, why: str) -> None:
     """A hole, or what nobody wrote, would be in the middle or at the end of it."""
