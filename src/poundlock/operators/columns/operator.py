@@ -17,7 +17,8 @@ from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, texts_of
 from poundlock.operators.columns.encoding import decode_key_columns
 from poundlock.operators.columns.groups import Hashes
-from poundlock.operators.columns.partials import Partials, RowAggregation
+from poundlock.operators.columns.partials import RowAggregation
+from poundlock.operators.columns.sent import SentPartials
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import MAIN
@@ -241,7 +242,7 @@ class PartialsOperator(ColumnOperator):
         self.spec = windows.spec
         self._late_columns = list(windows.late)
 
-    def take(self, group: KeyGroup, parts: Sequence[Partials]) -> None:
+    def take(self, group: KeyGroup, parts: Sequence[SentPartials]) -> None:
         """Take what rows of this checkpoint added up to where they were read, in their order."""
         raise NotImplementedError
 

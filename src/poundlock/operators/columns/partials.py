@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import Numbers, column_of, indices_of, joined, numbers_in
+from poundlock.formats.arrays import Numbers, indices_of, joined, numbers_in
 from poundlock.operators.columns.aggregation import Aggregation, SpansAndSums
 from poundlock.operators.columns.groups import Groups, Hashes, grouped, grouped_by_code, overlapping
-from poundlock.operators.columns.narrow import narrowed, widened
 from poundlock.operators.columns.rows.keys import HashKeys, RowKeys, times_in
 from poundlock.operators.windows.aligned import slice_of
 from poundlock.stream.windows.assigners import require_time
@@ -59,27 +58,6 @@ class Partials:
         return Partials(
             self.hashes[start:stop], self.keys.slice(start, n), self.slices[start:stop], self.counts[start:stop], held
         )
-
-    def batch(self) -> pa.RecordBatch:
-        """Return them as they travel."""
-        columns = [
-            column_of(self.hashes, pa.uint64()),
-            self.keys,
-            column_of(self.slices, pa.int64()),
-            column_of(self.counts, pa.int64()),
-            *self.held,
-        ]
-        sent = [narrowed(f"c{number}", column) for number, column in enumerate(columns)]
-        return pa.RecordBatch.from_arrays(
-            [column for _, column in sent], schema=pa.schema([field for field, _ in sent])
-        )
-
-    @classmethod
-    def of_batch(cls, batch: pa.RecordBatch) -> Partials:
-        """Return what `batch` gave."""
-        columns = [widened(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
-        hashes, keys, slices, counts, *held = columns
-        return cls(numbers_in(hashes), keys, numbers_in(slices), numbers_in(counts), held)
 
     @classmethod
     def joined(cls, parts: Sequence[Partials]) -> Partials:
@@ -130,7 +108,7 @@ def in_ranges(parts: Sequence[Any], decoded: Callable[[Any], Partials] = of_one_
     """Yield the rows of parts, each by hash, by ranges of hashes, as if all were of one slice; so memory does not follow how many there are.
 
     Args:
-        parts: partials, or rows of state in mapped files.
+        parts: partials, what was sent of some, or rows of state in mapped files.
         decoded: makes partials of one slice of what is in a range.
     """
     whole = [part for part in parts if len(part)]
@@ -144,27 +122,6 @@ def in_ranges(parts: Sequence[Any], decoded: Callable[[Any], Partials] = of_one_
         some = [decoded(p.slice(b, e)) for p, b, e in zip(whole, begins, ends, strict=True) if e > b]
         begins = ends
         if some:
-            yield some
-
-
-def by_ranges(parts: Sequence[Partials]) -> Iterator[list[Partials]]:
-    """Yield the rows of parts, in any order, by ranges of hashes; only one range is held beside the parts."""
-    whole = [part for part in parts if len(part)]
-    if not whole:
-        return
-    low, high = min(int(part.hashes.min()) for part in whole), max(int(part.hashes.max()) for part in whole)
-    edges = np.array(_edges(low, high, sum(map(len, whole))), np.uint64)
-    if not len(edges):
-        yield whole
-        return
-    ranges = [np.searchsorted(edges, part.hashes, "right").astype(np.uint16) for part in whole]
-    orders = [
-        np.argsort(numbers, kind="stable") for numbers in ranges
-    ]  # of so small numbers it takes time by rows alone
-    bounds = [np.append(0, np.cumsum(np.bincount(numbers, minlength=len(edges) + 1))) for numbers in ranges]
-    for number in range(len(edges) + 1):
-        some = [p.take(order[b[number] : b[number + 1]]) for p, order, b in zip(whole, orders, bounds, strict=True)]
-        if any(map(len, some)):
             yield some
 
 

@@ -20,7 +20,8 @@ from poundlock.operators.columns.aggregation import Aggregation, FunctionAggrega
 from poundlock.operators.columns.encoding import decode_spans, encode_spans
 from poundlock.operators.columns.groups import Groups, grouped, overlapping
 from poundlock.operators.columns.operator import ColumnChunk, EncodedRows, PartialsOperator, Slice, WindowColumns
-from poundlock.operators.columns.partials import Partials, SessionAggregation, by_ranges
+from poundlock.operators.columns.partials import Partials, SessionAggregation, in_ranges
+from poundlock.operators.columns.sent import SentPartials
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.windows.base import CONTENTS
 
@@ -71,7 +72,7 @@ class ColumnSessionOperator(PartialsOperator):
         self._sessions, self._partial = sessions, sessions.partial
         self._aggregates = sessions.partial.held
         self._width = max(sessions.partial.gap // _PARTS_OF_A_GAP, _LEAST_MS)
-        self._waiting: list[Partials] = []
+        self._waiting: list[SentPartials | Partials] = []  # each by hash
         self._changed: dict[Slice, _Bucket] = {}
 
     def bind(self, group: KeyGroup) -> None:
@@ -83,7 +84,7 @@ class ColumnSessionOperator(PartialsOperator):
 
     # --- elements -------------------------------------------------------------------------------------------------------
 
-    def take(self, group: KeyGroup, parts: Sequence[Partials]) -> None:
+    def take(self, group: KeyGroup, parts: Sequence[SentPartials]) -> None:
         self.use(group)
         self._waiting += [part for part in parts if len(part)]
 
@@ -94,11 +95,12 @@ class ColumnSessionOperator(PartialsOperator):
         late = self._late(singles)
         gone = np.flatnonzero(late)
         yield from self.send_late(rows.take(indices_of(gone)), times[gone])
-        self._waiting.append(singles.take(np.flatnonzero(~late)))
+        taken = singles.take(np.flatnonzero(~late))
+        self._waiting.append(taken.take(np.argsort(taken.hashes, kind="stable")))
 
     def _late(self, singles: Partials) -> Flags:
         """Return which rows, taken in their order, touch no session that is open."""
-        rows = Partials.joined([*self._waiting, singles])
+        rows = Partials.joined([*map(_unpacked, self._waiting), singles])
         own = len(rows) - len(singles)
         groups = grouped(rows.hashes, rows.keys)
         number = _numbers(groups)
@@ -129,7 +131,7 @@ class ColumnSessionOperator(PartialsOperator):
     def _apply(self) -> None:
         """Merge what came with the sessions of its keys that are open, a range of keys at a time: those of others are none of their business."""
         waiting, self._waiting = self._waiting, []
-        for some in by_ranges(waiting):
+        for some in in_ranges(waiting, _unpacked):
             self._merge(Partials.joined(some))
 
     def _merge(self, new: Partials) -> None:
@@ -241,6 +243,10 @@ class _Open:
     keys: Numbers
     bucket_of: Numbers
     buckets: Sequence[Slice]
+
+
+def _unpacked(part: SentPartials | Partials) -> Partials:
+    return part if isinstance(part, Partials) else part.unpacked()
 
 
 def _nothing(aggregates: SpansAndSums) -> Partials:

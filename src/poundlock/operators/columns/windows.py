@@ -27,6 +27,7 @@ from poundlock.operators.columns.partials import (
     merged_by_hash,
     of_one_slice,
 )
+from poundlock.operators.columns.sent import SentPartials
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.windows.base import CONTENTS
 from poundlock.stream.windows.assigners import AlignedWindows
@@ -79,11 +80,11 @@ class ColumnWindowOperator(PartialsOperator):
 
     # --- elements -------------------------------------------------------------------------------------------------------
 
-    def take(self, group: KeyGroup, parts: Sequence[Partials]) -> None:
+    def take(self, group: KeyGroup, parts: Sequence[SentPartials]) -> None:
         self.use(group)
         slices: dict[int, list[Partials]] = {}
         for part in parts:
-            for begin, rows in _by_slice(part):
+            for begin, rows in _by_slice(part.unpacked()):
                 slices.setdefault(begin, []).append(rows)
         for begin in sorted(slices):
             self._add(begin, slices.pop(begin))

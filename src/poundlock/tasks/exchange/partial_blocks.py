@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import ends_in, is_binary, is_text
 from poundlock.operators.columns.partials import Partials, RowAggregation
+from poundlock.operators.columns.sent import SentPartials
 from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.blocks import DELIVERY_BYTES, Block, ExchangeInput, KeyHashing, encoded
 
@@ -106,7 +107,7 @@ class PartialWriter:
         index = np.array([0, 0, 0], np.int64).tobytes()
         first = last = self._parts.get(where, 0)
         for target, own in self._by_target(partials):
-            for part, piece in enumerate(_pieces(own.batch()), first):
+            for part, piece in enumerate(_pieces(SentPartials.of(own)), first):
                 last = max(last, part)
                 payload = encoded(piece)
                 yield Block(self.to.operator, PARTIAL_SIDE, target, part, (where,), index, payload, piece.num_rows)
@@ -125,17 +126,18 @@ class PartialWriter:
             yield target, partials.take(order[first:stop])
 
 
-def _pieces(partials: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _pieces(partials: SentPartials) -> Iterator[pa.RecordBatch]:
     """Yield the partials of a stretch in their order, no more at a time than is sent at once."""
-    count = -(-partials.nbytes // DELIVERY_BYTES) or 1
-    rows = -(-partials.num_rows // count)
-    yield from (partials.slice(first, rows) for first in range(0, partials.num_rows, max(rows, 1)))
+    batch = partials.batch
+    count = -(-batch.nbytes // DELIVERY_BYTES) or 1
+    rows = -(-batch.num_rows // count)
+    yield from (batch.slice(first, rows) for first in range(0, batch.num_rows, max(rows, 1)))
 
 
-def partials_of(blocks: Sequence[Block]) -> list[Partials]:
+def partials_of(blocks: Sequence[Block]) -> list[SentPartials]:
     """Return the partials of one input in the order source, split, stretch, out of its blocks in any order."""
     ordered = sorted((block for block in blocks if block.count), key=lambda block: (*block.places[0], block.part))
-    return [Partials.of_batch(block.batch()) for block in ordered]
+    return [SentPartials(block.batch()) for block in ordered]
 
 
 def _fitting(rows: pa.RecordBatch, most: int) -> int:

@@ -21,6 +21,7 @@ from poundlock.operators.columns import partials
 from poundlock.operators.columns.aggregation import FunctionAggregation
 from poundlock.operators.columns.operator import ColumnChunk, ColumnWork, PartialsOperator, ResultColumns
 from poundlock.operators.columns.partials import Partials, RowAggregation, SessionAggregation, SliceAggregation
+from poundlock.operators.columns.sent import SentPartials
 from poundlock.operators.columns.sessions import ColumnSessions
 from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.columns.windows import ColumnWindows
@@ -172,12 +173,13 @@ class ByColumns:
                 alone.append(batch.take(indices_of(np.flatnonzero(fired))))
                 batch, slices = batch.take(indices_of(np.flatnonzero(~fired))), slices[~fired]
             if batch.num_rows:
-                parts.append(Partials.of_batch(self.partial.of(batch, slices).batch()))
+                parts.append(SentPartials.of(self.partial.of(batch, slices)).unpacked())
         done = []
         for task in range(tasks):
             group, operator = self.state.open(task, before), self.windows.operator()
             fired = list(operator.advance_processing_time(group, clock))
-            operator.take(group, [part.take(np.flatnonzero(of_task(part.hashes, task, tasks))) for part in parts])
+            own = [part.take(np.flatnonzero(of_task(part.hashes, task, tasks))) for part in parts]
+            operator.take(group, list(map(SentPartials.of, own)))
             if alone:
                 (whole,) = pa.Table.from_batches(alone).combine_chunks().to_batches() or [alone[0]]
                 columns = [whole.column(name) for name in self.partial.keys]
@@ -403,7 +405,7 @@ def test_state_of_the_other_way_is_refused_and_not_passed_over() -> None:
         rows = ByColumns(spec(), KEYS["text"], MergePolicy(), random.Random(1))
         if first == "columns":
             batch, adding = rows._batch([("a", 5, 1, "x")]), column_operator()
-            adding.take(group, [rows.partial.of(batch, rows.partial.times(batch, 0))])
+            adding.take(group, [SentPartials.of(rows.partial.of(batch, rows.partial.times(batch, 0)))])
             adding.store(group)
         else:
             list(window_operator(spec()).process(group, GroupBatch(["a"], [(1, "x")], [5])))
@@ -421,7 +423,7 @@ def test_aggregates_that_changed_are_refused() -> None:
     rows = ByColumns(spec(), KEYS["text"], MergePolicy(), random.Random(1))
     operator = column_operator()
     batch = rows._batch([("a", 5, 1, "x")])
-    operator.take(state.open(), [rows.partial.of(batch, rows.partial.times(batch, 0))])
+    operator.take(state.open(), [SentPartials.of(rows.partial.of(batch, rows.partial.times(batch, 0)))])
     operator.store(state.open())
     state.write()
     other = column_operator(spec(function=SqlAggregates([SqlAggregate(kind="sum", column=0)])))

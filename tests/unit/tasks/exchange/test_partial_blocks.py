@@ -74,7 +74,7 @@ def test_blocks_do_not_depend_on_the_batches(rows: list[Row], cuts: list[int], t
     assert {block.side for block in blocks} <= {PARTIAL_SIDE}
     counted: Counter[tuple[str, int]] = Counter()
     for target in range(tasks):
-        parts = partials_of([block for block in reversed(blocks) if block.target == target])
+        parts = [each.unpacked() for each in partials_of([b for b in reversed(blocks) if b.target == target])]
         for part in parts:
             names = [decode(key) for key in part.keys.to_pylist()]
             groups = hashing.groups_of(part.hashes, 8)
@@ -127,7 +127,9 @@ def test_many_partials_travel_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None
     assert len({(block.target, block.part) for block in pieces}) == len(pieces), "each has its place among them"
     for target in (0, 1):
         one, many = (
-            Partials.joined(partials_of([block for block in reversed(blocks) if block.target == target]))
+            Partials.joined(
+                [each.unpacked() for each in partials_of([b for b in reversed(blocks) if b.target == target])]
+            )
             for blocks in (whole, pieces)
         )
         assert many.hashes.tolist() == one.hashes.tolist()

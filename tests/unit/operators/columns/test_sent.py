@@ -1,0 +1,33 @@
+"""What was sent is what was added up, whole or some of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from poundlock.formats.arrays import binary_array
+from poundlock.operators.columns.partials import Partials
+from poundlock.operators.columns.sent import SentPartials
+
+ROWS = Partials(
+    np.array([1 << 40, 1 << 50, (1 << 64) - 1], np.uint64),
+    binary_array([b"a", b"", b"c" * 40]),
+    np.array([-5_000, 0, 1_700_000_000_000]),
+    np.array([1, 700, 1]),
+    [pa.array([1, None, 3], pa.int64()), pa.array([0.5, -0.0, 2.0], pa.float64())],
+)
+
+
+def lists(rows: Partials) -> list[list[object]]:
+    columns = (rows.hashes, rows.slices, rows.counts)
+    return [rows.keys.to_pylist(), *(each.tolist() for each in columns), *(each.to_pylist() for each in rows.held)]
+
+
+def test_what_was_sent_is_unpacked_whole_or_in_part() -> None:
+    sent = SentPartials.of(ROWS)
+    assert (len(sent), sent.hashes.tolist(), sent.counts.tolist()) == (3, ROWS.hashes.tolist(), [1, 700, 1])
+    assert sent.batch.schema.field("c3").type == pa.uint16(), "counts are small"
+    assert lists(sent.unpacked()) == lists(ROWS)
+    for start in range(4):
+        for stop in range(start, 4):
+            assert lists(sent.slice(start, stop).unpacked()) == lists(ROWS.slice(start, stop))
