@@ -23,7 +23,11 @@ from poundlock.storage.uploads import Upload, UploadGone
 __all__ = ["CALLS", "FarFileSink", "FarStore", "FarUploads"]
 
 _LISTED = 1000  # names of one answer, as S3 and HDFS have it
-_UPLOADS, _ARRIVING = "uploads", "arriving"  # folders beside the one that is opened: what nobody can see yet
+_UPLOADS, _PARTS, _ARRIVING = (
+    "uploads",
+    "parts",
+    "arriving",
+)  # folders beside the one that is opened: what nobody can see yet
 
 
 class Calls:
@@ -137,42 +141,53 @@ class FarUploads(FarStore):
     def begin_upload(self, path: str, mark: str) -> str:
         CALLS.wait(self.seconds)
         upload = f"{uuid.uuid4().hex}-{mark}-{path.replace('/', ':')}"
-        self._parts(upload).mkdir(parents=True)
+        self._part(upload, 1).parent.mkdir(parents=True, exist_ok=True)
+        self._part(upload, 1).touch()
         return upload
 
     def upload_part(self, path: str, upload: str, number: int, data: bytes) -> str:
         CALLS.wait(self.seconds)
-        (self._parts(upload) / str(number)).write_bytes(data)
+        if not data:
+            raise ValueError("an upload that was begun is played by its first part without content")
+        part = self._part(upload, number)
+        if number > 1:
+            part.parent.mkdir(exist_ok=True)
+            part.touch()
+        with part.open("r+b") as file:  # FileNotFoundError where no such upload was begun
+            file.write(data)
         return f"{number}-{len(data)}"
 
     def uploaded(self, path: str, upload: str) -> Sequence[tuple[int, str, int]] | None:
         CALLS.wait(self.seconds)
+        sizes: list[int] = []
         with suppress(FileNotFoundError):
-            sizes = sorted((int(part.name), part.stat().st_size) for part in self._parts(upload).iterdir())
-            return [(number, f"{number}-{size}", size) for number, size in sizes]
-        return None
+            while True:
+                sizes.append(self._part(upload, len(sizes) + 1).stat().st_size)
+        parts = [(number, f"{number}-{size}", size) for number, size in enumerate(sizes, 1) if size]
+        return parts if sizes else None
 
     def complete_upload(self, path: str, upload: str, tags: Sequence[str]) -> None:
         CALLS.wait(self.seconds)
-        if not self._parts(upload).exists():
-            raise UploadGone(path)
-        parts = [self._parts(upload) / tag.partition("-")[0] for tag in tags]
+        parts = [self._part(upload, int(tag.partition("-")[0])) for tag in tags]
         whole = parts[0]
-        if len(parts) > 1:
-            whole = self._arriving()
-            whole.write_bytes(b"".join(part.read_bytes() for part in parts))
-        os.setxattr(whole, "user.mark", upload.split("-")[1].encode())
+        try:
+            if len(parts) > 1:
+                whole = self._arriving()
+                whole.write_bytes(b"".join(part.read_bytes() for part in parts))
+            os.setxattr(whole, "user.mark", upload.split("-")[1].encode())
+        except FileNotFoundError as error:
+            raise UploadGone(path) from error
         self._appear(whole, path)
+        self._drop(upload)
         if whole != parts[0]:
             whole.unlink()
-        self._drop(upload)
 
     def abort_upload(self, path: str, upload: str) -> bool:
         CALLS.wait(self.seconds)
         return self._drop(upload)
 
     def uploads(self, prefix: str = "") -> Iterator[Upload]:
-        folder = self._parts("x").parent
+        folder = self._part("x", 1).parent
         for number, upload in enumerate(sorted(os.listdir(folder)) if folder.exists() else ()):
             if number % _LISTED == 0:
                 CALLS.wait(self.seconds)
@@ -184,30 +199,32 @@ class FarUploads(FarStore):
             return os.getxattr(self._at(path), "user.mark").decode()
         return None
 
-    def _parts(self, upload: str) -> Path:
-        return Path(f"{self.root}.{_UPLOADS}") / upload
+    def _part(self, upload: str, number: int) -> Path:
+        """Return where a part lies: the first ones in a folder of their own, for each is an upload."""
+        return Path(f"{self.root}.{_UPLOADS if number == 1 else f'{_PARTS}-{number}'}/{upload}")
 
     def _arriving(self) -> Path:
-        """Return a place that nobody looks at, so that what is there comes and goes as a whole whenever the process dies."""
+        """Return a place that nobody looks at, so that what is there comes as a whole whenever the process dies."""
         folder = Path(f"{self.root}.{_ARRIVING}")
         folder.mkdir(parents=True, exist_ok=True)
         return folder / uuid.uuid4().hex
 
     def _appear(self, whole: Path, path: str) -> None:
         """Give content a name that is seen; raises FileExistsError where it is taken."""
-        Path(self._at(path)).parent.mkdir(parents=True, exist_ok=True)
-        os.link(whole, self._at(path))
+        target = self._at(path)
+        try:
+            os.link(whole, target)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.link(whole, target)
 
     def _drop(self, upload: str) -> bool:
-        gone = self._arriving()
-        try:
-            self._parts(upload).rename(gone)
-        except FileNotFoundError:
-            return False
-        for part in gone.iterdir():
-            part.unlink()
-        gone.rmdir()
-        return True
+        number = 1
+        with suppress(FileNotFoundError):
+            while True:
+                self._part(upload, number).unlink()
+                number += 1
+        return number > 1
 
 
 @dataclass(frozen=True)

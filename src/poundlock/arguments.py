@@ -71,6 +71,7 @@ NUMBER = ValueKind(
     "0.5",
     lambda value: isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value),
 )
+FLAG = ValueKind("true or false", "True", lambda value: isinstance(value, bool))
 WHOLE = ValueKind("a whole number", "100", lambda value: isinstance(value, Integral) and not isinstance(value, bool))
 
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from types import FunctionType
 from typing import Any
 
 from poundlock.arguments import function_name
 from poundlock.errors import DefinitionError
+
+_ONLY_WHERE_WINDOWS_MERGE = ("AggregateFunction.merge", "Trigger.on_merge")
 
 
 def check_function(function: Any, operator: str, *arguments: str) -> None:
@@ -30,7 +33,7 @@ def check_function(function: Any, operator: str, *arguments: str) -> None:
 
 
 def check_methods(given: Any, base: type, operator: str) -> None:
-    """Raise DefinitionError unless each method of a user's class can be called as the one that its base declares.
+    """Raise DefinitionError unless each method of a user's class can be called as the one that its base declares, and none is missing.
 
     Args:
         given: an object of the class, or the class itself.
@@ -40,7 +43,7 @@ def check_methods(given: Any, base: type, operator: str) -> None:
     cls = given if isinstance(given, type) else type(given)
     for name, declared in inspect.getmembers_static(base, inspect.isfunction):
         written = inspect.getattr_static(given, name, declared)
-        if name.startswith("_") or written is declared:
+        if name.startswith("_") or (written is declared and not _is_needed(declared)):
             continue
         arguments = [
             each.name
@@ -48,9 +51,19 @@ def check_methods(given: Any, base: type, operator: str) -> None:
             if not each.kind.name.startswith("VAR")
         ]
         needed = f"def {name}({', '.join(arguments)})"
+        if written is declared:
+            raise DefinitionError(f"{operator}: {cls.__name__} has no {name}", next=f"write {needed}")
         if cls is not given or isinstance(written, (classmethod, staticmethod)):
             del arguments[0]  # self
         _check(getattr(given, name), operator, f"{cls.__name__}.{name}", f"write {needed}", arguments)
+
+
+def _is_needed(declared: FunctionType) -> bool:
+    """Return whether a base leaves a method to who derives from it: all that it does is raise NotImplementedError."""
+    return (
+        declared.__code__.co_names == (NotImplementedError.__name__,)
+        and declared.__qualname__ not in _ONLY_WHERE_WINDOWS_MERGE
+    )
 
 
 def _check(function: Any, operator: str, name: str, next: str, arguments: Sequence[str]) -> None:

@@ -259,7 +259,7 @@ def _resolve(flat: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _suggestion(key: str) -> str:
     names = {_spelled(field): field for field in Settings.model_fields} | _SAME_AS
-    every = f"use one of: {', '.join(sorted(n for n in names if '.' not in n))}, spark.…, restart-strategy.…"
+    every = f"use one of: {', '.join(sorted(n for n in names if '.' not in n))}, autoscaler.…, rest.…, restart-strategy.…, spark.…"
     return did_you_mean(key.lower(), names, every, n=2)
 
 

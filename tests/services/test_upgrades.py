@@ -186,12 +186,13 @@ def refusals(scene: Scene, savepoint: str, sparks: list[str]) -> None:
     def changed(**windows: Any) -> str:
         return refused(scene.first("refused", **windows))
 
-    assert "stateful 'sums' cannot be restored: its windows was tumbling" in changed(size="30 s")
-    assert "stateful 'sums' cannot be restored: its keys was user and is n" in changed(
+    assert "stateful 'sums' cannot be restored: its windows were tumbling" in changed(size="30 s")
+    assert "stateful 'sums' cannot be restored: its keys were user and are n" in changed(
         key="n", columns=("n", "total", "rows")
     )
-    assert "stateful 'sums' cannot be restored: its aggregates was sum(n) as total, count(*) as rows and is" in changed(
-        aggregates=("max(n) as total", "count(*) as rows")
+    assert (
+        "stateful 'sums' cannot be restored: its aggregates were sum(n) as total, count(*) as rows and are"
+        in changed(aggregates=("max(n) as total", "count(*) as rows"))
     )
     renamed = changed(name="totals")
     assert "stateful 'sums'" in renamed

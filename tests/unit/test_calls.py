@@ -53,6 +53,12 @@ class Elements(ProcessFunction):
     def process_element(self, value: Any) -> Any: ...  # type: ignore[override]
 
 
+class OnlyAdds(AggregateFunction):
+    def create_accumulator(self) -> Any: ...
+
+    def add(self, value: Any, accumulator: Any) -> Any: ...
+
+
 class Timers(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: Any) -> Any: ...
 
@@ -217,6 +223,16 @@ WRONG: dict[str, tuple[Callable[[DataStream], Any], str, str]] = {
     ),
     "a bucket": (lambda s: FileSink("out", bucket=lambda a, b: a), "the bucket: <lambda>(a, b)", "(record)"),
     "a topic": (lambda s: KafkaSink("localhost:9", lambda: "t"), "KafkaSink: topic: <lambda>()", "(record)"),
+    "elements that nobody takes": (
+        lambda s: s.key_by("n").process(KeyedProcessFunction(), schema=NUMBER),
+        "process: KeyedProcessFunction has no process_element",
+        "write def process_element(self, value, ctx)",
+    ),
+    "an aggregate without a result": (
+        lambda s: s.key_by("n").window(MINUTE).aggregate(OnlyAdds(), schema=NUMBER),
+        "aggregate: OnlyAdds has no get_result",
+        "write def get_result(self, accumulator)",
+    ),
     "a sink of two phases": (lambda s: s.sink_to(Rows()), "sink_to: Rows.begin_transaction()", "(self, id)"),
 }
 
@@ -234,6 +250,16 @@ def test_a_function_of_other_arguments_is_refused(name: str) -> None:
     assert what in caught.value.what
     assert next in caught.value.next
     assert str(caught.value).count("\n") == 1
+
+
+class NoMerge(AggregateFunction):
+    """All that windows need which never merge."""
+
+    def create_accumulator(self) -> Any: ...
+
+    def add(self, value: Any, accumulator: Any) -> Any: ...
+
+    def get_result(self, accumulator: Any) -> Any: ...
 
 
 class Static(ProcessFunction):
@@ -260,6 +286,7 @@ def logged(function: Callable[..., Any]) -> Callable[..., Any]:
         lambda s: s.map(logged(lambda record, more: record), schema=NUMBER),
         lambda s: s.apply(lambda df, *others: df, s, s),
         lambda s: s.process(Static(), schema=NUMBER),
+        lambda s: s.key_by("n").window(MINUTE).aggregate(NoMerge(), schema=NUMBER),
         lambda s: s.key_by("n").reduce(max),
         lambda s: ReducingStateDescriptor("r", operator.add),
         lambda s: WatermarkStrategy.for_generator(lambda: Bounded(5), timestamp="t"),

@@ -5,20 +5,16 @@ The file is run under a name of its own that is not kept, so that Spark sends it
 
 from __future__ import annotations
 
-import inspect
 import os
-import re
 import shlex
 import sys
 import traceback
-from contextlib import suppress
-from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
 
 import poundlock
+from poundlock.cli.python_errors import meant
 from poundlock.errors import DefinitionError, PoundlockError, did_you_mean, pip_install
 from poundlock.job import LOADING, Job
 
@@ -96,9 +92,7 @@ def _execute(file: Path) -> ModuleType:
         mend = did_you_mean(str(error.name), ours, pip_install(str(error.name)), cutoff=0.9)
         raise DefinitionError(f"{_where(error, path)}: {error}", next=mend) from error
     except (Exception, SystemExit) as error:
-        raise DefinitionError(
-            f"{_where(error, path)}: {type(error).__name__}: {error}", next=_meant(str(error))
-        ) from error
+        raise DefinitionError(f"{_where(error, path)}: {type(error).__name__}: {error}", next=meant(error)) from error
     finally:
         LOADING.reset(loading)
         # Spark pickles the functions of a module it cannot import by value: what runs there is what was read here.
@@ -107,19 +101,6 @@ def _execute(file: Path) -> ModuleType:
         else:
             sys.modules[path.stem] = shadowed
     return module
-
-
-def _meant(message: str) -> str:
-    """Return the name of poundlock's that is nearest to one in an error of Python's which does not say it itself."""
-    name = re.fullmatch(r"(?:cannot import )?name '(\w+)' (?:from '(poundlock[.\w]*)'.*|is not defined)", message)
-    keyword = re.fullmatch(r"([.\w]+?)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'", message)
-    mend = "mend that line"
-    with suppress(ImportError, AttributeError, TypeError, ValueError):
-        if name:
-            return did_you_mean(name[1], dir(import_module(name[2] or "poundlock")), mend)
-        if keyword:
-            return did_you_mean(keyword[2], inspect.signature(attrgetter(keyword[1])(poundlock)).parameters, mend)
-    return mend
 
 
 def _where(error: BaseException, path: Path) -> str:

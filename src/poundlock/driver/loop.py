@@ -96,6 +96,7 @@ class JobLoop:
             if self._savepoints.ending:
                 stop.wait(_POLL_S)
             elif stop.stopping or self.checkpoints.ended:
+                self._show_lag(last=True)
                 return Occasion.END if self._finish_savepoints(stop) else None
             elif self._roll_is_due():
                 self._begin(lambda: self.checkpoints.roll(Occasion.ROLL))
@@ -143,9 +144,9 @@ class JobLoop:
         if self.retained.due(newest):
             self.retained.copy(newest)
 
-    def _show_lag(self) -> None:
+    def _show_lag(self, *, last: bool = False) -> None:
         now = time.monotonic()
-        if now - self._shown_at >= _TELL_S:
+        if last or now - self._shown_at >= _TELL_S:
             self._shown_at = now
             lag, state = self.checkpoints.planner.lag(self.checkpoints.coordinator.sources), self.checkpoints.state
             self.checkpoints.tracker.lag(lag, None if state is None else state.bytes)

@@ -55,6 +55,10 @@ class ObjectRows(Sequence[dict[str, Any]]):
             return map(attrgetter(*attributes), self._objects)
         return zip(*(map(attrgetter(name), self._objects) for name in attributes), strict=True)
 
+    def column(self, name: str) -> Iterator[Any] | None:
+        """Return the values of one column; None once there are dicts, which may have been changed."""
+        return None if self._dicts is not None else map(attrgetter(self._attributes[name]), self._objects)
+
     def to_write(self, hidden: Set[str]) -> list[Any] | None:
         """Return objects that are written as JSON just as their dicts are; None where dicts are needed, as to hide columns."""
         if self._dicts is not None or not self._alike or not hidden.isdisjoint(self._attributes):

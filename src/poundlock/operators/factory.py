@@ -141,7 +141,7 @@ def _top_n_by_record(node: TopNNode, schema: pa.Schema | None) -> str | None:
         if schema is not None and each.column in schema.names:
             kind = schema.field(each.column).type
             if not can_aggregate(SqlAggregate(kind="max", column=0), kind):
-                return f"values of the type {kind} are compared one by one"
+                return f"values of the type {ddl.render_type(kind)} are compared one by one"
     return None
 
 
@@ -152,7 +152,7 @@ def _rolling_by_record(node: RollingNode, schema: pa.Schema | None) -> str | Non
         return None
     by = SqlAggregate(kind="sum" if node.kind == "sum" else "max", column=0)
     if not can_aggregate(by, schema.field(node.column).type):
-        return f"values of the type {schema.field(node.column).type} are compared one by one"
+        return f"values of the type {ddl.render_type(schema.field(node.column).type)} are compared one by one"
     return None
 
 

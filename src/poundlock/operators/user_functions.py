@@ -18,10 +18,11 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError, PoundlockError, TerminalError
 from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Origin, Records, subset, within
+from poundlock.formats.declared import check_declared_types
 from poundlock.formats.reject import Reject
 from poundlock.operators.batches import batch_as, batches_of
 from poundlock.operators.chain import MAIN, Emit, Misfit, RowFailed, UserFunction
-from poundlock.operators.records import RecordMaker, as_dict, as_dicts, struct_rows
+from poundlock.operators.records import RecordMaker, as_dict, as_dicts, record_reader, struct_rows
 from poundlock.stream.functions.records import BatchFormat
 from poundlock.stream.stream import Side
 
@@ -125,7 +126,9 @@ class MapRecords(UserFunction):
         known = frozenset(names)
         results, of = _each(self.function, chunk, self.records, self.failed)
         if self.failed is None and (objects := struct_rows(results, names)) is not None:
-            emit(MAIN, Records(objects, chunk.origin, _index(chunk)))
+            given = Records(objects, chunk.origin, _index(chunk))
+            check_declared_types(self.id, given, self.schema)
+            emit(MAIN, given)
             return
         rows = as_dicts(results, names)
         if not _all_have(rows, known):
@@ -138,7 +141,10 @@ class MapRecords(UserFunction):
                 self.failed(chunk, places[i], Misfit(why))
             of = [place for i, place in enumerate(places) if i not in bad]
             rows = [row for i, row in enumerate(rows) if i not in bad]
-        emit(MAIN, Records(rows, chunk.origin, _index(chunk) if of is None else _places(chunk, of)))
+        given = Records(rows, chunk.origin, _index(chunk) if of is None else _places(chunk, of))
+        if self.failed is None:
+            check_declared_types(self.id, given, self.schema)
+        emit(MAIN, given)
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,7 @@ class FlatMap(UserFunction):
         known = {tag: frozenset(schema.names) for tag, schema in self.schemas.items()}
         rows: dict[str, list[dict[str, Any]]] = {tag: [] for tag in self.schemas}
         index: dict[str, list[int]] = {tag: [] for tag in self.schemas}
-        results, of = _each(lambda record: list(function(record) or ()), chunk, self.records, self.failed)
+        results, of = _each(lambda record: self._outs(function(record)), chunk, self.records, self.failed)
         for i, outs in zip(range(len(chunk)) if of is None else of, results, strict=True):
             for out in outs:
                 tag, row = (out.tag, out.record) if isinstance(out, Side) else (MAIN, out)
@@ -173,7 +179,19 @@ class FlatMap(UserFunction):
         for tag, emitted in rows.items():
             kept = [at for at, i in enumerate(index[tag]) if i not in bad]
             of_tag = _places(chunk, [index[tag][at] for at in kept])
-            emit(tag, Records([emitted[at] for at in kept], chunk.origin, of_tag))
+            given = Records([emitted[at] for at in kept], chunk.origin, of_tag)
+            if self.failed is None:
+                check_declared_types(self.id, given, self.schemas[tag])
+            emit(tag, given)
+
+    def _outs(self, given: Any) -> list[Any]:
+        """Return the records that a function gave for one; a single record, of which a loop would make its names, is refused."""
+        if type(given) is dict or record_reader(type(given)) is not None:
+            raise DefinitionError(
+                f"{self.id} returned one record, and flat_map takes any number",
+                next="yield it, or return [record]; where one comes of each, write map",
+            )
+        return list(given or ())
 
     def _misfits(
         self, chunk: Chunk, rows: Mapping[str, Sequence[dict[str, Any]]], index: Mapping[str, Sequence[int]]

@@ -142,7 +142,8 @@ def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """Say what of an operator's state is made of something else; None if nothing is known to be."""
     for name, was in before.items():
         if name in now and now[name] != was:
-            return f"its {name} was {listed(was)} and is {listed(now[name])}"
+            many = name.endswith("s") and not name.endswith("ss")
+            return f"its {name} {'were' if many else 'was'} {listed(was)} and {'are' if many else 'is'} {listed(now[name])}"
     return None
 
 

@@ -63,7 +63,12 @@ class DataStream(Connectable[ProcessFunction]):
 
     def _sql(self, kind: Any, name: str | None, *arguments: str) -> DataStream:
         if not arguments or not all(isinstance(a, str) and a.strip() for a in arguments):
-            raise DefinitionError(f"{kind} needs Spark SQL text, got {arguments!r}", next=f'write {kind}("…")')
+            function = kind == "where" and callable(arguments[0])
+            given = f"{arguments[0]!r}" if len(arguments) == 1 else f"{arguments!r}"
+            raise DefinitionError(
+                f"{kind} needs Spark SQL text, got {given:.200}",
+                next="write filter with a function of (record)" if function else f'write {kind}("…")',
+            )
         return self.then(SqlNode(self.operator_id(kind, name), [self.node], kind, list(arguments)))
 
     def select(self, *expressions: str, name: str | None = None) -> DataStream:
@@ -136,6 +141,10 @@ class DataStream(Connectable[ProcessFunction]):
 
         `function`, `on_error` and `name` are as in `map`.
         """
+        if isinstance(function, str):
+            raise DefinitionError(
+                f"filter needs a function, got {function!r:.200}", next='write where("…") for Spark SQL'
+            )
         return self._python("filter", function, None, {}, on_error, name)
 
     def map_batches(
@@ -195,8 +204,11 @@ class DataStream(Connectable[ProcessFunction]):
         if isinstance(node, WindowNode) and tag == node.late_tag:
             return self.then(SideOutputNode(f"{node.id}.{tag}", [node], tag, None))
         if not isinstance(node, (PythonNode, WindowNode, KeyedNode)) or tag not in node.side_outputs:
+            declared = f'side_outputs={{"{tag}": "…"}} of flat_map or process'
+            late = f'.side_output_late_data("{tag}") before aggregate, reduce or process'
             raise DefinitionError(
-                f"{node.id} has no side output {tag!r}", next=f'declare it: flat_map(…, side_outputs={{"{tag}": "…"}})'
+                f"{node.id} has no side output {tag!r}",
+                next=f"declare it: {late if isinstance(node, WindowNode) and not node.late_tag else declared}",
             )
         return self.then(SideOutputNode(f"{node.id}.{tag}", [node], tag, node.side_outputs[tag]))
 

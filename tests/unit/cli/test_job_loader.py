@@ -62,6 +62,10 @@ def test_functions_of_the_file_travel_whole(tmp_path: Path) -> None:
     assert cloudpickle.loads(pickled)(4).left == 8
 
 
+STREAM = "from poundlock import *\ns = Job('a').from_source(DatagenSource('n int', count=1))\n"
+TIMED = STREAM + "t = s.assign_timestamps_and_watermarks(WatermarkStrategy.no_watermarks(timestamp='n'))\n"
+
+
 @pytest.mark.parametrize(
     ("text", "what", "next"),
     [
@@ -84,6 +88,26 @@ def test_functions_of_the_file_travel_whole(tmp_path: Path) -> None:
         ),
         ("import poundlock\npoundlock.Job('a').from_source(1, nmae='b')\n", ":2: TypeError", "did you mean name?"),
         ("def f(): ...\nf(nmae='b')\n", ":2: TypeError", "mend that line"),
+        ("def f(schema): ...\nf()\n", ":2: TypeError", "mend that line"),
+        ("class A: ...\nA().map()\n", ":2: AttributeError", "mend that line"),
+        (STREAM + "s.map(len)\n", ":3: TypeError: DataStream.map() missing", 'schema="user string, n bigint"'),
+        (STREAM + "s.key_by('n').map(len)\n", ":3: AttributeError: 'KeyedStream'", "call .map(…) before key_by"),
+        (
+            STREAM + "s.key_by('n').sink_to(1)\n",
+            ":3: AttributeError: 'KeyedStream'",
+            "behind what is worked out by key",
+        ),
+        (STREAM + "s.sum('n')\n", ":3: AttributeError: 'DataStream'", '.key_by("user").sum(…)'),
+        (STREAM + "s.keyBy('n')\n", ":3: AttributeError: 'DataStream'", "did you mean key_by?"),
+        (STREAM + "s.group_by('n')\n", ":3: AttributeError: 'DataStream'", "did you mean key_by?"),
+        (
+            STREAM + "s.key_by('n').count_window(3).sum('n')\n",
+            ":3: AttributeError",
+            'write .aggregate("sum(price) as n")',
+        ),
+        (STREAM + "s.key_by('n').count_window(3).sink_to(1)\n", ":3: AttributeError", "behind .aggregate(…)"),
+        (TIMED + "t.key_by('n').interval_join(t.key_by('n')).select('left.n')\n", ":4: AttributeError", ".between("),
+        (STREAM + "s.join(s).apply(len)\n", ":3: AttributeError", "use one of equal_to, where, window"),
         ("raise SystemExit(3)\n", ":1: SystemExit: 3", "mend that line"),
     ],
 )

@@ -225,6 +225,15 @@ def test_the_next_tasks_run_beside_a_commit_and_their_decision_waits(world: Worl
     assert world.visible == [0, 1, 2]
 
 
+def test_the_lag_of_a_job_that_has_ended_is_that_of_its_end(world: World) -> None:
+    world.checkpoints.planner.lag = lambda sources: 2 - world.coordinator.newest.checkpoint  # type: ignore[method-assign]
+    shown: list[int | None] = []
+    world.checkpoints.tracker.lag = lambda lag, state_bytes=None: shown.append(lag)  # type: ignore[method-assign]
+    world.thread.start()
+    assert world.end() is Occasion.END
+    assert (shown[0], shown[-1]) == (3, 0)
+
+
 def test_where_a_sink_cannot_have_two_prepared_the_next_tasks_wait(tmp_path: Path) -> None:
     class OneAtATime(GatedSink):
         prepares_ahead = False

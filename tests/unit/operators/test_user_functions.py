@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -139,6 +142,63 @@ def test_what_does_not_fit_is_rejected_as_what_is_raised_is(kind: str, form: str
     assert all(record.reason.startswith("op gave a record that does not fit: column 'n': ") for record in bad)
     read, produced, filtered, rejected = account(run, "out")
     assert read + produced == len(sink.numbers) + filtered + rejected
+
+
+class Held(msgspec.Struct):
+    n: Any
+
+
+TYPES: list[tuple[pa.DataType, list[Any], Any]] = [  # a type, values that are of it, one that is not
+    (pa.int64(), [1, None, -(2**63)], 2**63),
+    (pa.int32(), [0, 2**31 - 1], 2**31),
+    (pa.int32(), [1], 1.5),
+    (pa.float64(), [0.5, 1, None, float("nan")], "1.5"),
+    (pa.string(), ["a", None], 1),
+    (pa.bool_(), [True, None], "no"),
+    (pa.timestamp("us", "UTC"), [datetime(2024, 1, 1, tzinfo=UTC), None], "2024-01-01"),
+    (pa.timestamp("us", "UTC"), [None], 1_700_000_000),
+    (pa.date32(), [date(2024, 1, 1)], 19_000),
+    (pa.list_(pa.int64()), [[1, 2], [], None], ["a"]),
+    (pa.decimal128(5, 2), [Decimal("1.25"), None], Decimal("1.255")),
+]
+FORMS: dict[str, Callable[[str, Any], Any]] = {
+    "dict": lambda name, value: {name: value},
+    "tuple": lambda name, value: (value,),
+    "struct": lambda name, value: Held(value),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ["map", "flat_map"])
+@pytest.mark.parametrize(("of", "good", "wrong"), TYPES)
+def test_a_value_of_another_type_is_never_written(
+    of: pa.DataType, good: list[Any], wrong: Any, kind: str, form: str
+) -> None:
+    schema, make = pa.schema([("n", of)]), FORMS[form]
+
+    def run(values: list[Any]) -> list[Any]:
+        def function(row: dict[str, Any]) -> Any:
+            return make("n", values[row["n"]])
+
+        operator: Operator = (
+            MapRecords("op", function, schema)
+            if kind == "map"
+            else FlatMap("op", lambda row: [function(row)], {"": schema})
+        )
+        sink = Collect()
+        chain(operator, sink).push(rows("records", list(range(len(values)))))
+        return sink.numbers
+
+    assert repr(run(good)) == repr(good)
+    where = f"column 'n': .*; it was made of file f, offset {len(good)}\n.*on_error=.bad_record."
+    with pytest.raises(TerminalError, match=f"^op gave a record that does not fit: {where}"):
+        run([*good, wrong])
+
+
+@pytest.mark.parametrize("one", [{"n": 1}, Held(1), Side("", {"n": 1})])
+def test_one_record_instead_of_many_is_refused(one: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"op returned one record, .*\nNext: yield it, or return \[record\]"):
+        chain(FlatMap("op", lambda row: one, {"": SCHEMA}), Collect()).push(rows("records", [1]))
 
 
 @pytest.mark.parametrize("kind", OPERATORS)

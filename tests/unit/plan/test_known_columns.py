@@ -13,6 +13,7 @@ from poundlock import (
     DatagenSource,
     DataStream,
     DefinitionError,
+    FileSink,
     FileSource,
     Job,
     KeyedProcessFunction,
@@ -20,6 +21,7 @@ from poundlock import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
+from poundlock.plan.explain import explain
 from poundlock.plan.plan import make_plan
 
 
@@ -206,3 +208,26 @@ def test_what_is_there_and_what_nobody_knows_is_taken(build: Callable[[DataStrea
 def test_columns_that_only_files_know_are_not_asked_for() -> None:
     job = Job("known", on_error="fail")
     planned(mapped(misspelt)(job.from_source(FileSource("/nowhere/at/all", format="parquet"), name="in")))
+
+
+@pytest.mark.parametrize(
+    ("write", "way"),
+    [
+        (lambda k: k.max_by("l"), "record by record, since values of the type array<int> are compared one by one"),
+        (lambda k: k.max_by("n"), "by columns"),
+        (lambda k: k.top_n(2, "l"), "record by record, since values of the type array<int> are compared one by one"),
+        (
+            lambda k: k.count_window(3).aggregate("max(l) as m"),
+            "record by record, since an aggregate of that type of column is computed value by value",
+        ),
+        (lambda k: k.count_window(3).aggregate("max(n) as m", "count(l) as c", "min_by(l, t) as f"), "by columns"),
+        (lambda k: k.count_window(3).aggregate("max(concat(l, l)) as m"), "by columns"),  # its type is Spark's to know
+    ],
+)
+def test_explain_knows_the_types_that_the_graph_tells(write: Any, way: str) -> None:
+    job = Job("types", checkpoint_dir="checkpoint", on_error="fail")
+    rows = job.from_source(FileSource("in", format="json", schema="k string, n int, l array<int>, t timestamp"))
+    write(rows.key_by("k")).sink_to(FileSink("out", format="json"))
+    lines = [line for line in explain(job).splitlines() if "by k, " in line]
+    assert len(lines) == 1
+    assert f", {way} <-" in lines[0]

@@ -68,7 +68,7 @@ def test_what_is_made_of_something_else_is_refused_under_its_new_id(tmp_path: Pa
     operators = {**SOURCES, **{i: Operator("stateful", True, {"keys": ["user"]}) for i in ("counts", "sums", "busy")}}
     storage = LocalStorage(str(tmp_path / "checkpoint"))
     swapped = {"counts": "sums", "sums": "counts"}
-    with pytest.raises(DefinitionError, match="stateful 'counts' cannot be restored: its keys was day and is user"):
+    with pytest.raises(DefinitionError, match="stateful 'counts' cannot be restored: its keys were day and are user"):
         check(savepoint, storage, job="made", operators=operators, sinks={}, renamed=swapped)
 
 

@@ -54,25 +54,40 @@ SCHEMA = "user string, n bigint"
 MINUTE = TumblingEventTimeWindows("1 min")
 
 
-class P(ProcessFunction): ...
+class P(ProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any: ...
 
 
-class K(KeyedProcessFunction): ...
+class K(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any: ...
 
 
-class C(CoProcessFunction): ...
+class C(CoProcessFunction):
+    def process_element1(self, value: Any, ctx: Any) -> Any: ...
+
+    def process_element2(self, value: Any, ctx: Any) -> Any: ...
 
 
-class KC(KeyedCoProcessFunction): ...
+class KC(KeyedCoProcessFunction):
+    def process_element1(self, value: Any, ctx: Any) -> Any: ...
+
+    def process_element2(self, value: Any, ctx: Any) -> Any: ...
 
 
-class B(BroadcastProcessFunction): ...
+class B(BroadcastProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any: ...
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any: ...
 
 
-class KB(KeyedBroadcastProcessFunction): ...
+class KB(KeyedBroadcastProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any: ...
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any: ...
 
 
-class PJ(ProcessJoinFunction): ...
+class PJ(ProcessJoinFunction):
+    def process_element(self, left: Any, right: Any, ctx: Any) -> Any: ...
 
 
 def two(column: str = "event_time", *, timed: bool = True) -> tuple[DataStream, DataStream]:
@@ -162,7 +177,7 @@ def test_top_n_becomes_a_node() -> None:
     assert node.describe() == "the first 3 by n desc nulls first, id, x desc"
     assert isinstance(process_operator(node), TopNOperator)
     listed = pa.schema([("n", pa.list_(pa.int64()))])
-    assert process_by_record(node, listed) == "values of the type list<item: int64> are compared one by one"
+    assert process_by_record(node, listed) == "values of the type array<bigint> are compared one by one"
 
 
 def test_a_reduce_works_record_by_record_and_explain_says_why() -> None:
@@ -272,7 +287,10 @@ def other_job() -> DataStream:
             "the side output 'x' does not",
             "",
         ),
-        (lambda a, b: a.process(P(), schema=SCHEMA).side_output("x"), "has no side output 'x'", "declare it"),
+        (lambda a, b: a.process(P(), schema=SCHEMA).side_output("x"), "has no side output 'x'", "side_outputs="),
+        (lambda a, b: a.where(lambda record: True), "where needs Spark SQL text, got <function", "write filter"),
+        (lambda a, b: a.select(None), "select needs Spark SQL text, got None", 'select("…")'),
+        (lambda a, b: a.filter("n > 3"), "filter needs a function, got 'n > 3'", "where("),
         (lambda a, b: a.key_by("k").sum(5), "sum needs the name of a column, got 5", 'write sum("n")'),
         (lambda a, b: a.key_by("k").reduce("n"), "reduce needs a function", ""),
         (lambda a, b: a.key_by("k").deduplicate("newest"), "keep='newest' is not known", "'first' or 'last'"),
@@ -361,10 +379,12 @@ def test_what_cannot_be_is_refused_where_it_is_written(write: Any, says: str, ad
     assert len(str(caught.value).splitlines()) <= 2
 
 
-class Pair(JoinFunction): ...
+class Pair(JoinFunction):
+    def join(self, left: Any, right: Any) -> Any: ...
 
 
-class Co(CoGroupFunction): ...
+class Co(CoGroupFunction):
+    def co_group(self, left: Any, right: Any) -> Any: ...
 
 
 def ij(a: DataStream, b: DataStream, lower: str, upper: str) -> Any:

@@ -111,8 +111,12 @@ def test_a_node_carries_all_that_was_said() -> None:
     assert isinstance(late, SideOutputNode)
     assert isinstance(odd, SideOutputNode)
     assert (late.tag, late.schema, odd.tag, odd.schema) == ("late", None, "odd", "n long")
-    with pytest.raises(DefinitionError, match="first has no side output 'other'"):
+    with pytest.raises(DefinitionError, match=r"first has no side output 'other'\n.*side_outputs="):
         result.side_output("other")
+    with pytest.raises(DefinitionError, match=r"sums has no side output 'late'\n.*side_output_late_data\(.late.\)"):
+        minute().aggregate("count(*) as n", name="sums").side_output("late")
+    with pytest.raises(DefinitionError, match=r"Total is a class, .*\nNext: write Total\("):
+        minute().aggregate(Total, schema="n long")  # type: ignore[arg-type]
 
 
 def test_the_functions() -> None:

@@ -22,6 +22,8 @@ def _lines(groups: _Groups, limit: int) -> Iterator[str]:
         yield "no key has any state"
     for number, group in groups:
         yield f"operator {number}: watermark {watermark_text(group['watermark'])}"
+        if not group["state"] and not any(group["timers"].values()):
+            yield "  nothing is kept"
         for name, state in group["state"].items():
             ttl = "" if state["ttl_ms"] is None else f", time to live {state['ttl_ms']} ms"
             yield f"  {name} ({state['kind'] or 'table'}{ttl}): {state['count']} entries"

@@ -92,19 +92,7 @@ def merged(parts: Sequence[Partials], aggregates: Aggregation, width: int = 1) -
     )
 
 
-def merged_by_hash(parts: Sequence[Partials], aggregates: Aggregation) -> Partials:
-    """Return one row for each key, by hash, whatever their slices; each part has a key once, and is by hash."""
-    if len(parts) == 1:
-        return parts[0]
-    return Partials.joined([merged(rows, aggregates) for rows in in_ranges(parts)])
-
-
-def of_one_slice(part: Partials) -> Partials:
-    """Return rows as if all were of one slice."""
-    return replace(part, slices=np.zeros(len(part), np.int64))
-
-
-def in_ranges(parts: Sequence[Any], decoded: Callable[[Any], Partials] = of_one_slice) -> Iterator[list[Partials]]:
+def in_ranges(parts: Sequence[Any], decoded: Callable[[Any], Partials]) -> Iterator[list[Partials]]:
     """Yield the rows of parts, each by hash, by ranges of hashes, as if all were of one slice; so memory does not follow how many there are.
 
     Args:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import Numbers, column_of, numbers_in
+from poundlock.formats.arrays import Numbers, column_of, indices_of, numbers_in
+from poundlock.operators.columns.aggregation import Aggregation
 from poundlock.operators.columns.groups import Hashes
 from poundlock.operators.columns.narrow import narrowed, widened
-from poundlock.operators.columns.partials import Partials
+from poundlock.operators.columns.partials import Partials, in_ranges, merged
 
-_HASHES, _COUNTS = 0, 3
+_HASHES, _KEYS, _SLICES, _COUNTS, _HELD = range(5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +50,18 @@ class SentPartials:
         return numbers_in(self.batch.column(_HASHES))
 
     @property
+    def slices(self) -> Numbers:
+        """When the slice of each begins, ms."""
+        return numbers_in(self._column(_SLICES))
+
+    @property
     def counts(self) -> Numbers:
         """Of how many rows each is."""
         return numbers_in(self._column(_COUNTS))
+
+    def take(self, rows: Numbers) -> SentPartials:
+        """Return some of the rows, by their places."""
+        return SentPartials(self.batch.take(indices_of(rows)))
 
     def slice(self, start: int, stop: int) -> SentPartials:
         """Return a stretch of the rows, without a copy."""
@@ -57,8 +69,22 @@ class SentPartials:
 
     def unpacked(self) -> Partials:
         """Return what was sent."""
-        hashes, keys, slices, counts, *held = map(self._column, range(self.batch.num_columns))
-        return Partials(numbers_in(hashes), keys, numbers_in(slices), numbers_in(counts), held)
+        return self._with_slices(self.slices)
+
+    def unpacked_as_one_slice(self) -> Partials:
+        """Return what was sent as if all were of one slice."""
+        return self._with_slices(np.zeros(len(self), np.int64))
+
+    def _with_slices(self, slices: Numbers) -> Partials:
+        keys, *held = (self._column(number) for number in (_KEYS, *range(_HELD, self.batch.num_columns)))
+        return Partials(self.hashes, keys, slices, self.counts, held)
 
     def _column(self, number: int) -> pa.Array:
         return widened(self.batch.schema.field(number), self.batch.column(number))
+
+
+def merged_by_hash(parts: Sequence[SentPartials], aggregates: Aggregation) -> Partials:
+    """Return one row for each key, by hash, whatever their slices; each part has a key once, and is by hash."""
+    if len(parts) == 1:
+        return parts[0].unpacked()
+    return Partials.joined([merged(rows, aggregates) for rows in in_ranges(parts, SentPartials.unpacked_as_one_slice)])

@@ -19,15 +19,8 @@ from poundlock.formats.arrays import Flags, Numbers, indices_of, joined
 from poundlock.operators.columns.aggregation import Aggregation
 from poundlock.operators.columns.groups import Groups, grouped
 from poundlock.operators.columns.operator import ColumnChunk, EncodedRows, PartialsOperator, WindowColumns
-from poundlock.operators.columns.partials import (
-    Partials,
-    SliceAggregation,
-    in_ranges,
-    merged,
-    merged_by_hash,
-    of_one_slice,
-)
-from poundlock.operators.columns.sent import SentPartials
+from poundlock.operators.columns.partials import Partials, SliceAggregation, in_ranges, merged
+from poundlock.operators.columns.sent import SentPartials, merged_by_hash
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.windows.base import CONTENTS
 from poundlock.stream.windows.assigners import AlignedWindows
@@ -71,7 +64,7 @@ class ColumnWindowOperator(PartialsOperator):
         self._windows, self._partial = windows, windows.partial
         self._aggregates = windows.partial.aggregates
         self._event_time = windows.spec.assigner.is_event_time()
-        self._added: dict[int, list[Partials]] = {}
+        self._added: dict[int, list[SentPartials]] = {}
 
     def bind(self, group: KeyGroup) -> None:
         group.declare(CONTENTS, "slices", merges=self._aggregates.described)
@@ -82,9 +75,9 @@ class ColumnWindowOperator(PartialsOperator):
 
     def take(self, group: KeyGroup, parts: Sequence[SentPartials]) -> None:
         self.use(group)
-        slices: dict[int, list[Partials]] = {}
+        slices: dict[int, list[SentPartials]] = {}
         for part in parts:
-            for begin, rows in _by_slice(part.unpacked()):
+            for begin, rows in _by_slice(part):
                 slices.setdefault(begin, []).append(rows)
         for begin in sorted(slices):
             self._add(begin, slices.pop(begin))
@@ -99,17 +92,18 @@ class ColumnWindowOperator(PartialsOperator):
         taken = np.flatnonzero(~late)
         rows, slices = rows.take(indices_of(taken)), slices[taken]
         yield from self._fire_again(rows, slices)
-        for begin, some in _by_slice(self._partial.of(rows, slices)):
+        for begin, some in _by_slice(SentPartials.of(self._partial.of(rows, slices))):
             self._add(begin, [some])
 
-    def _add(self, begin: int, parts: Sequence[Partials]) -> None:
+    def _add(self, begin: int, parts: Sequence[SentPartials]) -> None:
         """Put rows of a slice, each part by hash, beside what there is of it."""
         if self._event_time and self._cleanup(begin) <= self.group.watermark:
             self.late_dropped += sum(int(part.counts.sum()) for part in parts)
             return
         if begin not in self._added:
             self._set_timers(begin)
-        self._added.setdefault(begin, []).append(merged_by_hash(parts, self._aggregates))
+        one = parts[0] if len(parts) == 1 else SentPartials.of(merged_by_hash(parts, self._aggregates))
+        self._added.setdefault(begin, []).append(one)
 
     def _late(self, slices: Numbers) -> Any:
         different, which = np.unique(slices, return_inverse=True)
@@ -195,8 +189,8 @@ class ColumnWindowOperator(PartialsOperator):
 
     def _decoded(self, part: Any) -> Partials:
         """Return a part of a window without its slices. What state has lies in mapped files, of which only some is to be decoded at a time."""
-        if isinstance(part, Partials):
-            return of_one_slice(part)
+        if isinstance(part, SentPartials):
+            return part.unpacked_as_one_slice()
         zeros = np.zeros(len(part), np.int64)
         return Partials(part.hashes, part.keys, zeros, zeros, self._aggregates.decode(part.values))
 
@@ -228,19 +222,19 @@ class ColumnWindowOperator(PartialsOperator):
         self._added = {}
 
 
-def _by_slice(rows: Partials) -> Iterator[tuple[int, Partials]]:
+def _by_slice(rows: SentPartials) -> Iterator[tuple[int, SentPartials]]:
     """Yield when each slice begins, and the rows of it; rows stand in the order of slices."""
-    if len(rows):
-        edges = [0, *(np.flatnonzero(np.diff(rows.slices)) + 1).tolist(), len(rows)]
-        for start, stop in pairwise(edges):
-            yield int(rows.slices[start]), rows.slice(start, stop)
+    slices = rows.slices
+    edges = np.flatnonzero(np.diff(slices, prepend=slices[:1] - 1)).tolist()
+    for start, stop in pairwise([*edges, len(rows)]):
+        yield int(slices[start]), rows.slice(start, stop)
 
 
 @dataclass(frozen=True)
 class _Added:
     """What was added to a slice."""
 
-    parts: Sequence[Partials]
+    parts: Sequence[SentPartials]
     aggregates: Aggregation
 
     def __call__(self) -> EncodedRows:

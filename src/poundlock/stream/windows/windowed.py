@@ -151,6 +151,9 @@ class WindowedStream(WindowsOfStreams):
                 )
             checked_schema(aggregates[0].accumulator, f"{type(aggregates[0]).__name__}.accumulator")
             return self._end(ArrowAggregateWindow(aggregates[0]), checked_schema(schema, "aggregate"), None, name)
+        if len(aggregates) == 1 and not isinstance(aggregates[0], str):
+            next = 'write .aggregate("count(*) as n"), or derive a class from AggregateFunction'
+            check_object(aggregates[0], "aggregate", (AggregateFunction, ArrowAggregateFunction), next)
         texts = [a for a in aggregates if isinstance(a, str) and a.strip()]
         if not texts or len(texts) != len(aggregates):
             raise DefinitionError("windows without an aggregate", next='write .aggregate("count(*) as n")')

@@ -214,6 +214,12 @@ def test_one_key_of_any_type_is_found(tmp_path: Path, capsys: pytest.CaptureFixt
     assert listed["value"] == 7
 
 
+def test_of_a_key_that_has_nothing_it_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept(tmp_path, {"ada": 7})
+    assert main(["state", str(tmp_path), "totals", "--key", "grace"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["  nothing is kept"]
+
+
 def test_what_is_no_key_is_refused_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept(tmp_path, {date(2018, 12, 19): 7})
     assert main(["state", str(tmp_path), "totals", "--key", "soon"]) == 2

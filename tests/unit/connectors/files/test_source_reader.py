@@ -325,7 +325,10 @@ def test_what_cannot_work_is_refused(tmp_path: Path) -> None:
         "null=None": lambda: FileSource("x", format="csv", schema="a int", null=None),  # type: ignore[arg-type]
         "timestamp_unit='h'": lambda: FileSource("x", format="csv", header=True, timestamp_unit="h"),
         "one column": lambda: FileSource("x", schema="a int"),
-        "zero": lambda: FileSource("x", split_size=0),
+        "split_size is zero": lambda: FileSource("x", split_size=0),
+        "max_files_per_checkpoint is zero": lambda: FileSource("x", max_files_per_checkpoint=0),
+        "watch='false' is not true or false": lambda: FileSource("x", watch="false"),  # type: ignore[arg-type]
+        "recursive=None is not": lambda: FileSource("x", recursive=None),  # type: ignore[arg-type]
         "file system": lambda: FileSource("s4://x/y"),
         "not a folder that exists": FileSource(str(tmp_path / "missing")).preflight,
         "no file in": FileSource(str(tmp_path / "empty")).preflight,

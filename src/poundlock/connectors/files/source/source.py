@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
-from poundlock.arguments import TEXT, WHOLE, check_choices, check_kind, refuse_without_effect
+from poundlock.arguments import FLAG, TEXT, WHOLE, check_choices, check_kind, refuse_without_effect
 from poundlock.connectors.base import ReaderContext, ReplayPromise
 from poundlock.connectors.files.source.discovery import DiscoveryLog, Selection, split_glob
 from poundlock.connectors.files.source.enumerator import FileEnumerator, Limits, Position
@@ -103,6 +103,8 @@ class FileSource:
     ) -> None:
         check_kind("FileSource", TEXT, {"path": path, "format": format, "timestamp_unit": timestamp_unit, "glob": glob})
         check_kind("FileSource", WHOLE, {"max_files_per_checkpoint": max_files_per_checkpoint})
+        flags = {"watch": watch, "recursive": recursive, "header": header, "multiline": multiline}
+        check_kind("FileSource", FLAG, flags)  # "false" is a text, and true
         unused: dict[str, tuple[object, object]] = {}
         if format != "csv":
             unused |= {"delimiter": (delimiter, ","), "quote": (quote, '"'), "null": (null, "")}
@@ -152,8 +154,12 @@ class FileSource:
             raise DefinitionError(
                 "text files have the one column value", next='leave schema out, or give format="json"'
             )
-        if min(self.limits) < 1:
-            raise DefinitionError("a limit of a file source is zero", next='give sizes such as "32 MB"')
+        names = ("split_size", "max_bytes_per_checkpoint", "max_files_per_checkpoint")
+        for name, limit, such in zip(names, self.limits, ('"32 MB"', '"512 MB"', "10_000"), strict=True):
+            if limit < 1:
+                raise DefinitionError(
+                    f"FileSource: {name} is zero", next=f"write such as {name}={such}, or leave it out"
+                )
         open_storage(split_glob(self.path)[0])
         if self.format in ("json", "csv"):
             named_by_header = self.header and self.columns is None
