@@ -205,7 +205,11 @@ def _look(
                 named += _named(orphaned, list(decision.sinks[name].committables))
     for name, sink in sinks.items():
         if carried and not left and newest is not None and isinstance(sink, Inspectable):
-            findings[name] += sink.inspect_state(state_of(newest, name))
+            wrong = sink.inspect_state(state_of(newest, name))
+            if (
+                wrong and ledger.newest() == newest
+            ):  # else a driver has begun meanwhile, and what was carried on is finished
+                findings[name] += wrong
     orphans = {name: [orphan for orphan in orphaned if orphan not in named] for name, orphaned in swept.items()}
     return orphans, named, findings
 

@@ -18,7 +18,9 @@ _BLOCK = 1 << 20
 
 
 def link(source: Storage, path: str, target: Storage, new_path: str) -> bool:
-    """Give a file that nobody ever writes to again a second name, which the caller settles; return False where that cannot be done.
+    """Give a file a second name, which the caller settles; return False where that cannot be done.
+
+    Nobody writes to it again, or only behind a look at how many names it has.
 
     Raises FileNotFoundError, or FileExistsError where the new name is taken.
     """
@@ -31,6 +33,9 @@ def link(source: Storage, path: str, target: Storage, new_path: str) -> bool:
     except (FileNotFoundError, FileExistsError):
         raise
     except OSError:  # another file system, or one without links
+        return False
+    if os.stat(new).st_nlink < 2:  # as sshfs has it: who looks for other names before writing would see none
+        os.unlink(new)
         return False
     return True
 

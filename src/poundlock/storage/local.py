@@ -26,6 +26,13 @@ _NO_KERNEL_COPY = (*_NO_SUCH_CALL, errno.EPERM, errno.EXDEV, errno.EBADF)
 _COPY_STEP, _MEMORY_STEP = 1 << 30, 1 << 20  # bytes
 
 
+class WrongLength(OSError):
+    """A file is shorter or longer than whoever wrote it left it."""
+
+    def __init__(self, path: str, seen: int, expected: int) -> None:
+        super().__init__(errno.EIO, f"it has {seen} bytes instead of {expected}", path)
+
+
 class _WholeWrites(io.FileIO):
     """A raw file that never writes short: on a nearly full disk the rest is tried again, and then it raises."""
 
@@ -107,7 +114,9 @@ class LocalStorage:
         """Write the content of other files behind that of a file, durably; they stay.
 
         The same bytes come to the same places whoever does it, and however often: what an attempt that died has left behind the first
-        `size` bytes is written over. A file that has other names too is first replaced by a copy, so that those keep what they have.
+        `size` bytes is written over. A file that has other names too is replaced by one that is made of all of them, so that those keep what
+        they have, and so is one of another user, which may be replaced and not written to. Such a one is whole when it takes the name: who
+        does the same at this time may be about to give it another.
 
         Args:
             path: of the file.
@@ -116,15 +125,23 @@ class LocalStorage:
 
         Raises:
             FileNotFoundError: one of them is not there.
-            OSError: one of them has fewer bytes.
+            WrongLength: one of them has fewer bytes, or the file more than it will have.
         """
         target = self._at(path)
-        if os.stat(target).st_nlink > 1:
-            with io.FileIO(target) as shared, _beside(target, lambda handle: _copy(shared, handle, 0, size)) as own:
+        status, whole = os.stat(target), size + sum(count for _, count in sources)
+        if not size <= status.st_size <= whole:
+            raise WrongLength(target, status.st_size, size if status.st_size < size else whole)
+        if status.st_nlink > 1 or not _may_write(target):
+            with io.FileIO(target) as held, _beside(target, lambda made: self._join(held, size, sources, made)) as own:
                 os.replace(own, target)
+            return
         with io.FileIO(target, "r+") as handle:
             self._copy_all(sources, handle, size)
             os.fsync(handle.fileno())
+
+    def _join(self, first: io.FileIO, size: int, sources: Sequence[tuple[str, int]], made: io.FileIO) -> None:
+        _copy(first, made, 0, size)
+        self._copy_all(sources, made, size)
 
     def delete(self, path: str) -> bool:
         try:
@@ -175,6 +192,10 @@ class LocalStorage:
 
 def _entry(path: str, status: os.stat_result) -> Entry:
     return Entry(path=path, bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
+
+
+def _may_write(path: str) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 @contextmanager
@@ -280,7 +301,7 @@ def _c_function() -> Callable[..., int] | None:
 def _copy(source: io.FileIO, target: io.FileIO, place: int, count: int) -> None:
     """Copy the first bytes of a file to a place in another, within the kernel where it can, else through memory.
 
-    Raises OSError where the source has fewer.
+    Raises WrongLength where the source has fewer.
     """
     done, in_kernel = 0, hasattr(os, "copy_file_range")
     while done < count:
@@ -290,7 +311,7 @@ def _copy(source: io.FileIO, target: io.FileIO, place: int, count: int) -> None:
             piece = os.pread(source.fileno(), min(count - done, _MEMORY_STEP), done)
             copied = os.pwrite(target.fileno(), piece, place + done) if piece else 0
         if not copied:
-            raise OSError(errno.EIO, f"it has {done} bytes instead of {count}", source.name)
+            raise WrongLength(source.name, done, count)
         done += copied
 
 

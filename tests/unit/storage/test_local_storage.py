@@ -7,11 +7,14 @@ import multiprocessing
 import os
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from poundlock.errors import DefinitionError
-from poundlock.storage import LocalStorage, local, open_storage
+from poundlock.storage import LocalStorage, copying, local, open_storage
+from poundlock.storage.copying import link
+from poundlock.storage.local import WrongLength
 
 
 @pytest.fixture
@@ -152,22 +155,82 @@ def test_extend_puts_the_same_bytes_to_the_same_places_however_often(storage: Lo
 
 
 def test_extend_of_a_file_with_another_name_leaves_that_alone(storage: LocalStorage) -> None:
-    put(storage, "a/.s0", b"firstrest of one that died")
+    put(storage, "a/.s0", b"firstrest")
     put(storage, "a/.s1", b"second")
     os.link(Path(storage.root) / "a/.s0", Path(storage.root) / "saved")
     storage.extend("a/.s0", 5, [("a/.s1", 6)])
     assert storage.read("a/.s0") == b"firstsecond"
-    assert storage.read("saved") == b"firstrest of one that died"
+    assert storage.read("saved") == b"firstrest"
     assert names(storage) == ["a/.s0", "a/.s1", "saved"]
+
+
+def test_a_second_name_that_a_file_system_does_not_count_is_no_link(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over sshfs every file has one name: `extend` would write to what a savepoint has."""
+    put(storage, ".s0", b"first")
+    assert link(storage, ".s0", storage, "saved/1")
+    uncounted = SimpleNamespace(st_nlink=1)
+    monkeypatch.setattr(copying, "os", SimpleNamespace(**{**vars(os), "stat": lambda path: uncounted}))
+    assert not link(storage, ".s0", storage, "saved/2")
+    assert names(storage) == [".s0", "saved/1"]
 
 
 def test_extend_by_a_file_that_is_too_short_says_so(storage: LocalStorage) -> None:
     put(storage, ".s0", b"first")
     put(storage, ".s1", b"second")
-    with pytest.raises(OSError, match="6 bytes instead of 7"):
+    with pytest.raises(WrongLength, match="6 bytes instead of 7"):
         storage.extend(".s0", 5, [(".s1", 7)])
     with pytest.raises(FileNotFoundError):
-        storage.extend(".s0", 5, [(".gone", 1)])
+        storage.extend(".s0", 5, [(".gone", 7)])
+
+
+def test_two_who_extend_a_file_with_another_name_never_leave_less_than_all(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One has done it, and is about to rename the file, when the other's replaces it: a part of it would be made visible."""
+    put(storage, ".s0", b"first")
+    put(storage, ".s1", b"next")
+    os.link(Path(storage.root) / ".s0", Path(storage.root) / "saved")
+    seen = []
+
+    def replace(source: str, target: str) -> None:
+        if not seen:
+            seen.append(b"")
+            storage.extend(".s0", 5, [(".s1", 4)])
+        os.replace(source, target)
+        seen.append(storage.read(".s0"))
+
+    monkeypatch.setattr(local, "os", SimpleNamespace(**{**vars(os), "replace": replace}))
+    storage.extend(".s0", 5, [(".s1", 4)])
+    assert seen == [b"", b"firstnext", b"firstnext"]
+    assert storage.read("saved") == b"first"
+
+
+@pytest.mark.parametrize(("size", "why"), [(6, "5 bytes instead of 6"), (0, "5 bytes instead of 4")])
+def test_a_file_of_another_length_is_not_extended(storage: LocalStorage, size: int, why: str) -> None:
+    """A hole, or what nobody wrote, would be in the middle or at the end of it."""
+    put(storage, ".s0", b"first")
+    put(storage, ".s1", b"next")
+    with pytest.raises(WrongLength, match=why):
+        storage.extend(".s0", size, [(".s1", 4)])
+    assert storage.read(".s0") == b"first"
+
+
+def test_a_file_that_may_not_be_written_to_is_extended_in_a_copy(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder may be: as where tasks work under another user's name than the driver. Root may write to any file."""
+    put(storage, ".s0", b"first")
+    put(storage, ".s1", b"next")
+    before = Path(storage.root) / ".s0"
+    before.chmod(0o444)
+    if os.geteuid() == 0:
+        monkeypatch.setattr(local, "_may_write", lambda path: os.stat(path).st_mode & 0o200)
+    storage.extend(".s0", 5, [(".s1", 4)])
+    assert storage.read(".s0") == b"firstnext"
+    assert names(storage) == [".s0", ".s1"]
+    assert before.stat().st_mode & 0o200
 
 
 def test_list_shows_hidden_files_below_a_folder_only(storage: LocalStorage) -> None:

@@ -374,6 +374,28 @@ def test_a_carried_segment_that_is_gone_is_found_before_it_is_needed(
     assert (code, _problems(report)) == (1, [("out", "missing", segment.name)])
 
 
+def test_what_a_driver_finishes_that_begins_meanwhile_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    project = Project(tmp_path, "swept", out, FileSink(str(out), row="value", rolling=LATER))
+    project.take(out=lines(b"carried"))
+    project.stop()
+    look = FileSink.inspect_state
+
+    def finished_before(sink: FileSink, state: Any) -> Any:
+        if project.hidden():
+            project.start()
+            project.coordinator.roll(Occasion.END)
+            project.stop()
+        return look(sink, state)
+
+    monkeypatch.setattr(FileSink, "inspect_state", finished_before)
+    code, report = _fsck(project, capsys)
+    assert project.visible() == {"part-0-0": b"carried\n"}
+    assert (code, _problems(report)) == (0, [])
+
+
 def test_merged_parquet_is_known_by_its_mark_not_by_its_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.participant import Occasion, Prepared
 from poundlock.checkpoint.validation import holds_pending
-from poundlock.connectors.files.file_values import FileSinkState, OpenPart
+from poundlock.connectors.files.file_values import FileCommittable, FileSinkState, OpenPart
 from poundlock.connectors.files.manifest import ManifestEntry, finished_files
 from poundlock.connectors.files.sink.commit_plan import MAX_SEGMENTS
+from poundlock.connectors.files.sink.inspection import audit, inspect
 from poundlock.connectors.files.sink.names import owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
@@ -166,6 +168,43 @@ def test_a_first_segment_of_a_length_that_no_driver_leaves_is_told(tmp_path: Pat
     h, committable = decided(tmp_path, 3)
     (tmp_path / committable["segments"][0]["path"]).write_bytes(wrong)
     assert [each.problem for each in h.sink.inspect(committable)] == ["size"]
+    with pytest.raises(TerminalError, match=r"not what was written: .*bytes instead of(.|\n)*restore the hidden files"):
+        h.sink.commit(committable)
+    assert h.finished() == {}
+
+
+class Watched(LocalStorage):
+    """Lets a driver go on before each look at a file."""
+
+    def __init__(self, root: str, driver: Iterator[object]) -> None:
+        super().__init__(root)
+        object.__setattr__(self, "driver", driver)
+
+    def stat(self, path: str) -> Any:
+        next(self.driver, None)  # type: ignore[attr-defined]
+        return super().stat(path)
+
+
+@pytest.mark.parametrize("pause", range(12))
+def test_what_a_driver_makes_visible_meanwhile_is_not_called_missing(tmp_path: Path, pause: int) -> None:
+    """It goes on by a step at each look, from some look on."""
+    h, committable = decided(tmp_path, 3)
+    segments = [tmp_path / segment["path"] for segment in committable["segments"]]
+
+    def driver() -> Iterator[None]:
+        for _ in range(pause):
+            yield
+        yield segments[0].write_bytes(WHOLE[3][:9]) and None
+        yield segments[0].write_bytes(WHOLE[3]) and None
+        yield segments[0].rename(tmp_path / "part-0-0") and None
+        for segment in segments[1:]:
+            yield segment.unlink()
+
+    file = FileCommittable.of(committable)
+    watched = Watched(str(tmp_path), driver())
+    assert {each.problem for each in inspect(watched, file, h.sink._merger)} <= {"pending"}
+    watched = Watched(str(tmp_path), watched.driver)  # type: ignore[attr-defined]
+    assert {each.what[:33] for each in audit(watched, file)} <= {"it is decided and not visible yet"}
 
 
 @pytest.mark.parametrize("format", ["parquet", "avro"])

@@ -26,6 +26,7 @@ from poundlock.storage import LocalStorage, Storage
 from poundlock.storage.at_once import at_once
 from poundlock.storage.base import OutcomeUnknown
 from poundlock.storage.deferred import DeferredStorage
+from poundlock.storage.local import WrongLength
 from poundlock.storage.storage_errors import is_full, refuse_unreachable, storage_trouble
 from poundlock.storage.uploads import Uploads
 from poundlock.threads import call_all
@@ -73,7 +74,7 @@ def commit(storage: Storage, committable: FileCommittable, merger: BulkMerger) -
 
     Raises:
         CommitUnknown: the file system failed; asking again is safe.
-        TerminalError: neither the file nor its segments exist, or the name is taken by a file that is not ours.
+        TerminalError: neither the file nor its segments exist, one of them is too short, or the name is taken by a file that is not ours.
     """
     final, segments = committable.final, [segment.path for segment in committable.segments]
     try:
@@ -87,6 +88,11 @@ def commit(storage: Storage, committable: FileCommittable, merger: BulkMerger) -
                     storage.delete(path)
             else:
                 at_once(storage.delete, segments)
+    except WrongLength as error:
+        raise TerminalError(
+            f"{storage.root}/{final} was decided, but one of its segments is not what was written: {error}",
+            next=_restored(storage),
+        ) from error
     except OSError as error:
         raise CommitUnknown(
             f"making {storage.root}/{final} visible failed: {error}",
@@ -147,7 +153,7 @@ def _recognise(storage: Storage, committable: FileCommittable, merger: BulkMerge
             )
         raise TerminalError(
             f"{storage.root}/{final} was decided, but neither it nor all of its segments exist: {first} …",
-            next=f"restore the hidden files of {storage.root}, or restart from an earlier savepoint",
+            next=_restored(storage),
         )
     if not holds(storage, committable, merger):
         raise TerminalError(
@@ -155,6 +161,10 @@ def _recognise(storage: Storage, committable: FileCommittable, merger: BulkMerge
             next=f"move {final} away and start again; jobs that share a folder need different prefix=…",
         )
     storage.settle(final)
+
+
+def _restored(storage: Storage) -> str:
+    return f"restore the hidden files of {storage.root}, or restart from an earlier savepoint"
 
 
 def holds(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> bool:

@@ -7,6 +7,7 @@ its bytes in order, so a checksum that differs says which checkpoint's rows are 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 from poundlock.audit.read_back import AuditScope, Decided, Disagreement, ReadBack
@@ -20,19 +21,30 @@ from poundlock.storage import Storage
 if TYPE_CHECKING:
     from poundlock.formats.encode_bulk import BulkMerger
 
+_LOOKS = 2
+"""So often something may change while a file is looked at: it gets its name, and its segments go."""
+
 
 def inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> Sequence[Finding]:
     """Compare one decided file with what is there, in the folder it was staged in."""
-    final, segments = committable.final, committable.segments
     if committable.upload is not None:
         return inspect_upload(storage, committable)
+    for _ in range(_LOOKS):
+        with suppress(FileNotFoundError):  # a segment went while it was read: the file is there
+            findings = _inspect(storage, committable, merger)
+            if all(finding.problem == "pending" for finding in findings):
+                return findings
+    return _inspect(storage, committable, merger)
+
+
+def _inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> list[Finding]:
+    final, segments = committable.final, committable.segments
     path = f"{storage.root}/{final}"
     expected = None if committable.merged_by_record else committable.bytes
     status = storage.stat(final)
     left = [segment for segment in segments if storage.stat(segment.path) is not None]
     if status is None and len(left) == len(segments):
         return _inspect_pieces(storage, committable) or [Finding("pending", path, expected)]
-    status = status or storage.stat(final)  # its segments may have become the file since the first look
     if status is None:
         return [Finding("missing", path, expected)]
     if not holds(storage, committable, merger):
@@ -44,20 +56,19 @@ def inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) 
 def _inspect_pieces(storage: Storage, committable: FileCommittable) -> list[Finding]:
     """Compare the segments of a file that has no name yet; a driver that died may have begun to put the others behind the first."""
     first, *others = committable.segments
-    status = storage.stat(first.path) if grows(storage, committable) else None
-    grown = status is not None and first.bytes < status.bytes <= committable.bytes
-    return inspect_segments(storage, others if grown else committable.segments)
+    more = committable.bytes - first.bytes if grows(storage, committable) else 0
+    return inspect_segments(storage, [first], more) + inspect_segments(storage, others)
 
 
-def inspect_segments(storage: Storage, segments: Sequence[FileSegment]) -> list[Finding]:
-    """Compare segments that wait with what is there."""
+def inspect_segments(storage: Storage, segments: Sequence[FileSegment], more: int = 0) -> list[Finding]:
+    """Compare segments that wait with what is there; each may have so many bytes more."""
     findings = []
     for segment in segments:
         path, expected = f"{storage.root}/{segment.path}", segment.bytes
         status = storage.stat(segment.path)
         if status is None:
             findings.append(Finding("missing", path, expected))
-        elif status.bytes != expected:
+        elif not expected <= status.bytes <= expected + more:
             findings.append(Finding("size", path, expected, status.bytes))
     return findings
 
@@ -92,9 +103,12 @@ def audit(storage: Storage, committable: FileCommittable) -> Sequence[Disagreeme
     final, segments = committable.final, committable.segments
     path = f"{storage.root}/{final}"
     checkpoint = segments[-1].checkpoint
-    status = storage.stat(final)
-    if status is None:
-        return [Disagreement(checkpoint, path, f"the file is gone, with {committable.rows} rows")]
+    if storage.stat(final) is None:
+        if all(storage.stat(segment.path) is not None for segment in segments):
+            what = "it is decided and not visible yet; start the job, or type poundlock fsck --fix"
+            return [Disagreement(checkpoint, path, what)]
+        if storage.stat(final) is None:  # its segments may have become the file since the first look
+            return [Disagreement(checkpoint, path, f"the file is gone, with {committable.rows} rows")]
     if committable.merged_by_record:
         from poundlock.formats.encode_bulk import count_rows
 

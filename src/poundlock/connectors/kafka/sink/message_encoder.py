@@ -113,7 +113,7 @@ class MessageMaker:
         messages = Messages(
             values=values,
             keys=None if sink.key is None else _as_bytes(_column(batch, sink.key)),
-            headers=None if sink.headers is None else _as_headers(batch, sink.headers),
+            headers=None if sink.headers is None else _as_headers(batch, sink.headers, bad),
             partitions=None if sink.partition is None else _as_partitions(_column(batch, sink.partition), bad),
             times_ms=None if sink.timestamp is None else _as_times(_column(batch, sink.timestamp)),
             topics=self._topics(batch, bad),
@@ -281,8 +281,8 @@ def _or(column: pa.Array, null: int) -> Integers:
     return numbers if valid is None else np.where(valid, numbers, null)
 
 
-def _as_headers(batch: pa.RecordBatch, headers: str | Mapping[str, str]) -> ByteStrings:
-    """Return the headers of each row: of one column of arrays or maps, or of several columns by header name."""
+def _as_headers(batch: pa.RecordBatch, headers: str | Mapping[str, str], bad: dict[int, str]) -> ByteStrings:
+    """Return the headers of each row: of one column of arrays or maps, or of several columns by header name; note rows with one that has no name."""
     if not isinstance(headers, str):
         return encode_named_headers(
             {name: _as_bytes(_column(batch, column, " for headers")) for name, column in headers.items()}
@@ -299,7 +299,11 @@ def _as_headers(batch: pa.RecordBatch, headers: str | Mapping[str, str]) -> Byte
             f"a headers column of type {kind}",
             next="make it an array of struct<key, value> or a map, or name columns: headers={'trace': 'trace_id'}",
         )
-    rows = [[(str(h["key"]), _bytes(h["value"])) for h in row or () if h is not None] for row in column.to_pylist()]
+    lists = column.to_pylist()
+    for number, row in enumerate(lists):
+        if any(h is not None and h["key"] is None for h in row or ()):
+            bad[number] = "a header has no name"
+    rows = [[(str(h["key"]), _bytes(h["value"])) for h in row or () if h is not None] for row in lists]
     return of_list([encode_headers(row) for row in rows])
 
 

@@ -63,10 +63,12 @@ def of_column(column: pa.Array) -> ByteStrings:
     first, after = int(bounds[0]), int(bounds[-1])
     buffer = column.buffers()[2]
     data = np.zeros(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)[first:after]
-    length, valid = np.diff(bounds), valid_in(column)
+    bounds, length, valid = bounds - first, np.diff(bounds), valid_in(column)
     if valid is None:
-        return ByteStrings(data, bounds - first, np.arange(len(column)), length)
-    return ByteStrings(data, bounds - first, np.arange(len(column)), np.where(valid, length, 0), ~valid)
+        return ByteStrings(data, bounds, np.arange(len(column)), length)
+    if length[~valid].any():  # bytes that are hidden by a null, as Arrow's if_else leaves them
+        return of_spans(data, bounds[:-1], bounds[:-1] + np.where(valid, length, 0), ~valid)
+    return ByteStrings(data, bounds, np.arange(len(column)), length, ~valid)
 
 
 def of_lines(data: memoryview, ends: Integers) -> ByteStrings:

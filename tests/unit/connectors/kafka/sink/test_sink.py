@@ -203,6 +203,14 @@ def test_headers_may_be_arrays_or_maps() -> None:
         made(table(value=pa.array([b"x"]), h=pa.array([1])), headers="h")
 
 
+def test_a_header_without_a_name_is_a_bad_record() -> None:
+    pairs = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    column = pa.array([[{"key": "a", "value": b"1"}], [{"key": None, "value": b"2"}], [None]], pairs)
+    messages, rejects = made(table(value=pa.array([b"x", b"y", b"z"]), h=column), headers="h")
+    assert headers(messages) == [[(b"a", b"1")], []]
+    assert [(r.reason, r.value) for r in rejects] == [("a header has no name", b"y")]
+
+
 @pytest.mark.parametrize(
     ("column", "expected"),
     [

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,6 +102,20 @@ def test_byte_strings_are_cut_chosen_and_joined_as_lists_are(
     lines = [row for row in whole if row is not None and b"\n" not in row]
     text = b"".join(line + b"\n" for line in lines)
     assert plain(of_lines(memoryview(text), np.flatnonzero(np.frombuffer(text, np.uint8) == 10))) == lines
+
+
+def test_bytes_that_a_null_hides_are_in_no_record() -> None:
+    """Arrow leaves them in a function of a user's that makes some values null."""
+    keep = pa.array([True, False, True])
+    column = pc.if_else(keep, pa.array(["a", "hidden", "b"]), pa.scalar(None, pa.string()))
+    assert column.buffers()[2].size > 2, "there are such bytes"
+    values = of_column(column)
+    (run,) = encode_runs(values, values, encode_named_headers({"name": values}), 5, [0])
+    batch = b"".join(map(bytes, encode_batch(run, BatchKind(), 0)))
+    texts = [b"a", None, b"b"]
+    expected = [(number, 5, text, text, [("name", text)]) for number, text in enumerate(texts)]
+    assert by_another_decoder(batch) == expected
+    assert by_ours(batch) == expected
 
 
 @given(
