@@ -155,6 +155,7 @@ class FarUploads(FarStore):
             part.touch()
         with part.open("r+b") as file:  # FileNotFoundError where no such upload was begun
             file.write(data)
+            file.truncate()
         return f"{number}-{len(data)}"
 
     def uploaded(self, path: str, upload: str) -> Sequence[tuple[int, str, int]] | None:

@@ -13,7 +13,8 @@ from typing import Any
 from poundlock.arguments import function_name
 from poundlock.errors import DefinitionError
 
-_ONLY_WHERE_WINDOWS_MERGE = ("AggregateFunction.merge", "Trigger.on_merge")
+_SOMETIMES_NEEDED = ("AggregateFunction.merge", "Trigger.on_merge", "WindowAssigner.default_trigger")
+"""Methods that are looked at where it is known whether they are called."""
 
 
 def check_function(function: Any, operator: str, *arguments: str) -> None:
@@ -61,8 +62,7 @@ def check_methods(given: Any, base: type, operator: str) -> None:
 def _is_needed(declared: FunctionType) -> bool:
     """Return whether a base leaves a method to who derives from it: all that it does is raise NotImplementedError."""
     return (
-        declared.__code__.co_names == (NotImplementedError.__name__,)
-        and declared.__qualname__ not in _ONLY_WHERE_WINDOWS_MERGE
+        declared.__code__.co_names == (NotImplementedError.__name__,) and declared.__qualname__ not in _SOMETIMES_NEEDED
     )
 
 

@@ -14,6 +14,7 @@ from poundlock import (
     AggregatingStateDescriptor,
     ArrowAggregateFunction,
     CoGroupFunction,
+    CountTrigger,
     DatagenSource,
     DataStream,
     DefinitionError,
@@ -31,11 +32,13 @@ from poundlock import (
     ProcessWindowFunction,
     ReducingStateDescriptor,
     RichFunction,
+    TimeWindow,
     Trigger,
     TriggerResult,
     TumblingEventTimeWindows,
     TwoPhaseCommitSink,
     WatermarkStrategy,
+    WindowAssigner,
 )
 
 MINUTE = TumblingEventTimeWindows("1 min")
@@ -223,6 +226,11 @@ WRONG: dict[str, tuple[Callable[[DataStream], Any], str, str]] = {
     ),
     "a bucket": (lambda s: FileSink("out", bucket=lambda a, b: a), "the bucket: <lambda>(a, b)", "(record)"),
     "a topic": (lambda s: KafkaSink("localhost:9", lambda: "t"), "KafkaSink: topic: <lambda>()", "(record)"),
+    "windows that nothing fires": (
+        lambda s: s.key_by("n").window(NoTrigger()).aggregate("count(*) as n"),
+        "window: NoTrigger has no default_trigger",
+        "or give .trigger(…)",
+    ),
     "elements that nobody takes": (
         lambda s: s.key_by("n").process(KeyedProcessFunction(), schema=NUMBER),
         "process: KeyedProcessFunction has no process_element",
@@ -262,6 +270,11 @@ class NoMerge(AggregateFunction):
     def get_result(self, accumulator: Any) -> Any: ...
 
 
+class NoTrigger(WindowAssigner):
+    def assign_windows(self, value: Any, timestamp: int, context: Any) -> list[TimeWindow]:
+        return [TimeWindow(0, 10)]
+
+
 class Static(ProcessFunction):
     @staticmethod
     def process_element(value: Any, ctx: Any) -> Any: ...  # type: ignore[override]
@@ -287,6 +300,7 @@ def logged(function: Callable[..., Any]) -> Callable[..., Any]:
         lambda s: s.apply(lambda df, *others: df, s, s),
         lambda s: s.process(Static(), schema=NUMBER),
         lambda s: s.key_by("n").window(MINUTE).aggregate(NoMerge(), schema=NUMBER),
+        lambda s: s.key_by("n").window(NoTrigger()).trigger(CountTrigger(3)).aggregate("count(*) as n"),
         lambda s: s.key_by("n").reduce(max),
         lambda s: ReducingStateDescriptor("r", operator.add),
         lambda s: WatermarkStrategy.for_generator(lambda: Bounded(5), timestamp="t"),

@@ -206,9 +206,8 @@ def _look(
     for name, sink in sinks.items():
         if carried and not left and newest is not None and isinstance(sink, Inspectable):
             wrong = sink.inspect_state(state_of(newest, name))
-            if (
-                wrong and ledger.newest() == newest
-            ):  # else a driver has begun meanwhile, and what was carried on is finished
+            # Where a driver has begun meanwhile, what was carried on is finished.
+            if wrong and ledger.newest() == newest:
                 findings[name] += wrong
     orphans = {name: [orphan for orphan in orphaned if orphan not in named] for name, orphaned in swept.items()}
     return orphans, named, findings

@@ -12,7 +12,7 @@ import poundlock
 from poundlock.driver.autoscaler import Autoscaler
 from poundlock.errors import did_you_mean
 from poundlock.job import Job
-from poundlock.stream.joins import IntervalJoin, JoinedStreams, JoinedWindows
+from poundlock.stream.joins import IntervalJoin, IntervalJoined, JoinedStreams, JoinedWindows
 from poundlock.stream.keyed import KeyedStream
 from poundlock.stream.stream import DataStream
 from poundlock.stream.windows.windowed import WindowedStream
@@ -57,7 +57,7 @@ def _of_attribute(kind: type, name: str) -> str:
         return f'write .aggregate("{name}({"*" if name == "count" else "price"}) as n")'
     if issubclass(kind, WindowedStream) and name in _public(DataStream):
         return f"call .{name}(…) behind .aggregate(…), .reduce(…) or .process(…)"
-    if issubclass(kind, IntervalJoin):
+    if issubclass(kind, IntervalJoin) and name in _public(IntervalJoined):
         return f'write .between("-5 min", "5 min").{name}(…)'
     known = _public(kind)
     if _ELSEWHERE.get(name) in known:

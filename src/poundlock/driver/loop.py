@@ -92,6 +92,7 @@ class JobLoop:
                 self.checkpoints.state.pinned = self._savepoints.busy
             saved = self._savepoints.step()
             if saved is not None:
+                self._show_lag(last=True)
                 return saved if self._finish_savepoints(stop) else None
             if self._savepoints.ending:
                 stop.wait(_POLL_S)

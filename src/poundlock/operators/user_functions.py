@@ -186,7 +186,7 @@ class FlatMap(UserFunction):
 
     def _outs(self, given: Any) -> list[Any]:
         """Return the records that a function gave for one; a single record, of which a loop would make its names, is refused."""
-        if type(given) is dict or record_reader(type(given)) is not None:
+        if given and (type(given) is dict or record_reader(type(given)) is not None):
             raise DefinitionError(
                 f"{self.id} returned one record, and flat_map takes any number",
                 next="yield it, or return [record]; where one comes of each, write map",

@@ -213,7 +213,7 @@ def _from_crash(crash: _Crash) -> PoundlockError:
         file, line, function = frame
         return UserCodeError(
             _short(f"{file}:{line} in {function}: {raised}"),
-            next='mend the function, leave such records out before it with filter, or give map, flat_map or filter on_error="bad_record"',
+            next='mend the function, leave such records out before it with filter, or give on_error="bad_record"',
         )
     place = ""
     if crash.frames:

@@ -1,6 +1,6 @@
 """Files copied from one storage to another, and whole folders removed.
 
-A copy is a second name of the same file where both are local and nobody writes to it again, else its bytes, which a store copies by
+A copy is a second name of the same file where both are local and who writes to it looks at its names first, else its bytes, which a store copies by
 itself where both are in it; a name that is taken is an
 error. A storage knows files only: where folders are things of their own, empty ones go as well, and what somebody put in meanwhile stays.
 """
@@ -48,7 +48,7 @@ def copy(
     Args:
         source, path: what to copy.
         target, new_path: where to.
-        linked: whether one file under two names will do, because nobody ever writes to it again.
+        linked: whether one file under two names will do, see `link`.
         settle: whether it is durable when this returns; without, the caller settles it.
     """
     if linked and link(source, path, target, new_path):

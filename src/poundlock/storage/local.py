@@ -310,6 +310,9 @@ def _copy(source: io.FileIO, target: io.FileIO, place: int, count: int) -> None:
             in_kernel = False
             piece = os.pread(source.fileno(), min(count - done, _MEMORY_STEP), done)
             copied = os.pwrite(target.fileno(), piece, place + done) if piece else 0
+        if not copied and in_kernel:
+            in_kernel = False  # some file systems copy nothing so: only reading tells that a file ends
+            continue
         if not copied:
             raise WrongLength(source.name, done, count)
         done += copied

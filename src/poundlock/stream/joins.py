@@ -255,6 +255,7 @@ class JoinedWindows(WindowsOfStreams):
         function: JoinFunction | CoGroupFunction | Callable[[Any, Any], Any] | None = None,
         select: Sequence[str] = (),
     ) -> DataStream:
+        self._check_trigger()
         stream, kind = self.streams.left, self.streams.kind
         return stream.then(
             WindowJoinNode(

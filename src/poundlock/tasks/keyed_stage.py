@@ -166,6 +166,7 @@ class _KeyedTask:
                 tally.rows_in += int(each.counts.sum())
                 self._count(head.id, groups_of(each.hashes, self._groups), each.counts)
             operator.take(group, partials)
+            del partials  # what the operator needs of them it holds
         for rows in grouped_pieces(self._counted(head, 0)):
             tally.rows_in += rows.num_rows
             self._emit(head, operator.take_rows(group, rows))

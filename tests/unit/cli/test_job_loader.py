@@ -107,6 +107,11 @@ TIMED = STREAM + "t = s.assign_timestamps_and_watermarks(WatermarkStrategy.no_wa
         ),
         (STREAM + "s.key_by('n').count_window(3).sink_to(1)\n", ":3: AttributeError", "behind .aggregate(…)"),
         (TIMED + "t.key_by('n').interval_join(t.key_by('n')).select('left.n')\n", ":4: AttributeError", ".between("),
+        (
+            TIMED + "t.key_by('n').interval_join(t.key_by('n')).betwen('1 s', '2 s')\n",
+            ":4: AttributeError",
+            "mean between",
+        ),
         (STREAM + "s.join(s).apply(len)\n", ":3: AttributeError", "use one of equal_to, where, window"),
         ("raise SystemExit(3)\n", ":1: SystemExit: 3", "mend that line"),
     ],

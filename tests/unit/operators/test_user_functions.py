@@ -5,8 +5,9 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pyarrow as pa
@@ -148,6 +149,10 @@ class Held(msgspec.Struct):
     n: Any
 
 
+class Color(Enum):
+    RED = "r"
+
+
 TYPES: list[tuple[pa.DataType, list[Any], Any]] = [  # a type, values that are of it, one that is not
     (pa.int64(), [1, None, -(2**63)], 2**63),
     (pa.int32(), [0, 2**31 - 1], 2**31),
@@ -158,8 +163,18 @@ TYPES: list[tuple[pa.DataType, list[Any], Any]] = [  # a type, values that are o
     (pa.timestamp("us", "UTC"), [datetime(2024, 1, 1, tzinfo=UTC), None], "2024-01-01"),
     (pa.timestamp("us", "UTC"), [None], 1_700_000_000),
     (pa.date32(), [date(2024, 1, 1)], 19_000),
-    (pa.list_(pa.int64()), [[1, 2], [], None], ["a"]),
-    (pa.decimal128(5, 2), [Decimal("1.25"), None], Decimal("1.255")),
+    (pa.float64(), [1.5], True),
+    (pa.float32(), [1.5, 2], "2"),
+    (pa.string(), [Color.RED, UUID(int=7), "c"], b"c"),
+    (pa.binary(), [b"a", None], "a"),
+    (pa.int16(), [-(2**15)], -(2**15) - 1),
+    (pa.int64(), [1], True),
+]
+UNCHECKED: list[tuple[pa.DataType, Any]] = [  # what is written as it is, whatever it is made of
+    (pa.struct([("n", pa.int64())]), Held(1)),
+    (pa.list_(pa.int64()), frozenset([1])),
+    (pa.decimal128(5, 2), 1.5),
+    (pa.timestamp("us", "UTC"), date(2024, 1, 1)),
 ]
 FORMS: dict[str, Callable[[str, Any], Any]] = {
     "dict": lambda name, value: {name: value},
@@ -193,6 +208,19 @@ def test_a_value_of_another_type_is_never_written(
     where = f"column 'n': .*; it was made of file f, offset {len(good)}\n.*on_error=.bad_record."
     with pytest.raises(TerminalError, match=f"^op gave a record that does not fit: {where}"):
         run([*good, wrong])
+
+
+@pytest.mark.parametrize(("of", "value"), UNCHECKED)
+def test_a_value_that_json_writes_by_its_own_type_goes_on(of: pa.DataType, value: Any) -> None:
+    sink = Collect()
+    chain(MapRecords("op", lambda row: {"n": value}, pa.schema([("n", of)])), sink).push(rows("records", [1]))
+    assert sink.numbers == [value]
+
+
+def test_flat_map_that_returns_nothing_in_braces_gives_nothing() -> None:
+    sink = Collect()
+    chain(FlatMap("op", lambda row: {}, {"": SCHEMA}), sink).push(rows("records", [1, 2]))
+    assert sink.numbers == []
 
 
 @pytest.mark.parametrize("one", [{"n": 1}, Held(1), Side("", {"n": 1})])

@@ -35,7 +35,7 @@ def _raised(name: str, text: str) -> Exception:
             "user_function.StreamingQueryException.txt",
             UserCodeError,
             "/home/ada/jobs/userjob.py:2 in parse: ZeroDivisionError: division by zero",
-            'mend the function, leave such records out before it with filter, or give map, flat_map or filter on_error="bad_record"',
+            'mend the function, leave such records out before it with filter, or give on_error="bad_record"',
         ),
         (
             "user_function_alone.PythonException.txt",

@@ -93,11 +93,11 @@ def merged(parts: Sequence[Partials], aggregates: Aggregation, width: int = 1) -
 
 
 def in_ranges(parts: Sequence[Any], decoded: Callable[[Any], Partials]) -> Iterator[list[Partials]]:
-    """Yield the rows of parts, each by hash, by ranges of hashes, as if all were of one slice; so memory does not follow how many there are.
+    """Yield the rows of parts, each by hash, by ranges of hashes, so that memory does not follow how many there are.
 
     Args:
         parts: partials, what was sent of some, or rows of state in mapped files.
-        decoded: makes partials of one slice of what is in a range.
+        decoded: makes partials of what is in a range.
     """
     whole = [part for part in parts if len(part)]
     total = sum(map(len, whole))

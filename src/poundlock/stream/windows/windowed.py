@@ -71,6 +71,14 @@ class WindowsOfStreams:
             )
         return replace(self, _trigger=trigger)
 
+    def _check_trigger(self) -> None:
+        own = type(self.assigner)
+        if self._trigger is None and own.default_trigger is WindowAssigner.default_trigger:
+            raise DefinitionError(
+                f"window: {own.__name__} has no default_trigger",
+                next="write def default_trigger(self), or give .trigger(…)",
+            )
+
     def evictor(self, evictor: Evictor) -> Self:
         """Take elements out before or after each firing. Windows then keep every element, whatever the function.
 
@@ -222,6 +230,7 @@ class WindowedStream(WindowsOfStreams):
         name: str | None,
         aggregates: Sequence[str] = (),
     ) -> DataStream:
+        self._check_trigger()
         checked = checked_sides(sides)
         if sides and function is not None and function.process is None:
             raise DefinitionError("side outputs without a process function", next="yield Side(tag, record) in process=")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -31,3 +33,11 @@ def test_what_was_sent_is_unpacked_whole_or_in_part() -> None:
     for start in range(4):
         for stop in range(start, 4):
             assert lists(sent.slice(start, stop).unpacked()) == lists(ROWS.slice(start, stop))
+
+
+def test_some_rows_and_slices_that_are_left_out() -> None:
+    sent = SentPartials.of(ROWS).slice(1, 3)
+    assert lists(sent.take(np.array([1, 0])).unpacked()) == lists(ROWS.take(np.array([2, 1])))
+    assert lists(sent.unpacked_as_one_slice()) == lists(replace(ROWS.slice(1, 3), slices=np.zeros(2, np.int64)))
+    nothing = SentPartials.of(ROWS.slice(0, 0))
+    assert (len(nothing), lists(nothing.unpacked())) == (0, lists(ROWS.slice(0, 0)))

@@ -74,7 +74,7 @@ def commit(storage: Storage, committable: FileCommittable, merger: BulkMerger) -
 
     Raises:
         CommitUnknown: the file system failed; asking again is safe.
-        TerminalError: neither the file nor its segments exist, one of them is too short, or the name is taken by a file that is not ours.
+        TerminalError: neither the file nor its segments exist, one of them is too short or long, or the name is taken by a file that is not ours.
     """
     final, segments = committable.final, [segment.path for segment in committable.segments]
     try:

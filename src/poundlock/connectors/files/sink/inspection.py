@@ -98,14 +98,21 @@ class FileReading:
         return ReadBack(compared=self._compared, disagreements=self._wrong)
 
 
+def _waits(storage: Storage, committable: FileCommittable) -> bool:
+    """Return whether all is there that a file is made of, which has no name yet."""
+    if committable.upload is not None:
+        return any(finding.problem == "pending" for finding in inspect_upload(storage, committable))
+    return all(storage.stat(segment.path) is not None for segment in committable.segments)
+
+
 def audit(storage: Storage, committable: FileCommittable) -> Sequence[Disagreement]:
     """Compare a finished file with its committable, in the folder it was staged in."""
     final, segments = committable.final, committable.segments
     path = f"{storage.root}/{final}"
     checkpoint = segments[-1].checkpoint
     if storage.stat(final) is None:
-        if all(storage.stat(segment.path) is not None for segment in segments):
-            what = "it is decided and not visible yet; start the job, or type poundlock fsck --fix"
+        if _waits(storage, committable):
+            what = "it is decided and not visible yet: a job that runs makes it so, or poundlock fsck --fix"
             return [Disagreement(checkpoint, path, what)]
         if storage.stat(final) is None:  # its segments may have become the file since the first look
             return [Disagreement(checkpoint, path, f"the file is gone, with {committable.rows} rows")]
