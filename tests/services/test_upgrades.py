@@ -213,7 +213,7 @@ def refusals(scene: Scene, savepoint: str, sparks: list[str]) -> None:
     scene.join(events, clicks, key="n + 1")
     events.apply(lambda a, b: a.union(b), events, name="twice").sink_to(scene.sink("twice"), name="twice-files")
     job.from_source(scene.source(scene.extra), name="extra").sink_to(scene.sink("spare", row="value"), name="spare")
-    assert "stateful 'join' cannot be restored: its keys was" in refused(job)
+    assert "stateful 'join' cannot be restored: its keys were" in refused(job)
 
     (scene.folder / "in").mkdir()
     (scene.folder / "in" / "a.txt").write_text("a\n")
