@@ -5,7 +5,7 @@ Records that go on as they are, such as into JSON, are never made columns: nobod
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import date, datetime
 from operator import itemgetter
 from types import NoneType
@@ -49,7 +49,8 @@ def check_declared_types(operator: str, records: Records, schema: pa.Schema) -> 
             row, value = next(
                 (row, value)
                 for row, value in enumerate(_values(records, field.name))
-                if not _fits({type(value)}, field, taken) or (taken is _WHOLE and not _within([value], field))
+                if not _fits({type(value)}, field, taken)
+                or (taken is _WHOLE and type(value) is int and not _within([value], field))
             )
             place = ", ".join(f"{name} {value}" for name, value in records.where(row).items())
             what = f"column {field.name!r}: {value!r:.100} is no {field.type}"
@@ -63,18 +64,20 @@ def _all_fit(records: Records, field: pa.Field, taken: Set[type]) -> bool:
     kinds = set(map(type, _values(records, field.name)))
     if not _fits(kinds, field, taken):
         return False
-    return taken is not _WHOLE or int not in kinds or _within(_values(records, field.name), field)
+    if taken is not _WHOLE or int not in kinds:
+        return True
+    values = _values(records, field.name)
+    return _within(list(values) if len(kinds) == 1 else [value for value in values if type(value) is int], field)
 
 
 def _fits(kinds: Set[type], field: pa.Field, taken: Set[type]) -> bool:
     return not ((kinds & _OF_JSON) - taken) and (field.nullable or NoneType not in kinds)
 
 
-def _within(values: Iterator[Any] | list[Any], field: pa.Field) -> bool:
-    """Return whether whole numbers are not too large for a type."""
-    numbers = [value for value in values if type(value) is int]
+def _within(numbers: Sequence[int], field: pa.Field) -> bool:
+    """Return whether whole numbers, one at least, are not too large for a type."""
     bound = 1 << (field.type.bit_width - 1)
-    return not numbers or (min(numbers) >= -bound and max(numbers) < bound)
+    return bool(min(numbers) >= -bound and max(numbers) < bound)
 
 
 def _values(records: Records, name: str) -> Iterator[Any]:

@@ -21,7 +21,7 @@ from poundlock.operators.columns.rows.keys import HashKeys, RowKeys, times_in
 from poundlock.operators.windows.aligned import slice_of
 from poundlock.stream.windows.assigners import require_time
 
-_AT_ONCE = 1 << 17  # rows that are merged at a time
+_AT_ONCE = 1 << 16  # rows that are merged at a time
 
 
 @dataclass(frozen=True, slots=True)
