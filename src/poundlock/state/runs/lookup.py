@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from poundlock.formats.arrays import flags_in, indices_of
 from poundlock.state.manifest import Fragment, subtract
 from poundlock.state.runs.columns import Rows, empty_rows
-from poundlock.state.runs.run import Removal, Run, SectionKey, rank
+from poundlock.state.runs.run import Removal, Run, SectionKey, rank, will_look_at, will_touch
 
 Span = tuple[int, int]
 Places = npt.NDArray[np.int64]
@@ -128,6 +128,8 @@ class TableView:
             if not len(rows):
                 continue
             indices = indices_of(rows)
+            if _far_apart(part.hashes, rows):
+                will_look_at(part, rows)
             same = flags_in(pc.equal(part.keys.take(indices), keys.take(indices_of(places))))
             if not same.all():
                 places, rows = places[same], rows[same]
@@ -160,6 +162,11 @@ def _matches(
     return np.repeat(places, counts), _ranges(rows, counts)
 
 
+def _far_apart(held: npt.NDArray[np.uint64], asked: npt.NDArray[Any]) -> bool:
+    """Return whether so few of so many rows are looked for that each has a page of its own."""
+    return len(held) >= _LONG and len(asked) <= _FEW
+
+
 def first_rows(held: npt.NDArray[np.uint64], asked: npt.NDArray[np.uint64]) -> Places:
     """Return where each hash stands in others, or would: `np.searchsorted`, which reads fewer pages of a long run.
 
@@ -170,11 +177,12 @@ def first_rows(held: npt.NDArray[np.uint64], asked: npt.NDArray[np.uint64]) -> P
         held: ascending; asked likewise, none above the last of `held`.
     """
     n = len(held)
-    if n < _LONG or len(asked) > _FEW:
+    if not _far_apart(held, asked):
         return np.searchsorted(held, asked)
     numbers, least = asked.astype(np.float64), float(held[0])
     rows_each = n / max(float(held[-1]) - least, 1.0)
     places = np.minimum((numbers - least) * rows_each, n - 1).astype(np.int64)
+    will_touch(held.ctypes.data + places * held.itemsize)
     for _ in range(2):
         nearer = places + (numbers - held[places].astype(np.float64)) * rows_each
         places = np.clip(nearer, 0, n - 1).astype(np.int64)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.errors import TerminalError
@@ -220,6 +221,29 @@ def will_read(rows: Rows) -> None:
             _advise(data.address + int(ends[0]), int(ends[-1] - ends[0]), mmap.MADV_WILLNEED)
     if len(rows):
         _advise(rows.hashes.ctypes.data, rows.hashes.nbytes, mmap.MADV_WILLNEED)
+
+
+def will_look_at(rows: Rows, places: npt.NDArray[np.int64]) -> None:
+    """Have what is at a few places of rows read at once, where they lie in a mapped file: waited for one by one, a page costs six times the CPU."""
+    columns = [column for column in (rows.keys, rows.subkeys, rows.values) if column is not None]
+    edges = [_edges(column, places) for column in columns]
+    will_touch(np.concatenate([address for address, _ in edges]))
+    for column, (_, bounds) in zip(columns, edges, strict=True):
+        data = column.buffers()[2]
+        if data is not None:
+            will_touch(data.address + bounds[places + column.offset].astype(np.int64))
+
+
+def _edges(column: pa.Array, places: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    """Return the addresses of where some byte strings begin, and where all begin."""
+    bounds = np.frombuffer(column.buffers()[1], np.int64 if pa.types.is_large_binary(column.type) else np.int32)
+    return bounds.ctypes.data + (places + column.offset) * bounds.itemsize, bounds
+
+
+def will_touch(addresses: npt.NDArray[np.int64]) -> None:
+    """Have the pages of some addresses in mapped files read, all at once."""
+    for page in np.unique(addresses // mmap.PAGESIZE).tolist():
+        _advise(page * mmap.PAGESIZE, mmap.PAGESIZE, mmap.MADV_WILLNEED)
 
 
 def _rows(batch: pa.RecordBatch) -> Rows:
