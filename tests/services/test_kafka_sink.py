@@ -378,7 +378,17 @@ def test_a_broker_that_is_killed_in_mid_write_neither_loses_nor_doubles(
                 raise
             return attempt(_nothing, _nothing)
 
-    prepared = attempt(broker.kill, broker.start)
+    def start() -> None:
+        time.sleep(1)  # so that something is sent to nobody
+        broker.start()
+
+    def kill() -> None:
+        broker.kill()
+        starting.start()  # a write may wait for the broker: it enters a partition into the transaction
+
+    starting = threading.Thread(target=start)
+    prepared = attempt(kill, starting.join)
+    starting.join()
     for committable in sink.stage({}, prepared, None, 0).committables:  # type: ignore[arg-type]
         assert isinstance(sink.commit(committable), Committed)
     if guarantee == "exactly-once":
