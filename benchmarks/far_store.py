@@ -23,11 +23,8 @@ from poundlock.storage.uploads import Upload, UploadGone
 __all__ = ["CALLS", "FarFileSink", "FarStore", "FarUploads"]
 
 _LISTED = 1000  # names of one answer, as S3 and HDFS have it
-_UPLOADS, _PARTS, _ARRIVING = (
-    "uploads",
-    "parts",
-    "arriving",
-)  # folders beside the one that is opened: what nobody can see yet
+# Folders beside the one that is opened: what nobody can see yet.
+_UPLOADS, _PARTS, _ARRIVING = "uploads", "parts", "arriving"
 
 
 class Calls:

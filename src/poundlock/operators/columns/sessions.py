@@ -72,7 +72,7 @@ class ColumnSessionOperator(PartialsOperator):
         self._sessions, self._partial = sessions, sessions.partial
         self._aggregates = sessions.partial.held
         self._width = max(sessions.partial.gap // _PARTS_OF_A_GAP, _LEAST_MS)
-        self._waiting: list[SentPartials | Partials] = []  # each by hash
+        self._waiting: list[SentPartials] = []  # each by hash
         self._changed: dict[Slice, _Bucket] = {}
 
     def bind(self, group: KeyGroup) -> None:
@@ -95,12 +95,12 @@ class ColumnSessionOperator(PartialsOperator):
         late = self._late(singles)
         gone = np.flatnonzero(late)
         yield from self.send_late(rows.take(indices_of(gone)), times[gone])
-        taken = singles.take(np.flatnonzero(~late))
-        self._waiting.append(taken.take(np.argsort(taken.hashes, kind="stable")))
+        by_hash = np.argsort(singles.hashes, kind="stable")
+        self._waiting.append(SentPartials.of(singles.take(by_hash[~late[by_hash]])))
 
     def _late(self, singles: Partials) -> Flags:
         """Return which rows, taken in their order, touch no session that is open."""
-        rows = Partials.joined([*map(_unpacked, self._waiting), singles])
+        rows = Partials.joined([*(part.unpacked() for part in self._waiting), singles])
         own = len(rows) - len(singles)
         groups = grouped(rows.hashes, rows.keys)
         number = _numbers(groups)
@@ -131,7 +131,7 @@ class ColumnSessionOperator(PartialsOperator):
     def _apply(self) -> None:
         """Merge what came with the sessions of its keys that are open, a range of keys at a time: those of others are none of their business."""
         waiting, self._waiting = self._waiting, []
-        for some in in_ranges(waiting, _unpacked):
+        for some in in_ranges(waiting, SentPartials.unpacked):
             self._merge(Partials.joined(some))
 
     def _merge(self, new: Partials) -> None:
@@ -243,10 +243,6 @@ class _Open:
     keys: Numbers
     bucket_of: Numbers
     buckets: Sequence[Slice]
-
-
-def _unpacked(part: SentPartials | Partials) -> Partials:
-    return part if isinstance(part, Partials) else part.unpacked()
 
 
 def _nothing(aggregates: SpansAndSums) -> Partials:
