@@ -226,18 +226,12 @@ def will_read(rows: Rows) -> None:
 def will_look_at(rows: Rows, places: npt.NDArray[np.int64]) -> None:
     """Have what is at a few places of rows read at once, where they lie in a mapped file: waited for one by one, a page costs six times the CPU."""
     columns = [column for column in (rows.keys, rows.subkeys, rows.values) if column is not None]
-    edges = [_edges(column, places) for column in columns]
-    will_touch(np.concatenate([address for address, _ in edges]))
-    for column, (_, bounds) in zip(columns, edges, strict=True):
+    bounds = [np.frombuffer(column.buffers()[1], np.int64)[column.offset :] for column in columns]
+    will_touch(np.concatenate([each.ctypes.data + places * each.itemsize for each in bounds]))
+    for column, each in zip(columns, bounds, strict=True):
         data = column.buffers()[2]
         if data is not None:
-            will_touch(data.address + bounds[places + column.offset].astype(np.int64))
-
-
-def _edges(column: pa.Array, places: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-    """Return the addresses of where some byte strings begin, and where all begin."""
-    bounds = np.frombuffer(column.buffers()[1], np.int64 if pa.types.is_large_binary(column.type) else np.int32)
-    return bounds.ctypes.data + (places + column.offset) * bounds.itemsize, bounds
+            will_touch(data.address + each[places])
 
 
 def will_touch(addresses: npt.NDArray[np.int64]) -> None:
