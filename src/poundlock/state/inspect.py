@@ -28,7 +28,8 @@ from poundlock.state.runs.compaction import CHUNK
 from poundlock.state.runs.files import RunFiles
 from poundlock.state.runs.lookup import TableView, View
 from poundlock.state.runs.merge import in_chunks, merge_rows
-from poundlock.state.runs.run import SectionKey, will_read
+from poundlock.state.runs.paging import will_read
+from poundlock.state.runs.run import SectionKey
 from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView, timer_entries
 
 _DOMAINS: tuple[tuple[Literal["event", "processing"], str], ...] = (

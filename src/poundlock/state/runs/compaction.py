@@ -18,7 +18,8 @@ from poundlock.state.runs.adding import added_up
 from poundlock.state.runs.columns import Rows, concat, empty_rows
 from poundlock.state.runs.lookup import View, in_groups
 from poundlock.state.runs.merge import MergePolicy, expire, in_chunks, merge_rows, runs_to_merge
-from poundlock.state.runs.run import Removal, Run, SectionKey, will_read
+from poundlock.state.runs.paging import will_read
+from poundlock.state.runs.run import Removal, Run, SectionKey
 from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView, between, in_order, merge_timers
 from poundlock.state.runs.writing import RunWriter
 

@@ -5,8 +5,10 @@ Of an entry that several runs have, the newest is true; what a newer run cut awa
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,13 +19,11 @@ import pyarrow.compute as pc
 from poundlock.formats.arrays import flags_in, indices_of
 from poundlock.state.manifest import Fragment, subtract
 from poundlock.state.runs.columns import Rows, empty_rows
-from poundlock.state.runs.run import Removal, Run, SectionKey, rank, will_look_at, will_touch
+from poundlock.state.runs.paging import Places, will_look_at
+from poundlock.state.runs.places import Search, first_rows, stops
+from poundlock.state.runs.run import Removal, Run, SectionKey, rank
 
 Span = tuple[int, int]
-Places = npt.NDArray[np.int64]
-
-_LONG, _FEW = 100_000, 64  # rows of a run, and keys that are looked up in it, from and up to which places are guessed
-_NEAR = 128  # rows, a quarter of a page
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,11 @@ class View:
         parts = []
         for run, spans, _ in self.visible(key):
             rows = run.section_rows(key) or empty_rows()
-            parts += [part for span in spans if len(part := in_groups(rows, *span, self.max_parallelism))]
+            if spans[0][0] <= run.file.first and run.file.stop <= spans[-1][1] and len(spans) == 1:
+                parts.append(rows)  # all of it: its hashes need not be looked at
+            else:
+                parts += [in_groups(rows, *span, self.max_parallelism) for span in spans]
+        parts = [part for part in parts if len(part)]
         return TableView(parts) if parts else None
 
 
@@ -112,6 +116,10 @@ class TableView:
     def __init__(self, parts: Sequence[Rows]) -> None:
         self.parts = parts
 
+    @cached_property
+    def _stretches(self) -> list[_Stretch]:
+        return _apart([part for part in self.parts if len(part)])
+
     def find(self, hashes: npt.NDArray[np.uint64], keys: pa.Array, *, several: bool) -> Iterator[Matches]:
         """Yield the entries of keys, newest runs first; of one key and subkey the first that comes is true.
 
@@ -121,78 +129,78 @@ class TableView:
             several: whether a key may have several entries; otherwise a key that a run has is not looked for in older runs.
         """
         waiting: Places = np.arange(len(hashes))
-        for part in self.parts:
+        for stretch in self._stretches:
             if not len(waiting):
                 return
-            places, rows = _matches(part.hashes, hashes, waiting, several)
-            if not len(rows):
-                continue
-            indices = indices_of(rows)
-            if _far_apart(part.hashes, rows):
-                will_look_at(part, rows)
-            same = flags_in(pc.equal(part.keys.take(indices), keys.take(indices_of(places))))
-            if not same.all():
-                places, rows = places[same], rows[same]
+            seen = []
+            for part, places, rows in stretch.rows_of(hashes, waiting, several):
                 indices = indices_of(rows)
-            if not len(rows):
-                continue
-            subkeys = part.subkeys
-            yield Matches(places, None if subkeys is None else subkeys.take(indices), part.values.take(indices))
-            if not several:
-                waiting = np.setdiff1d(waiting, places, assume_unique=True)
+                same = flags_in(pc.equal(part.keys.take(indices), keys.take(indices_of(places))))
+                if not same.all():
+                    places, rows = places[same], rows[same]
+                    indices = indices_of(rows)
+                if not len(rows):
+                    continue
+                seen.append(places)
+                subkeys = part.subkeys
+                yield Matches(places, None if subkeys is None else subkeys.take(indices), part.values.take(indices))
+            if seen and not several:
+                waiting = np.setdiff1d(waiting, np.concatenate(seen), assume_unique=True)
 
 
-def _matches(
-    held: npt.NDArray[np.uint64], wanted: npt.NDArray[np.uint64], waiting: Places, several: bool
-) -> tuple[Places, Places]:
-    """Return pairs of a place in `wanted` and a row of `held` with the same hash; both arrays are ascending."""
-    asked = wanted[waiting]
-    a, b = np.searchsorted(asked, held[[0, -1]])  # what lies outside of the run's hashes is not looked for
-    b = int(np.searchsorted(asked, held[-1], "right"))
-    if a >= b:
-        return waiting[:0], waiting[:0]
-    asked, places = asked[a:b], waiting[a:b]
-    rows = first_rows(held, asked)
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Rows of runs that follow one another by age, of which no two can have the same hash: they are looked at together."""
+
+    parts: Sequence[Rows]
+    least: npt.NDArray[np.uint64]  # the first hash of each
+    most: npt.NDArray[np.uint64]  # the last one
+
+    def rows_of(
+        self, hashes: npt.NDArray[np.uint64], waiting: Places, several: bool
+    ) -> list[tuple[Rows, Places, Places]]:
+        """Return of each part that has any: pairs of a place in `hashes`, one of those that wait, and a row with the same hash."""
+        asked = hashes[waiting]
+        starts, ends = np.searchsorted(asked, self.least), np.searchsorted(asked, self.most, "right")
+        spans = [(part, a, b) for part, a, b in zip(self.parts, starts.tolist(), ends.tolist(), strict=True) if a < b]
+        searches = [Search(part.hashes, asked[a:b]) for part, a, b in spans]
+        pairs, sparse = [], []
+        for (part, a, b), search, rows in zip(spans, searches, first_rows(searches), strict=True):
+            places, rows = _matches(search, waiting[a:b], rows, several)
+            if len(rows):
+                pairs.append((part, places, rows))
+                if search.is_sparse:
+                    sparse.append((part, rows))
+        will_look_at(sparse)
+        return pairs
+
+
+def _apart(parts: Sequence[Rows]) -> list[_Stretch]:
+    """Return rows of runs, newest first, in stretches as long as they can be."""
+    stretches: list[list[Rows]] = []
+    spans: list[tuple[int, int]] = []  # of the hashes of the last stretch, ascending
+    for part in parts:
+        least, most = part.hashes[[0, -1]].tolist()
+        at = bisect_left(spans, (least, most))
+        if not spans or (at and spans[at - 1][1] >= least) or (at < len(spans) and spans[at][0] <= most):
+            stretches.append([])
+            spans, at = [], 0
+        stretches[-1].append(part)
+        spans.insert(at, (least, most))
+    return [_Stretch(some, *np.array([part.hashes[[0, -1]] for part in some]).T) for some in stretches]
+
+
+def _matches(search: Search, waiting: Places, rows: Places, several: bool) -> tuple[Places, Places]:
+    """Return pairs of a place of those that wait and a row with the same hash, where the first row of each is known."""
+    held, asked = search.held, search.asked
     there = held[rows] == asked
-    rows, places, asked = rows[there], places[there], asked[there]
+    if not there.all():
+        rows, waiting, asked = rows[there], waiting[there], asked[there]
     following = np.minimum(rows + 1, len(held) - 1)
     if not several and not ((held[following] == asked) & (following > rows)).any():
-        return places, rows
-    counts = np.searchsorted(held, asked, "right") - rows
-    return np.repeat(places, counts), _ranges(rows, counts)
-
-
-def _far_apart(held: npt.NDArray[np.uint64], asked: npt.NDArray[Any]) -> bool:
-    """Return whether so few of so many rows are looked for that each has a page of its own."""
-    return len(held) >= _LONG and len(asked) <= _FEW
-
-
-def first_rows(held: npt.NDArray[np.uint64], asked: npt.NDArray[np.uint64]) -> Places:
-    """Return where each hash stands in others, or would: `np.searchsorted`, which reads fewer pages of a long run.
-
-    Hashes lie evenly, so that the place of one is known to some hundred rows, and to some ten once the hash there is read. A search by
-    halves reads a page for each half; in a mapped file that is larger than memory a page costs more than all else.
-
-    Args:
-        held: ascending; asked likewise, none above the last of `held`.
-    """
-    n = len(held)
-    if not _far_apart(held, asked):
-        return np.searchsorted(held, asked)
-    numbers, least = asked.astype(np.float64), float(held[0])
-    rows_each = n / max(float(held[-1]) - least, 1.0)
-    places = np.minimum((numbers - least) * rows_each, n - 1).astype(np.int64)
-    will_touch(held.ctypes.data + places * held.itemsize)
-    for _ in range(2):
-        nearer = places + (numbers - held[places].astype(np.float64)) * rows_each
-        places = np.clip(nearer, 0, n - 1).astype(np.int64)
-    rows = np.empty(len(asked), np.int64)
-    for number, (place, one) in enumerate(zip(places.tolist(), asked, strict=True)):
-        low, high = max(place - _NEAR, 0), min(place + _NEAR, n - 1)
-        if (low and held[low] >= one) or held[high] < one:
-            low, high = 0, n - 1  # they do not lie evenly here
-        rows[number] = low + np.searchsorted(held[low : high + 1], one)
-    return rows
+        return waiting, rows
+    counts = stops(Search(held, asked), rows) - rows
+    return np.repeat(waiting, counts), _ranges(rows, counts)
 
 
 def _ranges(starts: Places, counts: Places) -> Places:

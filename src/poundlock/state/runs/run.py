@@ -6,23 +6,20 @@ file's schema. A run is written once and never changes, so every process of a ho
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import mmap
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.errors import TerminalError
-from poundlock.formats.arrays import ends_in, numbers_in
+from poundlock.formats.arrays import numbers_in
 from poundlock.state.hashing import first_hash, groups_of
 from poundlock.state.manifest import RunFile
 from poundlock.state.runs.columns import Hashes, Rows
+from poundlock.state.runs.paging import leave_memory, read_as_asked
 
 SectionKey = tuple[int, str, tuple[int, int] | None]  # operator, table, window as (start, end) in ms
 FORMAT = 1
@@ -31,7 +28,6 @@ _MAGIC = b"ARROW1\0\0"
 _COUNTED = 1 << 20  # timers whose groups are counted, and not guessed
 # In bytes: a longer run is held against its digest when it is copied. Of each key group there are a few shorter ones at most, so a
 # start reads little of a state, whatever its size.
-_LEFT = 1 << 20  # bytes; smaller files are not worth a call
 VERIFIED_WHOLE = 4 << 20
 
 
@@ -154,7 +150,7 @@ class Run:
                 next="run the version of poundlock that wrote it, or a newer one",
             )
         if content.size > VERIFIED_WHOLE:
-            _read_as_asked(content)
+            read_as_asked(content)
         self.sections = {section.key: section for section in self.index.sections}
         self._counted: dict[tuple[int, int, int], int] = {}
         self.cuts: dict[SectionKey, list[Removal]] = {}
@@ -185,59 +181,12 @@ class Run:
 
     def leave_memory(self) -> None:
         """Have the pages that were looked at no longer count as this process's; what is looked at again is mapped again."""
-        if self._content.size >= _LEFT:
-            # The file is mapped to be read and shared, so that its pages stay what they are.
-            _advise(self._content.address, self._content.size, mmap.MADV_DONTNEED)
+        leave_memory(self._content)
 
     def section_rows(self, key: SectionKey) -> Rows | None:
         """Return the rows of a section, None if there is none."""
         section = self.sections.get(key)
         return None if section is None else self.rows.slice(section.row, section.row + section.rows)
-
-
-def _read_as_asked(content: pa.Buffer) -> None:
-    """Have a page of a mapped file read when it is looked at, and none around it.
-
-    A look-up goes to some twenty places of a run, and a disk may be set to read megabytes ahead at each of them.
-    """
-    _advise(content.address, content.size, mmap.MADV_RANDOM)
-
-
-def _advise(address: int, length: int, advice: int) -> None:
-    start = address // mmap.PAGESIZE * mmap.PAGESIZE
-    _libc().madvise(ctypes.c_void_p(start), ctypes.c_size_t(address + length - start), advice)
-
-
-@lru_cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
-
-
-def will_read(rows: Rows) -> None:
-    """Have rows that are about to be gone through read at once, where they lie in a mapped file."""
-    for column in (rows.keys, rows.values):
-        ends, data = ends_in(column), column.buffers()[2]
-        if data is not None and len(column):
-            _advise(data.address + int(ends[0]), int(ends[-1] - ends[0]), mmap.MADV_WILLNEED)
-    if len(rows):
-        _advise(rows.hashes.ctypes.data, rows.hashes.nbytes, mmap.MADV_WILLNEED)
-
-
-def will_look_at(rows: Rows, places: npt.NDArray[np.int64]) -> None:
-    """Have what is at a few places of rows read at once, where they lie in a mapped file: waited for one by one, a page costs six times the CPU."""
-    columns = [column for column in (rows.keys, rows.subkeys, rows.values) if column is not None]
-    bounds = [np.frombuffer(column.buffers()[1], np.int64)[column.offset :] for column in columns]
-    will_touch(np.concatenate([each.ctypes.data + places * each.itemsize for each in bounds]))
-    for column, each in zip(columns, bounds, strict=True):
-        data = column.buffers()[2]
-        if data is not None:
-            will_touch(data.address + each[places])
-
-
-def will_touch(addresses: npt.NDArray[np.int64]) -> None:
-    """Have the pages of some addresses in mapped files read, all at once."""
-    for page in np.unique(addresses // mmap.PAGESIZE).tolist():
-        _advise(page * mmap.PAGESIZE, mmap.PAGESIZE, mmap.MADV_WILLNEED)
 
 
 def _rows(batch: pa.RecordBatch) -> Rows:
