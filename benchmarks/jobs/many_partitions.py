@@ -197,9 +197,8 @@ class Life:
             job="life", name=SOURCE, previous=None if span is None else span.identity
         )
         planner = Planner({SOURCE: source}, lambda name: LocalStorage(str(self.folder / name)), PARALLELISM)
-        strategy = WatermarkStrategy.bounded_out_of_orderness(timedelta(seconds=4), timestamp="ts").with_idleness(
-            "60 s"
-        )
+        # Shorter than a round through the fewest partitions, so that as many fall idle at each checkpoint as have moved.
+        strategy = WatermarkStrategy.bounded_out_of_orderness(timedelta(seconds=4), timestamp="ts").with_idleness("5 s")
         nodes = (TimeNode(SOURCE, ()), TimeNode("time", (SOURCE,), strategy, (SOURCE,), kept=True))
         times = StreamTimes(TimeGraph(nodes))
         made_up: Any = SimpleNamespace(times=times, operators=())
