@@ -18,8 +18,9 @@ from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
-from poundlock.checkpoint.participant import Counts, Occasion, Prepared, Reject, WriterContext
+from poundlock.checkpoint.participant import Counts, Occasion, Prepared, WriterContext
 from poundlock.failpoints import ENVIRONMENT
+from poundlock.formats.reject import Reject
 from poundlock.storage import LocalStorage
 from poundlock.values import SystemClock
 from support.forked_lives import live
