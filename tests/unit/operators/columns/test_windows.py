@@ -309,14 +309,18 @@ def compare(data: st.DataObject, seed: int, own: ArrowAggregateFunction | None) 
     aggregates = [*OWN_SQL, listed] if own else data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=4))
     event_time = assigner.is_event_time()
     gap = assigner.gap_ms if isinstance(assigner, EventTimeSessionWindows) else 0
+    lateness = data.draw(st.sampled_from([0, 3_000, 12_000])) if event_time and not gap else 0
+    triggers = [None, EventTimeTrigger(), *([] if lateness else [PurgingTrigger(EventTimeTrigger())])]
     spec = WindowSpec(
         assigner=assigner,
         function=SqlAggregates(aggregates),
-        allowed_lateness_ms=data.draw(st.sampled_from([0, 3_000, 12_000])) if event_time and not gap else 0,
+        trigger=data.draw(st.sampled_from(triggers)) if event_time else None,
+        allowed_lateness_ms=lateness,
         late_tag=data.draw(st.sampled_from([None, "late"])) if event_time else None,
     )
     kind = data.draw(st.sampled_from(list(KEYS)))
     policy = MergePolicy(fan_in=data.draw(st.sampled_from([2, 3, 8])))
+    assert own is not None or by_record(spec, ColumnAggregates(tuple(aggregates), ARGUMENTS)) is None
     one, other = ByRecord(spec, policy), ByColumns(spec, KEYS[kind], policy, dice, own)
     now, before = 0, MIN
     for _ in range(data.draw(st.integers(1, 8))):
