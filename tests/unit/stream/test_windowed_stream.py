@@ -32,6 +32,7 @@ from poundlock import (
 from poundlock.stream.functions.process import AggregateWindow, ProcessWindow, ReduceWindow
 from poundlock.stream.keyed import KeyedStream
 from poundlock.stream.nodes import SideOutputNode, WindowNode
+from poundlock.stream.windows.triggers import MergingTrigger, TriggerResult
 from poundlock.stream.windows.windowed import WindowedStream
 
 MINUTE = TumblingEventTimeWindows("1 min")
@@ -155,6 +156,13 @@ def test_a_chain_changes_nothing_it_came_from() -> None:
 SESSIONS = EventTimeSessionWindows("1 min")
 
 
+class WithoutMerge(MergingTrigger):
+    """Says that it can merge, and has no method for it."""
+
+    def on_element(self, value: Any, timestamp: int | None, window: Any, ctx: Any) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -168,6 +176,7 @@ SESSIONS = EventTimeSessionWindows("1 min")
             lambda: keyed().window(SESSIONS).trigger(PurgingTrigger(DeltaTrigger(1, plus))),
             "PurgingTrigger does not know",
         ),
+        (lambda: keyed().window(SESSIONS).trigger(WithoutMerge()), "WithoutMerge does not know"),
         (lambda: keyed().window(SESSIONS).aggregate(Total(), schema="n long"), "Total has no merge"),
         (lambda: keyed().window(SESSIONS).aggregate(Mergeable()), "aggregate does not say which columns come out"),
         (lambda: keyed().count_window(3).allowed_lateness("1 s"), "allowed_lateness on windows of 3 elements"),

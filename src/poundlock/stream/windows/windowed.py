@@ -64,7 +64,8 @@ class WindowsOfStreams:
         """
         check_object(trigger, "trigger", (Trigger,), "use one such as CountTrigger(100)")
         check_methods(trigger, Trigger, "trigger")
-        if isinstance(self.assigner, MergingWindowAssigner) and not trigger.can_merge():
+        merges = trigger.can_merge() and type(trigger).on_merge is not Trigger.on_merge
+        if isinstance(self.assigner, MergingWindowAssigner) and not merges:
             raise DefinitionError(
                 f"{type(trigger).__name__} does not know what to do when {self.assigner.describe()} merge",
                 next="use a trigger that can merge, or one of your own with can_merge() and on_merge()",
