@@ -55,11 +55,15 @@ ANY_ORDER = [
     SqlAggregate(kind="max", column=1),
     SqlAggregate(kind="avg", column=0),
     SqlAggregate(kind="count_distinct", column=1),
+    SqlAggregate(kind="min_by", column=1, by=1),  # whichever of equal rows counts, the answer is one
+    SqlAggregate(kind="max_by", column=0, by=0),
 ]
 IN_ORDER = [
     SqlAggregate(kind="first", column=1),
     SqlAggregate(kind="last", column=1, ignore_nulls=True),
     SqlAggregate(kind="collect_list", column=0),
+    SqlAggregate(kind="min_by", column=0, by=1),
+    SqlAggregate(kind="max_by", column=1, by=0),
 ]
 TUMBLING, CUMULATIVE = TumblingEventTimeWindows("10 s"), CumulativeEventTimeWindows("5 s", "20 s")
 WINDOWS = [
@@ -348,6 +352,28 @@ def test_a_session_with_a_new_row_within_its_bounds_comes_out_once() -> None:
         mine, theirs = (each.checkpoint(given_rows, before, after, 0, 1) for each in (one, other))
         assert theirs == mine
         before = after
+
+
+@pytest.mark.parametrize(
+    ("assigner", "first"),
+    [
+        (TUMBLING, "read first"),
+        (SlidingEventTimeWindows("10 s", "5 s"), "earlier"),
+        (CUMULATIVE, "earlier"),
+        (EventTimeSessionWindows("20 s"), "earlier"),
+    ],
+)
+@pytest.mark.parametrize("apart", [False, True])
+def test_of_equal_rows_the_first_counts_or_that_of_the_earlier_slice(assigner: Any, first: str, apart: bool) -> None:
+    by = SqlAggregates([SqlAggregate(kind="max_by", column=1, by=0)])
+    columns = ByColumns(spec(assigner=assigner, function=by), KEYS["text"], MergePolicy(), random.Random(1))
+    rows: list[Row] = [("a", 7_000, 5, "read first"), ("a", 2_000, 5, "earlier")]
+    for some in [[each] for each in rows] if apart else [rows]:
+        assert columns.checkpoint(some, MIN, MIN, 0, 1) == [([], [], [])]
+    ((_, _, fired),) = columns.checkpoint([], MIN, 1 << 40, 0, 1)
+    both = [values for _, (start, end), values, _ in fired if start <= 2_000 and end > 7_000]
+    assert both == [(first,)] * len(both)
+    assert both
 
 
 def row(dice: random.Random, kind: str, now: int) -> Row:
