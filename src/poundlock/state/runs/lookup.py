@@ -9,14 +9,13 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import flags_in, indices_of
+from poundlock.formats.arrays import flags_in, indices_of, ranges
 from poundlock.state.manifest import Fragment, subtract
 from poundlock.state.runs.columns import Rows, empty_rows
 from poundlock.state.runs.paging import Places, will_look_at
@@ -200,13 +199,4 @@ def _matches(search: Search, waiting: Places, rows: Places, several: bool) -> tu
     if not several and not ((held[following] == asked) & (following > rows)).any():
         return waiting, rows
     counts = stops(Search(held, asked), rows) - rows
-    return np.repeat(waiting, counts), _ranges(rows, counts)
-
-
-def _ranges(starts: Places, counts: Places) -> Places:
-    """Return start, start + 1, … of each range, one behind the other."""
-    if not len(starts):
-        return starts
-    ends: Any = np.cumsum(counts)
-    result: Places = np.arange(ends[-1]) + np.repeat(starts - (ends - counts), counts)
-    return result
+    return np.repeat(waiting, counts), ranges(rows, counts)
