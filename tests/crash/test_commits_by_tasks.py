@@ -17,6 +17,7 @@ from support.lives import Lives
 pytestmark = pytest.mark.crash
 
 JOB = Path(__file__).parent / "jobs/commits_in_tasks.py"
+FEW = 2  # checkpoints, of which each file of a job that leaves them pending has a segment
 ROWS = 12  # of a checkpoint: two tasks write one to each of six files
 KILLED = -9
 VERIFY, COMMIT, ABORT, REMOVE = "verify_piece", "commit_piece", "abort_piece", "remove_piece"
@@ -87,7 +88,7 @@ class InTasks:
 def calls_of(root: Path, shape: tuple[str, bool]) -> dict[str, int]:
     """Return how many calls tasks make for each piece in a job that nobody kills; its second checkpoint fails."""
     root.mkdir()
-    job = InTasks(root, *shape, checkpoints=3)
+    job = InTasks(root, *shape, checkpoints=FEW)
     with job.lives:
         assert job.live(REPEATS, fails_at=[2]) == 0
         job.assert_exact()
@@ -145,23 +146,33 @@ def test_workers_die_at_every_call(tmp_path: Path, shape: tuple[str, bool], mast
 def test_drivers_die_at_every_call(tmp_path: Path, shape: tuple[str, bool]) -> None:
     """At the n-th of each piece, one life after the other; a worker dies just before a sweep's driver."""
     calls = calls_of(tmp_path / "whole", shape)
+    if shape[1]:
+        del calls[COMMIT]  # all of it is at the end, see below
     (tmp_path / "job").mkdir()
     job = InTasks(tmp_path / "job", *shape, checkpoints=max(calls.values()) + 2)
-    commits = range(1, calls[COMMIT] + 1)
+
+    def dies(piece: str, n: int, *before: Kill, fails_at: Sequence[int] = ()) -> bool:
+        """Live until the driver dies at a call of a piece; return whether it did, or there is no such call."""
+        most = calls.get(piece, 0)
+        return n > most or job.live(REPEATS, *before, (piece, 0, n, "driver"), fails_at=fails_at) == KILLED
+
     with job.lives:
         for n in range(1, max(calls.values()) + 1):
-            verified = n > calls[VERIFY] or job.live(REPEATS, (VERIFY, 0, n, "driver")) == KILLED
-            swept = (
-                n > calls[REMOVE] or job.live(REPEATS, (REMOVE, 0, n - 1, "worker"), (REMOVE, 0, n, "driver")) == KILLED
-            )
-            aborted = n > calls[ABORT] or job.live(REPEATS, (ABORT, 0, n, "driver"), fails_at=[1]) == KILLED
-            committed = shape[1] or n > calls[COMMIT] or job.live(REPEATS, (COMMIT, 0, n, "driver")) == KILLED
-            assert (verified, swept, aborted, committed) == (True,) * 4, n
+            assert dies(VERIFY, n), n
+            assert dies(REMOVE, n, (REMOVE, 0, n - 1, "worker")), n
+            assert dies(ABORT, n, fails_at=[1]), n
+            assert dies(COMMIT, n), n
         assert job.live(REPEATS) == 0
         job.assert_exact()
-    for n in commits if shape[1] else ():  # all of it is committed at the end
+
+
+@pytest.mark.torture
+def test_drivers_die_at_every_call_of_the_commits_at_the_end(tmp_path: Path) -> None:
+    """Where each file is made of several segments, which are joined and removed."""
+    shape = ("moves", True)
+    for n in range(1, calls_of(tmp_path / "whole", shape)[COMMIT] + 1):
         (tmp_path / str(n)).mkdir()
-        job = InTasks(tmp_path / str(n), *shape, checkpoints=2)
+        job = InTasks(tmp_path / str(n), *shape, checkpoints=FEW)
         with job.lives:
             assert job.live(REPEATS, (COMMIT, 0, n // 2, "worker"), (COMMIT, 0, n, "driver")) == KILLED
             assert job.live(REPEATS) == 0
