@@ -18,6 +18,7 @@ from poundlock import Job
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
+from poundlock.testing.job_process import JobProcess
 from support.finished import lines_by_sink
 from support.lives import Lives, failpoint_setting, files_found, folders_of, slow_commits
 from support.torture import tortured
@@ -74,6 +75,9 @@ class Input:
             assert max(row["v"] for row in found["added"] if row["k"] == key) == sum(values)
         assert sum(row["n"] for row in found["sessions"]) + len(found["sessions-late"]) == sum(rows.values())
         assert Counter(row["k"] for row in found["counted"]) == {key: n // 7 for key, n in rows.items()}
+        for name in ("sliding", "again"):  # windows with an allowed lateness
+            fired = Counter((row["k"], row["window_start"]) for row in found[name])
+            assert max(fired.values()) > 1, "a late row makes its window fire again"
 
 
 class Calm(NamedTuple):
@@ -170,7 +174,7 @@ def test_killed_at_random_with_slow_commits(tmp_path: Path) -> None:
 
 
 def killed_at_random(folder: Path, more: Mapping[str, str], of_life: Callable[[int], Mapping[str, str]]) -> None:
-    """Kill driver, JVM and workers while files come; then let the job end, and hold what it gave beside an undisturbed run.
+    """Kill driver, JVM and workers while files come, each life with another number of tasks; then let the job end, and hold what it gave beside an undisturbed run.
 
     Args:
         more: environment of every life.
@@ -186,12 +190,14 @@ def killed_at_random(folder: Path, more: Mapping[str, str], of_life: Callable[[i
         if given.files < AHEAD + (0 if newest is None else newest.checkpoint):
             given.write()
 
-    numbers = count()
+    numbers, tasks = count(), random.Random(f"tasks {seed}")
+
+    def start() -> JobProcess:
+        return lives.start(CRASH_TASKS=str(tasks.randint(1, 4)), **of_life(next(numbers)))
+
     environment = {**folders_of(folder, folder / "in"), "CRASH_WATCH": "1", **more}
     with Lives(JOB, environment=environment, folder=folder, patience_s=1_800) as lives:
-        job = tortured(
-            lambda: lives.start(**of_life(next(numbers))), produce, int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "25"))
-        )
+        job = tortured(start, produce, int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "25")))
         job = lives.until(lambda: files_found(folder / "checkpoints", "rows") == given.files, job)
         assert lives.stop(job) == 0
         lives.run(CRASH_WATCH="0")  # reads what is left, and ends

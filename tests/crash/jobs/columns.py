@@ -50,7 +50,7 @@ job = Job(
     checkpoint_interval="0 s",
     checkpoint_dir=environ["CRASH_CHECKPOINTS"],
     on_error="fail",
-    parallelism=2,
+    parallelism=int(environ.get("CRASH_TASKS", "2")),
     runtime_mode="streaming",  # every change comes out, so that state which was lost or counted twice shows at once
 )
 # One file a checkpoint, however often it is planned: what comes out does not depend on where a life ended.
@@ -101,7 +101,7 @@ into(
     "own",
 )
 into(keyed.count_window(7).aggregate(*sums, "first(id) as head", "last(id) as tail", name="counted"), "counted")
-into(keyed.deduplicate(order="event_time", name="first"), "first")
+into(rows.key_by("k", "v").deduplicate(order="event_time", name="first"), "first")
 into(rows.key_by("k", "v").deduplicate("last", order="event_time", update_before=True, name="last"), "last")
 into(keyed.top_n(3, ["v desc", "id"], rank="place", update_before=True, name="highest"), "highest")
 into(keyed.sum("v", name="added"), "added")
