@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from benchmarks.bench import Bench, Case, program
@@ -22,6 +23,9 @@ from benchmarks.measure import process_cpu_s, run
 from benchmarks.result import Result
 from benchmarks.spark_connector import connector_jars
 from benchmarks.topics import output_topic
+from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.storage.local import LocalStorage
 
 __all__ = ["CASES", "pace", "percentile", "trend"]
 
@@ -73,12 +77,23 @@ def poundlock(bench: Bench, interval_s: int) -> Result:
     """Exactly once on poundlock."""
     bench.warm()
     name = f"latency/poundlock_{interval_s}s"
+    checkpoints = bench.home / "out" / name.replace("/", "-") / "checkpoints"
 
     def command(source: str, out: str, stop: str) -> list[str]:
-        checkpoints = bench.home / "out" / name.replace("/", "-") / "checkpoints"
         return program("jobs/kafka_copy.py", source, out, "exactly-once", checkpoints, f"{interval_s} s", stop)
 
-    return _followed(bench, name, command)
+    return replace(_followed(bench, name, command), figures=_steps(list(Ledger(LocalStorage(str(checkpoints))))))
+
+
+def _steps(decisions: Sequence[Decision]) -> Mapping[str, float]:
+    """Return how long the steps of a checkpoint took, ms, the median of those in the second half; a commit goes on beside the next run."""
+    half = decisions[len(decisions) // 2 :]
+    figures = {
+        f"{name} ms": statistics.median(each.durations_ms.get(name, 0) for each in half)
+        for name in ("run", "verify", "decide", "commit")
+    }
+    between = [later.time_ms - each.time_ms for each, later in pairwise(half)]
+    return {**figures, "from decision to decision ms": statistics.median(between)}
 
 
 def flink(bench: Bench) -> Result | None:

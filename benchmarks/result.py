@@ -181,7 +181,20 @@ BARS = (
     Bar(name="kafka_to_files/poundlock", factor=2, against="kafka_to_files/spark_file_sink"),
     Bar(name="kafka_to_files/poundlock", factor=5, against="kafka_to_files/flink"),
     Bar(name="kafka_to_files/poundlock", factor=3, per="wall", against="kafka_to_files/flink"),
-    Bar(name="kafka_to_files/poundlock", most_mb=700),
+    *(
+        Bar(name=name, most_mb=700)
+        for name in (
+            "files_to_files/poundlock",
+            "files_to_files/poundlock_python_map",
+            "kafka_to_files/poundlock",
+            "kafka_to_kafka/poundlock",
+            "latency/poundlock_0s",
+            "cold_start/poundlock",
+            "recovery/local",
+            "recovery/hdfs",
+            "recovery/s3",
+        )
+    ),
     Bar(name="files_to_files/poundlock_python_map", least=250_000),
     Bar(name="files_to_files/poundlock_python_map", factor=5, against="files_to_files/pyflink_python_map"),
     Bar(name="kafka_to_kafka/poundlock", factor=3, against="kafka_to_kafka/flink"),

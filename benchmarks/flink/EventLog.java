@@ -75,6 +75,7 @@ public final class EventLog {
     settings.setString("execution.checkpointing.interval", "10 s");
     settings.setString("execution.checkpointing.dir", Paths.get(args[3]).toUri().toString());
     settings.setString("taskmanager.numberOfTaskSlots", "2");
+    settings.setString("pipeline.object-reuse", "true");
     settings.setString("rest.port", "0");
     StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment(settings);
     env.setParallelism(2);

@@ -38,6 +38,7 @@ public final class KafkaCopy {
     settings.setString("execution.checkpointing.interval", goesOn ? args[3] : "10 s");
     settings.setString("execution.checkpointing.dir", Paths.get(args[2]).toUri().toString());
     settings.setString("taskmanager.numberOfTaskSlots", "2");
+    settings.setString("pipeline.object-reuse", "true");
     settings.setString("rest.port", String.valueOf(port));
     if (goesOn) {
       settings.setString("restart-strategy.type", "none");

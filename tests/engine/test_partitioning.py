@@ -103,7 +103,9 @@ def test_rows_are_placed_and_go_on(tmp_path: Path) -> None:
     assert sum(row["n"] for row in read(tmp_path / "counts")) == FILES * ROWS
     assert not any("late" in str(path) for path in tmp_path.iterdir())
     assert Counter(row["n"] for row in read(tmp_path / "both")) == every + every
-    assert len(read(tmp_path / "dead")) == sum(n % 9 == 0 for n in every)
+    letters = read(tmp_path / "dead")
+    assert len(letters) == sum(n % 9 == 0 for n in every)
+    assert {letter["source"] for letter in letters} == {"rows"}
     assert len(read(tmp_path / "spoilt")) == sum(n % 9 != 0 for n in every)
 
 

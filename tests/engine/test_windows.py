@@ -12,6 +12,7 @@ import pytest
 
 from poundlock import (
     ArrowAggregateFunction,
+    CumulativeEventTimeWindows,
     EventTimeSessionWindows,
     FileSink,
     FileSource,
@@ -29,7 +30,7 @@ from poundlock.stream.windows.windowed import WindowedStream
 
 pytestmark = pytest.mark.engine
 
-SINKS = ("tumbling", "sliding", "sessions-out")
+SINKS = ("tumbling", "sliding", "growing", "sessions-out")
 START = 1_545_184_220  # 2018-12-19T01:50:20Z, a multiple of 20 s
 # Out of order by up to 3 s; then a row long after, three times, which lets the watermark pass all before it.
 TIMES = [(i * 7) % 50 for i in range(200)]
@@ -66,6 +67,17 @@ def model(size: int, slide: int, offset: int = 0) -> Counter[tuple[Any, ...]]:
         first = int((row["ts"] - offset) // slide) * slide + offset
         for start in range(first, first - size, -slide):
             found[row["user"], start, start + size] += row["n"]
+    return found
+
+
+def growing(step: int, size: int, offset: int) -> Counter[tuple[Any, ...]]:
+    """Return the same of windows that begin every `size` and end one step after the other."""
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row in [*ROWS, LAST, LAST, LAST]:
+        start = int((row["ts"] - offset) // size) * size + offset
+        for end in range(start + step, start + size + 1, step):
+            if row["ts"] < end:
+                found[row["user"], start, end] += row["n"]
     return found
 
 
@@ -110,6 +122,7 @@ def test_windows_give_what_they_should(tmp_path: Path) -> None:
     for name, windowed in {
         "tumbling": windows("a", TumblingEventTimeWindows("20 s", offset="-5 s"), "user"),
         "sliding": windows("b", SlidingEventTimeWindows("20 s", "10 s"), "upper(user) as user"),
+        "growing": windows("e", CumulativeEventTimeWindows("5 s", "20 s", offset="-5 s"), "user"),
     }.items():
         rows = windowed.aggregate("sum(n) as total", "count(*) as rows", name=f"{name}-window")
         rows.select("user", seconds.format("window_start"), seconds.format("window_end"), "total").sink_to(
@@ -125,22 +138,23 @@ def test_windows_give_what_they_should(tmp_path: Path) -> None:
     own.select("user", seconds.format("window_start"), seconds.format("window_end"), "total").sink_to(
         FileSink(f"{out}/own", format="json"), name="own"
     )
-    assert "by user, tumbling windows of 20 s, moved by -5 s: sum(n) as total, count(*) as rows" in job.explain()
+    for described in ("tumbling windows of 20 s", "windows that grow by 5 s up to 20 s"):
+        assert f"by user, {described}, moved by -5 s: sum(n) as total, count(*) as rows, by columns" in job.explain()
 
     options = [f"state_dir={tmp_path}/state", f"checkpoint_dir={tmp_path}/checkpoint", "master=local[2]"]
     progress = run(job, settings=load_settings(options))
     assert progress.state == "FINISHED"
-    assert progress.dead_lettered == 4, "each branch reads the bad line"
+    assert progress.dead_lettered == 5, "each branch reads the bad line"
 
     seen: dict[int, Decision] = {}
     for record in Ledger(LocalStorage(str(tmp_path / "checkpoint"))):
         seen.setdefault(record.checkpoint, record)
     assert {n: [record.sinks[s].counts.late for s in SINKS] for n, record in seen.items() if n < 4} == {
-        -1: [0, 0, 0],
-        0: [0, 0, 0],
-        1: [0, 0, 0],
-        2: [0, 0, 0],
-        3: [3, 3, 3],  # rows of which no window is open; to each sink those of its own source
+        -1: [0, 0, 0, 0],
+        0: [0, 0, 0, 0],
+        1: [0, 0, 0, 0],
+        2: [0, 0, 0, 0],
+        3: [3, 3, 3, 3],  # rows of which no window is open; to each sink those of its own source
     }
     assert all(part.counts.balanced() for record in seen.values() for part in record.sinks.values())
     last = 1000 * LAST["ts"]
@@ -157,5 +171,6 @@ def test_windows_give_what_they_should(tmp_path: Path) -> None:
 
     assert totals("tumbling") == totals("own") == model(20, 20, offset=-5)
     assert totals("sliding") == model(20, 10)
+    assert totals("growing") == growing(5, 20, offset=-5)
     got = sorted((r["window_start"], r["window_end"], r["n"]) for r in written(out / "sessions"))
     assert got == sessions(0.9)

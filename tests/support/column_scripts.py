@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -61,8 +62,8 @@ class StepScript:
             operator = self.record() if form == "record" else self.columns()
             first: list[Any] = list(operator.advance_processing_time(group, clock))
             if isinstance(operator, ColumnOperator):
-                if own.num_rows:
-                    first += operator.take_rows(group, own)
+                for piece in pieces(own):
+                    first += operator.take_rows(group, piece)
             else:
                 first += operator.process(group, self.taken.batch(own, 0))
             result = self._rows(first), self._rows(operator.advance_watermark(group, after))
@@ -82,6 +83,15 @@ class StepScript:
                 batch = self.output.rows(chunk)
             rows += batch.to_pylist()
         return rows
+
+
+def pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield rows in one to three pieces, cut anywhere: as rows are that are too many for one batch."""
+    cut = random.Random(rows.num_rows)
+    cuts = sorted(cut.randrange(rows.num_rows + 1) for _ in range(cut.randrange(3)))
+    for start, stop in pairwise([0, *cuts, rows.num_rows]):
+        if start < stop:
+            yield rows.slice(start, stop - start)
 
 
 def _hashes(rows: pa.RecordBatch, keys: Sequence[str]) -> Any:

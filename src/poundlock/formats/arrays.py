@@ -57,6 +57,13 @@ _DTYPES: Mapping[int, np.dtype[Any]] = {
 }
 
 
+def ranges(starts: Numbers, counts: Numbers) -> Numbers:
+    """Return start, start + 1, … of each range, one behind the other."""
+    before = np.cumsum(counts) - counts
+    result: Numbers = np.repeat(starts - before, counts) + np.arange(int(counts.sum()))
+    return result
+
+
 def valid_in(column: pa.Array) -> Flags | None:
     """Return which values are not null; None = all of them."""
     if not column.null_count:

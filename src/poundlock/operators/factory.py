@@ -103,9 +103,11 @@ def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> s
         return "a Python function is given its elements"
     assigner = spec.assigner
     counted = _kind(spec) is CountWindowOperator
-    sessions = _kind(spec) is SessionWindowOperator and isinstance(assigner, EventTimeSessionWindows)
+    sessions = _kind(spec) is SessionWindowOperator
     if _kind(spec) is not AlignedWindowOperator and not sessions and not counted:
         return "its trigger, evictor or windows look at each element"
+    if sessions and not assigner.is_event_time():
+        return "its sessions go by the clock"
     if sessions and spec.allowed_lateness_ms:
         return "sessions that fired may grow as late elements come"
     if isinstance(assigner, Sliding) and assigner.slide_ms > assigner.size_ms:
@@ -174,6 +176,8 @@ def join_by_record(node: IntervalJoinNode | WindowJoinNode) -> str | None:
         return "a function is given all records of a key"
     spec = WindowSpec.of(node, ProcessWindow(JoinedSides(node, ())))
     assigner = spec.assigner
+    if _kind(spec) is SessionWindowOperator:
+        return "its sessions merge as rows of either side come"
     if _kind(spec) is not AlignedWindowOperator:
         return "its trigger, evictor or windows look at each element"
     if spec.allowed_lateness_ms:

@@ -7,7 +7,7 @@ idle counts again only once it has caught up, and one that has ended holds nobod
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -159,13 +159,17 @@ class SourceWatermark:
         for name in held:
             if name in self._partitions and (timer := self._partitions[name].timer) is not None:
                 timer.activity()
-        silent = [n for n, p in self._partitions.items() if p.timer is not None and p.timer.is_idle(now_ms)]
+        silent = {n for n, p in self._partitions.items() if p.timer is not None and p.timer.is_idle(now_ms)}
         self._emit(now_ms, seen, silent)
         self._combine()
-        # One after the other, the slowest first: where all fall silent together, the source ends at the greatest.
-        for name in sorted(silent, key=lambda n: (self._partitions[n].output.watermark, n)):
-            if not self._partitions[name].output.idle:
-                self.mark_idle(name)
+        # As if one after the other, the slowest first: where all fall silent together, the source ends at the greatest.
+        outputs = [self._partitions[name].output for name in silent]
+        falling = sorted((each for each in outputs if not each.idle), key=lambda each: each.watermark)
+        for output in falling[:-1]:
+            output.mark_idle()
+        self._combine()
+        for output in falling[-1:]:
+            output.mark_idle()
         for name in wanted.difference(partitions):  # read to their end: they hold nobody back behind this checkpoint
             self.remove(name)
         return self._combine()
@@ -199,7 +203,7 @@ class SourceWatermark:
             partition.output.idle = each.generator.idle
             partition.generator.restore(each.generator.snapshot)
 
-    def _emit(self, now_ms: int, seen: Mapping[str, PartitionSeen], silent: Collection[str] = ()) -> None:
+    def _emit(self, now_ms: int, seen: Mapping[str, PartitionSeen], silent: Set[str] = frozenset()) -> None:
         for name, partition in self._partitions.items():
             if name in seen and seen[name].generator is not None:
                 continue  # it emitted what it had to in the task that read the partition

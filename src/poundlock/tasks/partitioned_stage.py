@@ -36,8 +36,8 @@ class PartitionedStage:
             run.received_times = [report for each in received for report in each.reports]
             blocks = inputs_of(block for each in received for block in each.blocks)
             for name, columns in self.inputs.items():
-                for rows in in_order(blocks.pop((name, 0), ())):
-                    run.chain.push(Batch(rows.select(list(columns)), NoOrigin()), name)
+                for source, rows in in_order(blocks.pop((name, 0), ())):
+                    run.chain.push(Batch(rows.select(list(columns)), NoOrigin(source)), name)
                     if run.sinks.full:
                         break
             parcels = list(run.parcels())

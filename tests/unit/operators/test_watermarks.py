@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from poundlock import DefinitionError, WatermarkStrategy
 from poundlock.operators.time_graph import Held
 from poundlock.operators.time_values import MAX, MIN, StreamHolder
+from poundlock.operators.watermarks import PartitionSeen, SourceWatermark
 from poundlock.testing.watermarks import WatermarkHarness
 from poundlock.values import ManualClock
 from support.examples import examples
@@ -123,6 +124,26 @@ def test_where_all_fall_silent_it_ends_at_the_greatest() -> None:
     assert harness.advance(20) == 4
     assert harness.advance(1) == 94
     assert harness.job.source("source").idle
+
+
+@examples(200)
+@given(st.dictionaries(st.integers(0, 30).map(str), st.tuples(st.integers(0, 9), st.booleans()), min_size=1))
+def test_those_that_fall_silent_together_are_as_if_one_after_the_other(rows: dict[str, tuple[int, bool]]) -> None:
+    strategy = STRATEGY.with_idleness(timedelta(milliseconds=IDLE))
+    source, other = SourceWatermark(strategy), SourceWatermark(strategy)
+    names = [*rows, "silent from the beginning"]
+    first = {name: PartitionSeen(time) for name, (time, _) in rows.items()}
+    for each in (source, other):
+        each.checkpoint({}, 0, names)
+        each.checkpoint(first, IDLE, names)
+    active = {name: PartitionSeen(time) for name, (time, stays) in rows.items() if stays}
+    for each, then in ((source, 3 * IDLE), (other, IDLE + 2)):  # the other's have not been silent for long
+        each.checkpoint(active, IDLE + 1, names)
+        each.checkpoint(active, then, names)
+    silent = sorted((each for each in rows if each not in active), key=lambda each: (rows[each][0], each))
+    for name in ("silent from the beginning", *silent):
+        other.mark_idle(name)
+    assert (source.watermark, source.held_by, source.idle) == (other.watermark, other.held_by, other.idle)
 
 
 def test_partitions_that_come_and_go() -> None:

@@ -10,6 +10,9 @@ import msgspec
 import pytest
 
 from poundlock import (
+    AggregateFunction,
+    CountEvictor,
+    CountTrigger,
     DatagenSource,
     DataStream,
     DefinitionError,
@@ -18,7 +21,9 @@ from poundlock import (
     Job,
     KeyedProcessFunction,
     PrintSink,
+    ProcessingTimeSessionWindows,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
     WatermarkStrategy,
 )
 from poundlock.plan.explain import explain
@@ -210,6 +215,23 @@ def test_columns_that_only_files_know_are_not_asked_for() -> None:
     planned(mapped(misspelt)(job.from_source(FileSource("/nowhere/at/all", format="parquet"), name="in")))
 
 
+class Most(AggregateFunction):
+    """max(n)."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return max(accumulator, value["n"])
+
+    def get_result(self, accumulator: int) -> dict[str, int]:
+        return {"m": accumulator}
+
+
+EACH = "record by record, since its trigger, evictor or windows look at each element"
+CLOCK = TumblingProcessingTimeWindows("1 min")
+
+
 @pytest.mark.parametrize(
     ("write", "way"),
     [
@@ -222,6 +244,17 @@ def test_columns_that_only_files_know_are_not_asked_for() -> None:
         ),
         (lambda k: k.count_window(3).aggregate("max(n) as m", "count(l) as c", "min_by(l, t) as f"), "by columns"),
         (lambda k: k.count_window(3).aggregate("max(concat(l, l)) as m"), "by columns"),  # its type is Spark's to know
+        (lambda k: k.window(CLOCK).aggregate("max(n) as m"), "by columns"),
+        (lambda k: k.window(CLOCK).trigger(CountTrigger(2)).aggregate("max(n) as m"), EACH),
+        (lambda k: k.window(CLOCK).evictor(CountEvictor(2)).aggregate("max(n) as m"), EACH),
+        (
+            lambda k: k.window(CLOCK).aggregate(Most(), schema="m int"),
+            "record by record, since a Python function is given its elements",
+        ),
+        (
+            lambda k: k.window(ProcessingTimeSessionWindows("1 min")).aggregate("max(n) as m"),
+            "record by record, since its sessions go by the clock",
+        ),
     ],
 )
 def test_explain_knows_the_types_that_the_graph_tells(write: Any, way: str) -> None:

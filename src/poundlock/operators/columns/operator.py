@@ -221,7 +221,7 @@ class ColumnOperator(KeyedOperator):
     opens_tables_first: ClassVar[bool] = True
 
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
-        """Take rows as they are, in the order they came; called at most once a checkpoint for each key, behind `take`."""
+        """Take rows as they are, in the order they came; called behind `take`, with a piece at a time where they are many."""
         raise NotImplementedError
 
     def store(self, group: KeyGroup) -> None:

@@ -6,17 +6,15 @@ Of an entry that several runs have, the newest is true; what a newer run cut awa
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import flags_in, indices_of
+from poundlock.formats.arrays import flags_in, indices_of, ranges
 from poundlock.state.manifest import Fragment, subtract
 from poundlock.state.runs.columns import Rows, empty_rows
 from poundlock.state.runs.paging import Places, will_look_at
@@ -116,10 +114,6 @@ class TableView:
     def __init__(self, parts: Sequence[Rows]) -> None:
         self.parts = parts
 
-    @cached_property
-    def _stretches(self) -> list[_Stretch]:
-        return _apart([part for part in self.parts if len(part)])
-
     def find(self, hashes: npt.NDArray[np.uint64], keys: pa.Array, *, several: bool) -> Iterator[Matches]:
         """Yield the entries of keys, newest runs first; of one key and subkey the first that comes is true.
 
@@ -129,9 +123,7 @@ class TableView:
             several: whether a key may have several entries; otherwise a key that a run has is not looked for in older runs.
         """
         waiting: Places = np.arange(len(hashes))
-        for stretch in self._stretches:
-            if not len(waiting):
-                return
+        for stretch in _apart(self.parts):
             seen = []
             for part, places, rows in stretch.rows_of(hashes, waiting, several):
                 indices = indices_of(rows)
@@ -146,6 +138,8 @@ class TableView:
                 yield Matches(places, None if subkeys is None else subkeys.take(indices), part.values.take(indices))
             if seen and not several:
                 waiting = np.setdiff1d(waiting, np.concatenate(seen), assume_unique=True)
+                if not len(waiting):
+                    return
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,19 +169,24 @@ class _Stretch:
         return pairs
 
 
-def _apart(parts: Sequence[Rows]) -> list[_Stretch]:
-    """Return rows of runs, newest first, in stretches as long as they can be."""
-    stretches: list[list[Rows]] = []
-    spans: list[tuple[int, int]] = []  # of the hashes of the last stretch, ascending
+def _apart(parts: Iterable[Rows]) -> Iterator[_Stretch]:
+    """Yield rows of runs, newest first, in stretches as long as they can be."""
+    stretch: list[Rows] = []
+    ends: list[Span] = []  # the first hash of each of them and the last
+    ascending: list[Span] = []
     for part in parts:
-        least, most = part.hashes[[0, -1]].tolist()
-        at = bisect_left(spans, (least, most))
-        if not spans or (at and spans[at - 1][1] >= least) or (at < len(spans) and spans[at][0] <= most):
-            stretches.append([])
-            spans, at = [], 0
-        stretches[-1].append(part)
-        spans.insert(at, (least, most))
-    return [_Stretch(some, *np.array([part.hashes[[0, -1]] for part in some]).T) for some in stretches]
+        if not len(part):
+            continue
+        span = least, most = int(part.hashes[0]), int(part.hashes[-1])
+        at = bisect_left(ascending, span)
+        if (at and ascending[at - 1][1] >= least) or (at < len(ascending) and ascending[at][0] <= most):
+            yield _Stretch(stretch, *np.array(ends, np.uint64).T)
+            stretch, ends, ascending, at = [], [], [], 0
+        stretch.append(part)
+        ends.append(span)
+        ascending.insert(at, span)
+    if stretch:
+        yield _Stretch(stretch, *np.array(ends, np.uint64).T)
 
 
 def _matches(search: Search, waiting: Places, rows: Places, several: bool) -> tuple[Places, Places]:
@@ -200,13 +199,4 @@ def _matches(search: Search, waiting: Places, rows: Places, several: bool) -> tu
     if not several and not ((held[following] == asked) & (following > rows)).any():
         return waiting, rows
     counts = stops(Search(held, asked), rows) - rows
-    return np.repeat(waiting, counts), _ranges(rows, counts)
-
-
-def _ranges(starts: Places, counts: Places) -> Places:
-    """Return start, start + 1, … of each range, one behind the other."""
-    if not len(starts):
-        return starts
-    ends: Any = np.cumsum(counts)
-    result: Places = np.arange(ends[-1]) + np.repeat(starts - (ends - counts), counts)
-    return result
+    return np.repeat(waiting, counts), ranges(rows, counts)

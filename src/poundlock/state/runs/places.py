@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from poundlock.state.runs.columns import Hashes
-from poundlock.state.runs.paging import Places, will_touch
+from poundlock.state.runs.paging import Places, bytes_of, will_touch
 
 _LONG, _FEW = 100_000, 64  # rows of a run, and keys that are looked up in it, from and up to which places are guessed
 _NEAR = 24  # rows around a guess that are looked through: five times as far as most are from it
 _NEARBY = _NEAR + _NEAR // 2  # rows around the guess before it, whose pages are asked for
+_PIECES = 64  # of a run whose hashes do not lie evenly, in each of which it is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Search:
     """Hashes that are looked for in a run."""
 
     held: Hashes  # ascending, not empty
-    asked: Hashes  # ascending, none above the last of `held`
+    asked: Hashes  # ascending, from the first of `held` to the last
 
     @property
     def is_sparse(self) -> bool:
@@ -37,7 +38,7 @@ def first_rows(searches: Sequence[Search]) -> list[Places]:
     halves reads a page for each half; in a mapped file that is larger than memory a page costs more than all else. Of all runs the
     pages are asked for together.
     """
-    guessed = _guessed([search for search in searches if search.is_sparse])
+    guessed = iter(_guessed([search for search in searches if search.is_sparse]))
     return [next(guessed) if search.is_sparse else np.searchsorted(search.held, search.asked) for search in searches]
 
 
@@ -58,10 +59,10 @@ def _stop(held: Hashes, row: int, one: np.uint64) -> int:
     return low + int(np.searchsorted(held[low : row + width], one, "right"))
 
 
-def _guessed(searches: Sequence[Search]) -> Iterator[Places]:
-    """Yield the rows of searches that are sparse."""
+def _guessed(searches: Sequence[Search], *, again: bool = True) -> list[Places]:
+    """Return the rows of searches that are sparse; `again`: hashes that do not lie evenly are looked for in pieces of their run."""
     if not searches:
-        return
+        return []
     counts = [len(search.asked) for search in searches]
     borders = np.cumsum(counts)[:-1]
 
@@ -74,8 +75,8 @@ def _guessed(searches: Sequence[Search]) -> Iterator[Places]:
         parts = np.split(places, borders)
         return np.concatenate([search.held[part] for search, part in zip(searches, parts, strict=True)])
 
-    def touch(*places: Places) -> None:
-        will_touch([starts + some * searches[0].held.itemsize for some in places])
+    def touch(first: Places, final: Places) -> None:
+        will_touch([(starts + first * 8, starts + final * 8 + 8)])
 
     starts = each([search.held.ctypes.data for search in searches])
     last = each([len(search.held) - 1 for search in searches])
@@ -85,20 +86,33 @@ def _guessed(searches: Sequence[Search]) -> Iterator[Places]:
     asked = np.concatenate([search.asked for search in searches])
     numbers = asked.astype(np.float64)
     places = np.minimum((numbers - least) * rows_each, last).astype(np.int64)
-    touch(places)
+    touch(places, places)
     for turn in range(2):
         nearer = places + (numbers - at(places).astype(np.float64)) * rows_each
         places = np.clip(nearer, 0, last).astype(np.int64)
         if not turn:
             touch(np.maximum(places - _NEARBY, 0), np.minimum(places + _NEARBY, last))
-    low = np.clip(places - _NEAR, 0, last - 2 * _NEAR)
-    around = at(low[:, np.newaxis] + np.arange(2 * _NEAR + 1))
+    low = np.maximum(np.minimum(places, last - _NEAR) - _NEAR, 0)
+    around = at(np.minimum(low[:, np.newaxis] + np.arange(2 * _NEAR + 1), last[:, np.newaxis]))
     before = (around < asked[:, np.newaxis]).sum(axis=1)
-    rows = low + before
+    rows = np.split(low + before, borders)
     # Where they do not lie evenly a hash may stand outside of what was looked through.
     outside = ((before == 0) & (low > 0)) | (before == around.shape[1])
-    parts = np.split(rows, borders)
-    for search, part, lost in zip(searches, parts, np.split(outside, borders), strict=True):
+    for search, own, lost in zip(searches, rows, np.split(outside, borders), strict=True):
         if lost.any():
-            part[lost] = np.searchsorted(search.held, search.asked[lost])
-    yield from parts
+            missed = Search(search.held, search.asked[lost])
+            own[lost] = _in_pieces(missed) if again else np.searchsorted(missed.held, missed.asked)
+    return rows
+
+
+def _in_pieces(search: Search) -> Places:
+    """Return the rows of hashes that do not lie evenly in the whole run, as where some key groups were merged and others were not."""
+    held, asked = search.held, search.asked
+    borders = np.linspace(0, len(held) - 1, _PIECES + 1).astype(np.int64)
+    will_touch([bytes_of(held, borders, borders + 1)])
+    piece = np.maximum(np.searchsorted(held[borders], asked), 1)
+    low, high = borders[piece - 1], borders[piece]
+    pairs = zip(low.tolist(), high.tolist(), range(len(asked)), strict=True)
+    pieces = [Search(held[a : b + 1], asked[one : one + 1]) for a, b, one in pairs]
+    rows: Places = low + np.concatenate(_guessed(pieces, again=False))
+    return rows

@@ -4,20 +4,19 @@ were read and on nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from poundlock.formats.arrays import ranges
 from poundlock.tasks.columns import int_column
 from poundlock.tasks.exchange.blocks import RUN_INDEX_BYTES, Block, one_batch
 
 _AT_ONCE = 128 << 20  # bytes of rows that are put in order together
 _PIECE = 2 << 20  # bytes of rows that are one batch where any will do, and they lie in runs that are worth a look each
 _RUN = 64  # so many rows
-_WHOLE = 1 << 30  # bytes of rows that are one batch where all of a key are needed at once
 
 
 def inputs_of(blocks: Iterable[Block]) -> dict[tuple[str, int], list[Block]]:
@@ -28,8 +27,8 @@ def inputs_of(blocks: Iterable[Block]) -> dict[tuple[str, int], list[Block]]:
     return inputs
 
 
-def in_order(blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one input in the order source, split, position, out of its blocks in any order, without a copy."""
+def in_order(blocks: Iterable[Block]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the rows of one input, and of which source they are, in the order source, split, position, out of its blocks in any order, without a copy."""
     runs = []
     for block in blocks:
         starts = block.runs()[:, 1:].tolist()
@@ -38,9 +37,9 @@ def in_order(blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
             (block.places[place], block.part, start, stop, block)
             for (place, start), stop in zip(starts, stops, strict=True)
         ]
-    for _, _, start, stop, block in sorted(runs, key=lambda run: run[:3]):
+    for (source, _), _, start, stop, block in sorted(runs, key=lambda run: run[:3]):
         rows = block.batch().slice(start, stop - start)
-        yield rows.select(list(range(rows.num_columns - 1)))
+        yield source, rows.select(list(range(rows.num_columns - 1)))
 
 
 def grouped(blocks: Sequence[Block]) -> pa.RecordBatch | None:
@@ -57,14 +56,14 @@ def grouped(blocks: Sequence[Block]) -> pa.RecordBatch | None:
     starts, counts = firsts[runs[:, 0]] + runs[:, 1], runs[:, 2]
     rows = one_batch([block.batch() for block in blocks])
     if (starts[1:] < starts[:-1]).any():
-        rows = rows.take(int_column(_rows_of(starts, counts), pa.int64()))
+        rows = rows.take(int_column(ranges(starts, counts), pa.int64()))
     return _visible([rows])
 
 
 def grouped_batches(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
     """Yield what `grouped` returns, where that is much in pieces: a column of texts ends at 2 GB, and so would memory."""
     most = min(_PIECE, _AT_ONCE) if _has_long_runs(blocks) else _AT_ONCE
-    yield from _in_pieces(blocks, most, partial(_of_one_size, most=most))
+    yield from _in_pieces(blocks, most)
 
 
 def _has_long_runs(blocks: Sequence[Block]) -> bool:
@@ -74,27 +73,25 @@ def _has_long_runs(blocks: Sequence[Block]) -> bool:
 
 
 def grouped_pieces(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
-    """Yield what `grouped` returns, where that is very much in pieces of whole key groups, so that each key is in one of them."""
-    yield from _in_pieces(blocks, _WHOLE, _of_whole_groups)
+    """Yield what `grouped` returns, where that is much in pieces that are as large as they may be."""
+    yield from _in_pieces(blocks, _AT_ONCE)
 
 
-def _in_pieces(
-    blocks: Sequence[Block], most: int, cut: Callable[[Sequence[Block]], Iterator[Sequence[pa.RecordBatch]]]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of blocks in one, or, where they have more than so many bytes, as `cut` puts them together."""
+def _in_pieces(blocks: Sequence[Block], most: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of blocks in one, or, where they have more than so many bytes, in pieces of about as many."""
     if sum(len(block.rows) for block in blocks) <= most:
         rows = grouped(blocks)
         if rows is not None:
             yield rows
         return
-    yield from map(_visible, cut([block for block in blocks if block.count]))
+    yield from map(_visible, _of_one_size([block for block in blocks if block.count], most))
 
 
 def _of_one_size(blocks: Sequence[Block], most: int) -> Iterator[Sequence[pa.RecordBatch]]:
     batches, widths = [block.batch() for block in blocks], _widths(blocks)
     waiting: list[pa.RecordBatch] = []
     size = 0
-    for number, start, count, _ in _ordered_runs(blocks).tolist():
+    for number, start, count in _ordered_runs(blocks)[:, :3].tolist():
         while count:
             some = min(count, max((most - size) // widths[number], 1))
             waiting.append(batches[number].slice(start, some))
@@ -104,19 +101,6 @@ def _of_one_size(blocks: Sequence[Block], most: int) -> Iterator[Sequence[pa.Rec
                 waiting, size = [], 0
     if waiting:
         yield waiting
-
-
-def _of_whole_groups(blocks: Sequence[Block]) -> Iterator[Sequence[pa.RecordBatch]]:
-    batches, widths = [block.batch() for block in blocks], _widths(blocks)
-    waiting: list[pa.RecordBatch] = []
-    size, last = 0, None
-    for number, start, count, group in _ordered_runs(blocks).tolist():
-        if group != last and size >= _AT_ONCE:
-            yield waiting
-            waiting, size = [], 0
-        waiting.append(batches[number].slice(start, count))
-        size, last = size + count * widths[number], group
-    yield waiting
 
 
 def _widths(blocks: Sequence[Block]) -> list[int]:
@@ -143,9 +127,3 @@ def _ordered_runs(blocks: Sequence[Block]) -> npt.NDArray[np.int64]:
     every = np.concatenate(pieces)
     order = np.lexsort((every[:, 1], every[:, 0], np.concatenate(places), every[:, 3]))
     return every[order]
-
-
-def _rows_of(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the numbers of the rows of runs, run after run."""
-    before = np.cumsum(counts) - counts
-    return np.repeat(starts - before, counts) + np.arange(int(counts.sum()))

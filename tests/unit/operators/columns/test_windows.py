@@ -45,7 +45,7 @@ from poundlock.stream.windows.builtin_assigners import (
     TumblingProcessingTimeWindows,
 )
 from poundlock.stream.windows.builtin_triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
-from support.column_scripts import GROUPS, task_of
+from support.column_scripts import GROUPS, pieces, task_of
 from support.examples import examples
 
 ANY_ORDER = [
@@ -55,11 +55,15 @@ ANY_ORDER = [
     SqlAggregate(kind="max", column=1),
     SqlAggregate(kind="avg", column=0),
     SqlAggregate(kind="count_distinct", column=1),
+    SqlAggregate(kind="min_by", column=1, by=1),  # whichever of equal rows counts, the answer is one
+    SqlAggregate(kind="max_by", column=0, by=0),
 ]
 IN_ORDER = [
     SqlAggregate(kind="first", column=1),
     SqlAggregate(kind="last", column=1, ignore_nulls=True),
     SqlAggregate(kind="collect_list", column=0),
+    SqlAggregate(kind="min_by", column=0, by=1),
+    SqlAggregate(kind="max_by", column=1, by=0),
 ]
 TUMBLING, CUMULATIVE = TumblingEventTimeWindows("10 s"), CumulativeEventTimeWindows("5 s", "20 s")
 WINDOWS = [
@@ -159,6 +163,7 @@ class ByColumns:
         self.partial: RowAggregation = self.windows.partial
         self.state = ScratchState(GROUPS, policy=policy)
         self.late_dropped = 0
+        self.was_cut = False
 
     def checkpoint(self, rows: Sequence[Row], before: int, after: int, clock: int, tasks: int) -> list[Any]:
         self.state.parallelism = tasks
@@ -186,7 +191,10 @@ class ByColumns:
                 hashes = key_hashes(columns) if columns else np.zeros(whole.num_rows, np.uint64)
                 mine = whole.take(indices_of(np.flatnonzero(of_task(hashes, task, tasks))))
                 if mine.num_rows:
-                    fired += operator.take_rows(group, mine)
+                    parts_of_mine = list(pieces(mine))
+                    self.was_cut |= len(parts_of_mine) > 1
+                    for piece in parts_of_mine:
+                        fired += operator.take_rows(group, piece)
             done.append((*self._told(fired), self._told(operator.advance_watermark(group, after))[1]))
             operator.store(group)
             self.late_dropped += operator.late_dropped
@@ -301,14 +309,18 @@ def compare(data: st.DataObject, seed: int, own: ArrowAggregateFunction | None) 
     aggregates = [*OWN_SQL, listed] if own else data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=4))
     event_time = assigner.is_event_time()
     gap = assigner.gap_ms if isinstance(assigner, EventTimeSessionWindows) else 0
+    lateness = data.draw(st.sampled_from([0, 3_000, 12_000])) if event_time and not gap else 0
+    triggers = [None, EventTimeTrigger(), *([] if lateness else [PurgingTrigger(EventTimeTrigger())])]
     spec = WindowSpec(
         assigner=assigner,
         function=SqlAggregates(aggregates),
-        allowed_lateness_ms=data.draw(st.sampled_from([0, 3_000, 12_000])) if event_time and not gap else 0,
+        trigger=data.draw(st.sampled_from(triggers)) if event_time else None,
+        allowed_lateness_ms=lateness,
         late_tag=data.draw(st.sampled_from([None, "late"])) if event_time else None,
     )
     kind = data.draw(st.sampled_from(list(KEYS)))
     policy = MergePolicy(fan_in=data.draw(st.sampled_from([2, 3, 8])))
+    assert own is not None or by_record(spec, ColumnAggregates(tuple(aggregates), ARGUMENTS)) is None
     one, other = ByRecord(spec, policy), ByColumns(spec, KEYS[kind], policy, dice, own)
     now, before = 0, MIN
     for _ in range(data.draw(st.integers(1, 8))):
@@ -328,6 +340,8 @@ def compare(data: st.DataObject, seed: int, own: ArrowAggregateFunction | None) 
                 again, fired = sorted_lists(again), sorted_lists(fired)
                 theirs = theirs[0], sorted_lists(theirs[1]), sorted_lists(theirs[2])
             assert sorted(theirs[0], key=repr) == sorted(late, key=repr)
+            if other.was_cut:  # each piece goes through its windows
+                theirs, again = (theirs[0], sorted(theirs[1], key=repr), theirs[2]), sorted(again, key=repr)
             assert theirs[1] == again, "each late row makes its windows fire, in the order the rows came"
             assert sorted(theirs[2], key=repr) == sorted(fired, key=repr)
             assert [each[1][1] for each in theirs[2]] == [each[1][1] for each in fired], "windows fire by their ends"
@@ -348,6 +362,28 @@ def test_a_session_with_a_new_row_within_its_bounds_comes_out_once() -> None:
         mine, theirs = (each.checkpoint(given_rows, before, after, 0, 1) for each in (one, other))
         assert theirs == mine
         before = after
+
+
+@pytest.mark.parametrize(
+    ("assigner", "first"),
+    [
+        (TUMBLING, "read first"),
+        (SlidingEventTimeWindows("10 s", "5 s"), "earlier"),
+        (CUMULATIVE, "earlier"),
+        (EventTimeSessionWindows("20 s"), "earlier"),
+    ],
+)
+@pytest.mark.parametrize("apart", [False, True])
+def test_of_equal_rows_the_first_counts_or_that_of_the_earlier_slice(assigner: Any, first: str, apart: bool) -> None:
+    by = SqlAggregates([SqlAggregate(kind="max_by", column=1, by=0)])
+    columns = ByColumns(spec(assigner=assigner, function=by), KEYS["text"], MergePolicy(), random.Random(1))
+    rows: list[Row] = [("a", 7_000, 5, "read first"), ("a", 2_000, 5, "earlier")]
+    for some in [[each] for each in rows] if apart else [rows]:
+        assert columns.checkpoint(some, MIN, MIN, 0, 1) == [([], [], [])]
+    ((_, _, fired),) = columns.checkpoint([], MIN, 1 << 40, 0, 1)
+    both = [values for _, (start, end), values, _ in fired if start <= 2_000 and end > 7_000]
+    assert both == [(first,)] * len(both)
+    assert both
 
 
 def row(dice: random.Random, kind: str, now: int) -> Row:

@@ -47,7 +47,7 @@ def placed(how: Any, splits: Sequence[Sequence[int]], flush: int, tasks: int = 3
                 first += count
         blocks += writer.finish()
     by_task = [[block for block in reversed(blocks) if block.target == task] for task in range(tasks)]
-    return [[at for batch in in_order(mine) for at in batch.column("at").to_pylist()] for mine in by_task]
+    return [[at for _, batch in in_order(mine) for at in batch.column("at").to_pylist()] for mine in by_task]
 
 
 SPLITS = st.lists(st.lists(st.integers(0, 9), max_size=4), min_size=1, max_size=5)
@@ -128,6 +128,6 @@ def test_what_goes_to_one_task_is_sent_in_small_messages() -> None:
     sent = [delivery for _, delivery in deliveries(blocks, [], tasks)]
     assert sum(block.count for each in sent for block in each.blocks) == 300
     assert max(sum(len(block.rows) for block in each.blocks) for each in sent) < 1.1 * message_bytes(tasks)
-    assert [at[:6] for batch in in_order(blocks[::-1]) for at in batch.column("at").to_pylist()] == [
+    assert [at[:6] for _, batch in in_order(blocks[::-1]) for at in batch.column("at").to_pylist()] == [
         f"0/{i:04d}" for i in range(300)
     ]

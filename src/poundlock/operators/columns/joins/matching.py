@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import Flags, Numbers, indices_of, joined
+from poundlock.formats.arrays import Flags, Numbers, indices_of, joined, ranges
 from poundlock.operators.columns.groups import Hashes, grouped
 from poundlock.operators.columns.operator import EncodedRows
 from poundlock.operators.columns.records import encode_records
@@ -106,12 +106,6 @@ def of_hashes(held: Any, wanted: Hashes) -> Numbers:
         return np.flatnonzero(wanted[at] == held.hashes)
     first, stop = (np.searchsorted(held.hashes, wanted, side) for side in ("left", "right"))
     return ranges(first, stop - first)
-
-
-def ranges(starts: Numbers, counts: Numbers) -> Numbers:
-    """Return start, start + 1, … of each range, one behind the other."""
-    before = np.cumsum(counts) - counts
-    return np.repeat(starts - before, counts) + np.arange(int(counts.sum()))
 
 
 class Pairs(NamedTuple):

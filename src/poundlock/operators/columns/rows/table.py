@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from poundlock.formats.arrays import Numbers, column_of, indices_of, joined, numbers_in, valid_in
+from poundlock.formats.arrays import Numbers, column_of, flags_in, indices_of, joined, numbers_in, ranges, valid_in
 from poundlock.operators.columns.groups import Hashes, grouped
 from poundlock.operators.columns.msgpack.cursor import Cursor
 from poundlock.operators.columns.msgpack.values import packed_timed
@@ -51,10 +52,33 @@ class KeyTable:
         return not self._changes and not group.namespaces(self._name)
 
     def look_up(self, store: Any, keys: RowsByKey) -> tuple[Numbers, pa.Array]:
-        """Return the numbers of those keys that runs have an entry of, ascending, and the bytes of its value."""
+        """Return the numbers of those keys that have an entry, ascending, and the bytes of its value.
+
+        Of a key that rows of this checkpoint had before, what was put then is true.
+        """
         places, values = store.values_of(self._name, self._namespace, keys.hashes, keys.keys)
+        if self._changes:
+            places, values = self._changed(keys, places, values)
         alive, values = self._alive(store, values)
         return (places, values) if alive is None else (places[alive], values)
+
+    def _changed(self, keys: RowsByKey, places: Numbers, values: pa.Array) -> tuple[Numbers, pa.Array]:
+        """Return the entries of keys, where some that runs have are no longer what they were."""
+        newest = np.full(len(keys), -1)
+        newest[places] = np.arange(len(places))
+        parts, behind = [values], len(values)
+        for change in self._changes:
+            own, rows = _same_keys(keys, change)
+            newest[own] = behind + rows
+            parts.append(change.values)
+            behind += len(change.values)
+        every = joined(parts)
+        there = newest >= 0
+        alive = valid_in(every)
+        if alive is not None:
+            there &= alive[newest]
+        places = np.flatnonzero(there)
+        return places, every.take(indices_of(newest[places]))
 
     def put(self, store: KeyGroup, hashes: Hashes, keys: pa.Array, values: pa.Array) -> None:
         """Set the values of keys.
@@ -102,6 +126,15 @@ class KeyTable:
         touched, values = _split(values)
         alive = np.flatnonzero(touched + self._ttl_ms > store.processing_time)
         return (None, values) if len(alive) == len(values) else (alive, values.take(indices_of(alive)))
+
+
+def _same_keys(keys: RowsByKey, rows: EncodedRows) -> tuple[Numbers, Numbers]:
+    """Return which keys have a row, and which row: each has one at most, and both are by hash."""
+    starts, stops = (np.searchsorted(rows.hashes, keys.hashes, side) for side in ("left", "right"))
+    counts = stops - starts  # more than one where keys share a hash
+    own, places = np.repeat(np.arange(len(keys)), counts), ranges(starts, counts)
+    same = flags_in(pc.equal(keys.keys.take(indices_of(own)), rows.keys.take(indices_of(places))))
+    return own[same], places[same]
 
 
 def _split(values: pa.Array) -> tuple[Numbers, pa.Array]:

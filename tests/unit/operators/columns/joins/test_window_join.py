@@ -206,7 +206,7 @@ def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> N
         (node(pair, WINDOWS[0], trigger=PurgingTrigger(EventTimeTrigger())), None),
         (node(pair, WINDOWS[0], kind="co_group"), "a function is given all records of a key"),
         (node(pair, WINDOWS[0], trigger=CountTrigger(2)), "its trigger, evictor or windows look at each element"),
-        (node(pair, EventTimeSessionWindows("1 s")), "its trigger, evictor or windows look at each element"),
+        (node(pair, EventTimeSessionWindows("1 s")), "its sessions merge as rows of either side come"),
         (node(pair, SlidingEventTimeWindows("5 s", "9 s")), "there are gaps between its windows"),
         (node(pair, SlidingProcessingTimeWindows("9 s", "5 s")), "its windows overlap and go by the clock"),
         (
