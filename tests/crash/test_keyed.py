@@ -21,12 +21,14 @@ from support.lives import Lives, failpoint_setting, files_found, folders_of
 from support.scripted_scaler import NEXT
 from support.stores import LOCAL_FIRST, Store
 from support.torture import tortured
+from support.undisturbed import difference, undisturbed
 
 pytestmark = pytest.mark.crash
 
 JOB = Path(__file__).parent / "jobs/keyed.py"
 BASE = 1_545_184_220_000
 TOPICS = ("quiet", "sessions", "counts-too", "late-too")
+SINKS = ("counts", "late", "numbered", *TOPICS)
 _AHEAD = 4
 
 
@@ -49,27 +51,13 @@ def write_file(folder: Path, made: random.Random, number: int, rows: int = 40) -
     hidden.rename(folder / f"{number:05d}.jsonl")
 
 
-def undisturbed(folder: Path, given: Path) -> Mapping[str, Counter[str]]:
-    folder.mkdir()
-    with Lives(JOB, environment=folders_of(folder, given), folder=folder, patience_s=1_800) as lives:
-        assert lives.run() == [0]
-    seen = lines_by_sink(folder / "out")
-    assert all(seen[name] for name in ("counts", "late", "numbered", *TOPICS))
-    return seen
-
-
-def difference(seen: Mapping[str, Counter[str]], wanted: Mapping[str, Counter[str]]) -> dict[str, Sequence[str]]:
-    found = {name: [*(wanted[name] - seen[name]), *(seen[name] - wanted[name])][:5] for name in wanted}
-    return {name: lines for name, lines in found.items() if lines}
-
-
 @LOCAL_FIRST
 def test_killed_with_windows_and_timers_open(tmp_path: Path, store: Store) -> None:
     """The checkpoint folder, with all keyed state, is on the store; what is read and written is on the local disk."""
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     write_input(tmp_path / "in", seed, 10)
-    wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
+    wanted = undisturbed(JOB, tmp_path / "undisturbed", tmp_path / "in", SINKS)
     points = [Failpoint.STATE_WRITING, Failpoint.SINK_PREPARED, Failpoint.DECISION_RECORDED, Failpoint.CHECKPOINT_DONE]
     deaths = failpoint_setting("kill", tmp_path / "hit", times=3, points=points)
     given = {
@@ -89,7 +77,7 @@ def test_killed_everywhere_into_files_and_topics(tmp_path: Path, kafka_broker: E
     seed = int(os.environ.get("POUNDLOCK_CRASH_SEED", random.randrange(1 << 30)))
     print(f"seed {seed}: POUNDLOCK_CRASH_SEED={seed} gives the same input")
     write_input(tmp_path / "in", seed, 40)
-    wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
+    wanted = undisturbed(JOB, tmp_path / "undisturbed", tmp_path / "in", SINKS)
     given = {
         **folders_of(tmp_path, tmp_path / "in"),
         "CRASH_SERVERS": kafka_broker.bootstrap_servers,
@@ -138,7 +126,7 @@ def test_killed_at_random_into_files_and_topics(tmp_path: Path, kafka_broker: Em
         job = lives.until(lambda: files_found(tmp_path / "checkpoints", "rows") == written, job)
         assert lives.stop(job) == 0
         lives.run(CRASH_WATCH="0")  # reads what is left, and ends
-    wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
+    wanted = undisturbed(JOB, tmp_path / "undisturbed", tmp_path / "in", SINKS)
     assert not difference(seen_with_topics(tmp_path, kafka_broker, seed), wanted), f"seed {seed}"
 
 
@@ -192,7 +180,7 @@ def test_killed_at_the_border_where_tasks_are_added(tmp_path: Path) -> None:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     write_input(tmp_path / "in", seed, 14)
-    wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
+    wanted = undisturbed(JOB, tmp_path / "undisturbed", tmp_path / "in", SINKS)
     killed_while_scaled(tmp_path, 14, [Failpoint.STATE_WRITING, Failpoint.DECISION_RECORDED], [2], {})
     assert_scaled(tmp_path)
     assert not difference(lines_by_sink(tmp_path / "out"), wanted), f"seed {seed}"
@@ -204,7 +192,7 @@ def test_killed_everywhere_with_tasks_added_and_taken_away(tmp_path: Path, kafka
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     write_input(tmp_path / "in", seed, 60)
-    wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
+    wanted = undisturbed(JOB, tmp_path / "undisturbed", tmp_path / "in", SINKS)
     topics = {"CRASH_SERVERS": kafka_broker.bootstrap_servers, "CRASH_TOPIC": f"keyed-{seed}"}
     killed_while_scaled(tmp_path, 60, list(Failpoint), [2, 3], topics)
     assert_scaled(tmp_path)

@@ -90,11 +90,19 @@ def offsets_read(checkpoints: Storage) -> int:
     return sum(int(offset) for partitions in (span.end or {}).values() for offset in partitions.values())
 
 
-def slow_commits(folder: Path, first: int) -> str:
-    """Return a value of POUNDLOCK_FAILPOINTS with which a process sleeps at some commits in a row, once whatever the life."""
+def slow_commits(folder: Path, first: int, *, count: int = 5, step: int = 1) -> str:
+    """Return a value of POUNDLOCK_FAILPOINTS with which a process sleeps at some commits, once whatever the life.
+
+    Args:
+        folder: where the marks of those that were slow are kept.
+        first: the first of them, counted from 1 within one process.
+        count: how many.
+        step: from one to the next; 1: in a row.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     point = Failpoint.SINK_COMMITTING.value
-    return ",".join(f"{point}:sleep@{n};once={folder / f'slow-{n}'}" for n in range(first, first + 5))
+    slow = range(first, first + count * step, step)
+    return ",".join(f"{point}:sleep@{n};once={folder / f'slow-{n}'}" for n in slow)
 
 
 class Lives:

@@ -1,0 +1,119 @@
+"""Every operator that works by columns and has state: windows, joins, first and last records, rankings, sums; for a job that is killed."""
+
+from os import environ
+from typing import Any
+
+import numpy as np
+
+from poundlock import (
+    ArrowAggregateFunction,
+    CumulativeEventTimeWindows,
+    DataStream,
+    EventTimeSessionWindows,
+    FileSink,
+    FileSource,
+    Job,
+    RollingPolicy,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WatermarkStrategy,
+)
+
+ROW = "k string, id bigint, at bigint, v bigint"
+
+
+class Weighted(ArrowAggregateFunction):
+    """The sum of the values, each as often as its number says, and how many there were."""
+
+    accumulator = "total bigint, n bigint"
+    columns = ("id", "v")
+
+    def accumulate(self, rows: Any, groups: Any, count: int) -> Any:
+        product = rows["id"].to_numpy() * rows["v"].to_numpy()
+        return {"total": _added(product, groups, count), "n": np.bincount(groups, minlength=count)}
+
+    def merge(self, accumulators: Any, groups: Any, count: int) -> Any:
+        return {name: _added(accumulators[name].to_numpy(), groups, count) for name in ("total", "n")}
+
+    def result(self, accumulators: Any) -> Any:
+        return {name: accumulators[name] for name in ("total", "n")}
+
+
+def _added(values: Any, groups: Any, count: int) -> Any:
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, groups, values)
+    return sums
+
+
+job = Job(
+    "crash-columns",
+    checkpoint_interval="0 s",
+    checkpoint_dir=environ["CRASH_CHECKPOINTS"],
+    on_error="fail",
+    parallelism=int(environ.get("CRASH_TASKS", "2")),
+    runtime_mode="streaming",  # every change comes out, so that state which was lost or counted twice shows at once
+)
+# One file a checkpoint, however often it is planned: what comes out does not depend on where a life ended.
+rows = job.from_source(
+    FileSource(
+        environ["CRASH_IN"],
+        format="json",
+        schema=ROW,
+        max_files_per_checkpoint=1,
+        **({"watch": True, "discover_every": "200 ms"} if environ.get("CRASH_WATCH") == "1" else {}),
+    ),
+    WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="at"),
+    name="rows",
+)
+keyed = rows.key_by("k")
+rolling = (
+    RollingPolicy(on_checkpoint=True) if environ.get("CRASH_EACH") == "1" else RollingPolicy(every="1 h", size="2 KB")
+)
+
+
+def into(stream: DataStream, name: str) -> None:
+    stream.sink_to(FileSink(f"{environ['CRASH_OUT']}/{name}", format="json", rolling=rolling), name=f"{name}-out")
+
+
+sums = ("count(*) as n", "sum(v) as total", "min(id) as least", "max(id) as most")
+sessions = (
+    keyed.window(EventTimeSessionWindows("500 ms")).side_output_late_data("late").aggregate(*sums, name="sessions")
+)
+into(sessions, "sessions")
+into(sessions.side_output("late"), "sessions-late")
+sliding = (
+    keyed.window(SlidingEventTimeWindows("10 s", "2500 ms"))
+    .allowed_lateness("4 s")
+    .side_output_late_data("late")
+    .aggregate(*sums, "count(distinct v) as values", name="sliding")
+)
+into(sliding, "sliding")
+into(sliding.side_output("late"), "sliding-late")
+into(keyed.window(CumulativeEventTimeWindows("5 s", "20 s")).aggregate(*sums, name="cumulative"), "cumulative")
+again = (
+    keyed.window(TumblingEventTimeWindows("10 s"))
+    .allowed_lateness("15 s")
+    .aggregate("first(id) as head", "collect_list(id) as ids", "min_by(id, v) as cheapest", name="again")
+)
+into(again, "again")
+into(
+    keyed.window(TumblingEventTimeWindows("10 s")).aggregate(Weighted(), schema="total bigint, n bigint", name="own"),
+    "own",
+)
+into(keyed.count_window(7).aggregate(*sums, "first(id) as head", "last(id) as tail", name="counted"), "counted")
+into(rows.key_by("k", "v").deduplicate(order="event_time", name="first"), "first")
+into(rows.key_by("k", "v").deduplicate("last", order="event_time", update_before=True, name="last"), "last")
+into(keyed.top_n(3, ["v desc", "id"], rank="place", update_before=True, name="highest"), "highest")
+into(keyed.sum("v", name="added"), "added")
+into(keyed.max_by("v", name="greatest"), "greatest")
+pair = ("left.k", "left.id", "right.id as other")
+near = (
+    keyed.interval_join(rows.key_by("k"))
+    .between("-3 s", "-1 ms")
+    .side_output_left_late_data("late")
+    .select(*pair, name="near")
+)
+into(near, "near")
+into(near.side_output("late"), "near-late")
+paired = rows.join(rows).where("k").equal_to("k").window(TumblingEventTimeWindows("2 s")).select(*pair, name="paired")
+into(paired, "paired")
