@@ -11,11 +11,11 @@ import pytest
 
 from poundlock.failpoints import Failpoint
 from support.far_lives import FILES, FarJob
+from support.forked_lives import KILLED
 
 pytestmark = pytest.mark.crash
 
 SHAPES = [("moves", False), ("moves", True), ("uploads", False), ("uploads", True)]
-KILLED = -9
 
 
 @pytest.fixture(params=SHAPES, ids=lambda shape: f"{shape[0]}-{'pending' if shape[1] else 'each'}")

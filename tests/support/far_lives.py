@@ -7,13 +7,11 @@ other, so that a kill at one of them finds others begun, done, and not begun.
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -34,6 +32,7 @@ from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.errors import TerminalError
 from poundlock.failpoints import ENVIRONMENT
 from poundlock.values import SystemClock
+from support.forked_lives import live
 
 __all__ = ["CHECKPOINTS", "FILES", "FarJob"]
 
@@ -42,7 +41,6 @@ TASKS = 3
 FILES = TASKS * BUCKETS  # of a checkpoint
 THREADS = 7  # fewer than files, so that some are not begun when others are done
 _CALL_S = 0.001
-_PATIENCE_S = 120.0
 
 
 class MortalCalls(Calls):
@@ -74,16 +72,7 @@ class FarJob:
 
     def live(self, last_call: int | None = None, failpoints: str = "") -> int:
         """Live in a process of its own, which is killed at so many calls, or at failpoints; return its exit code."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
-        process: BaseProcess = context.Process(target=_live, args=(self, last_call, {ENVIRONMENT: failpoints}))
-        process.start()
-        process.join(_PATIENCE_S)
-        code = process.exitcode
-        if code is None:
-            process.kill()
-            raise AssertionError(f"a life takes more than {_PATIENCE_S:.0f} s")
-        return code
+        return live(_live, self, last_call, {ENVIRONMENT: failpoints})
 
     def calls(self) -> int:
         """Return how many calls a life made that was not killed."""
