@@ -74,6 +74,19 @@ class _FlinkParser(Parser):
             keys = self._parse_wrapped_csv(self._parse_column) if wrapped else [self._parse_column()]
         return self.expression(TableArgument(this=table, partition_by=keys))
 
+    def _parse_types(
+        self,
+        check_func: bool = False,
+        schema: bool = False,
+        allow_identifiers: bool = True,
+        with_collation: bool = False,
+    ) -> exp.Expr | None:
+        kind = super()._parse_types(check_func, schema, allow_identifiers, with_collation)
+        # What a list, map or CAST is of may be NOT NULL; of a column and of a field of a row that is a constraint.
+        if with_collation and isinstance(kind, exp.DataType) and self._match_pair(TokenType.NOT, TokenType.NULL):
+            kind.set("nullable", False)
+        return kind
+
     def _parse_alter_table_add(self) -> list[exp.Expr]:
         if not self._match(TokenType.L_PAREN, advance=False):
             return super()._parse_alter_table_add()
@@ -142,6 +155,7 @@ class Flink(Dialect):
                 word: kind for word, kind in tokens.Tokenizer.KEYWORDS.items() if word != "SESSION"
             },  # a function's name
             "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
+            "MULTISET": TokenType.LIST,  # sqlglot has no multisets, and Flink no other lists
             "ROW": TokenType.STRUCT,
         }
 
