@@ -87,6 +87,15 @@ class _FlinkParser(Parser):
             kind.set("nullable", False)
         return kind
 
+    def _parse_create_like(self) -> exp.LikeProperty:
+        table, kept = self._parse_table_parts(schema=True), []
+        if self._match(TokenType.L_PAREN):
+            while self._match_texts(("INCLUDING", "EXCLUDING", "OVERWRITING")):
+                how, what = self._prev.text.upper(), self._advance_any()
+                kept.append(exp.var(f"{how} {what.text.upper() if what else ''}"))
+            self._match_r_paren()
+        return self.expression(exp.LikeProperty(this=table, expressions=kept))
+
     def _parse_alter_table_add(self) -> list[exp.Expr]:
         if not self._match(TokenType.L_PAREN, advance=False):
             return super()._parse_alter_table_add()

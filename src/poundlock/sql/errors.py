@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlglot import exp
+
 from poundlock.errors import DefinitionError
 
 
@@ -37,5 +39,22 @@ class SqlError(DefinitionError):
         self.place = place
         self.shown = place.shown_in(script)
 
+    @classmethod
+    def at(cls, node: exp.Expr, what: str, *, script: str, next: str) -> SqlError:
+        """Return the error of a part of a statement: its place is that of the first name in it, or of the first name around it."""
+        return cls(what, place=place_of(node), script=script, next=next)
+
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("errors of a script stay in the process that reads it")
+
+
+def place_of(node: exp.Expr) -> Place:
+    """Return where a part of a statement begins: sqlglot knows it of names."""
+    around: exp.Expr | None = node
+    while around is not None:
+        known = [each.meta for each in around.find_all(exp.Identifier) if "line" in each.meta]
+        if known:
+            first = min(known, key=lambda each: each["start"])
+            return Place(first["line"], max(first["col"] - (first["end"] - first["start"]), 1))
+        around = around.parent
+    return Place(1, 1)
