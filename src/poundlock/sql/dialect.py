@@ -42,6 +42,8 @@ class _FlinkParser(Parser):
         **Parser.FUNCTION_PARSERS,
         "JSON_ARRAY": lambda self: self._parse_json_array(),
         "JSON_VALUE": lambda self: self._parse_json_value(json_path=False),
+        "TIMESTAMPADD": lambda self: self._parse_with_unit("TIMESTAMPADD"),
+        "TIMESTAMPDIFF": lambda self: self._parse_with_unit("TIMESTAMPDIFF"),
     }
 
     def _parse_watermark(self) -> exp.Expr:
@@ -62,6 +64,14 @@ class _FlinkParser(Parser):
             if self._match_text_seq(kind, "ON", "NULL"):
                 nulls = exp.var(f"{kind} ON NULL")
         return self.expression(exp.JSONArray(expressions=values, null_handling=nulls))
+
+    def _parse_with_unit(self, function: str) -> exp.Expr:
+        """Parse the arguments of a function the first of which is a unit of time."""
+        unit = self._advance_any()
+        if not self._match(TokenType.COMMA):
+            self.raise_error(f"Expected a unit of time, and a comma behind it, in {function}")
+        rest = self._parse_csv(self._parse_disjunction)
+        return self.expression(exp.Anonymous(this=function, expressions=[exp.var(unit.text if unit else ""), *rest]))
 
     def _parse_lambda(self, alias: bool = False) -> Any:
         if not self._match(TokenType.TABLE):

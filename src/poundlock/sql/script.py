@@ -14,7 +14,8 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from poundlock.sql.dialect import Flink
-from poundlock.sql.errors import Place, SqlError
+from poundlock.sql.errors import Place, SqlError, place_of
+from poundlock.sql.reserved import RESERVED
 
 _WHAT_THERE_IS = "write a statement such as CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, SET, SHOW, DESCRIBE, EXPLAIN or EXECUTE STATEMENT SET"
 _BEGINNINGS = (
@@ -164,6 +165,10 @@ class _Reader:
             ) from None
         if expression is None or isinstance(expression, exp.Command):
             return self._refused(chunk)
+        for name in expression.find_all(exp.Identifier):
+            if not name.args.get("quoted") and name.name.upper() in RESERVED and "line" in name.meta:
+                what = f"{name.name} is a word of the language and no name"
+                raise self._error(what, place_of(name), f"write `{name.name}` in backquotes")
         return ParsedStatement(text, _place(chunk[0]), expression)
 
     def _set(self, chunk: list[Token], first: list[Token], behind: Iterator[list[Token]]) -> StatementSet:
