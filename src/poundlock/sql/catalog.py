@@ -1,0 +1,244 @@
+"""What a script can name: catalogs, their databases, and the tables and views in them; temporary ones stand before those.
+
+Names and rules are Flink's: a session begins in `default_catalog`.`default_database`, a name is resolved in the current database, and a
+temporary object hides a permanent one of its name until it is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sqlglot import exp
+
+from poundlock.errors import DefinitionError, did_you_mean
+from poundlock.sql.tables import TableDefinition
+
+DEFAULT_CATALOG, DEFAULT_DATABASE = "default_catalog", "default_database"
+Kind = Literal["table", "view"]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDefinition:
+    """What a CREATE VIEW statement says.
+
+    Args:
+        columns: their names, where the statement gives any.
+        text: of the query, as it was written.
+    """
+
+    columns: tuple[str, ...]
+    query: exp.Query
+    text: str
+    comment: str | None = None
+
+
+Relation = TableDefinition | ViewDefinition
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FullName:
+    """The whole name of a table or view."""
+
+    catalog: str
+    database: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.catalog}.{self.database}.{self.name}"
+
+
+def kind_of(relation: Relation) -> Kind:
+    """Return whether it is a table or a view."""
+    return "table" if isinstance(relation, TableDefinition) else "view"
+
+
+@dataclass
+class Catalogs:
+    """All that a session knows by name. Names are told apart by case, as Flink does."""
+
+    catalog: str = DEFAULT_CATALOG
+    """The current one."""
+    database: str = DEFAULT_DATABASE
+    """The current one, of the current catalog."""
+    _known: dict[str, dict[str, dict[str, Relation]]] = field(
+        default_factory=lambda: {DEFAULT_CATALOG: {DEFAULT_DATABASE: {}}}
+    )
+    _temporary: dict[FullName, Relation] = field(default_factory=dict)
+
+    # --- catalogs and databases ---------------------------------------------------------------------------------------
+
+    def catalogs(self) -> list[str]:
+        """Return the names of all catalogs, sorted."""
+        return sorted(self._known)
+
+    def databases(self, catalog: str | None = None) -> list[str]:
+        """Return the names of a catalog's databases, sorted; of the current one where none is named."""
+        return sorted(self._databases(catalog or self.catalog))
+
+    def use(self, name: Sequence[str]) -> None:
+        """Make a database the current one, with its catalog where that is named."""
+        catalog, database = (self.catalog, *name)[-2:]
+        self._tables(catalog, database)
+        self.catalog, self.database = catalog, database
+
+    def use_catalog(self, catalog: str) -> None:
+        """Make a catalog the current one, with its first database."""
+        databases = self._databases(catalog)
+        self.catalog = catalog
+        self.database = DEFAULT_DATABASE if DEFAULT_DATABASE in databases else min(databases, default=DEFAULT_DATABASE)
+
+    def create_catalog(self, name: str) -> None:
+        """Add a catalog that is kept in memory."""
+        if name in self._known:
+            raise DefinitionError(
+                f"there is a catalog {name} already", next=f"USE CATALOG {name}, or give another name"
+            )
+        self._known[name] = {DEFAULT_DATABASE: {}}
+
+    def create_database(self, name: Sequence[str], *, if_not_exists: bool = False) -> None:
+        """Add a database; its name may have that of a catalog before it."""
+        catalog, database = (self.catalog, *name)[-2:]
+        databases = self._databases(catalog)
+        if database in databases and not if_not_exists:
+            raise DefinitionError(
+                f"there is a database {database} in {catalog} already", next="write CREATE DATABASE IF NOT EXISTS"
+            )
+        databases.setdefault(database, {})
+
+    def drop_database(self, name: Sequence[str], *, if_exists: bool = False, cascade: bool = False) -> None:
+        """Remove a database; one with tables or views only if that is asked for."""
+        catalog, database = (self.catalog, *name)[-2:]
+        if if_exists and database not in self._databases(catalog):
+            return
+        held = self._tables(catalog, database)
+        if held and not cascade:
+            raise DefinitionError(f"{database} has {len(held)} tables and views", next="write DROP DATABASE … CASCADE")
+        if (catalog, database) == (self.catalog, self.database):
+            raise DefinitionError(f"{database} is the current database", next="USE another one first")
+        del self._databases(catalog)[database]
+
+    # --- tables and views ---------------------------------------------------------------------------------------------
+
+    def full_name(self, name: Sequence[str]) -> FullName:
+        """Return the whole of a name."""
+        return FullName(*(self.catalog, self.database)[: 3 - len(name)], *name)
+
+    def find(self, name: Sequence[str]) -> tuple[FullName, Relation]:
+        """Return a table or view by its name; a temporary one first.
+
+        Raises:
+            DefinitionError: there is none.
+        """
+        whole = self.full_name(name)
+        relation = self._temporary.get(whole)
+        if relation is None:
+            relation = self._known.get(whole.catalog, {}).get(whole.database, {}).get(whole.name)
+        if relation is None:
+            names = [each.name for each, _ in self.relations(whole.catalog, whole.database)]
+            raise DefinitionError(
+                f"there is no table or view {'.'.join(name)}",
+                next=did_you_mean(whole.name, names, "CREATE it first; SHOW TABLES has those there are"),
+            )
+        return whole, relation
+
+    def create(
+        self, name: Sequence[str], relation: Relation, *, temporary: bool = False, if_not_exists: bool = False
+    ) -> bool:
+        """Add a table or view; return whether it was added, and not there already.
+
+        Raises:
+            DefinitionError: there is one of that name, or no such database.
+        """
+        whole = self.full_name(name)
+        held = self._tables(whole.catalog, whole.database)
+        if (whole in self._temporary) if temporary else (whole.name in held):
+            if if_not_exists:
+                return False
+            raise DefinitionError(
+                f"there is a table or view {whole} already", next="give another name, or DROP it first"
+            )
+        if temporary:
+            self._temporary[whole] = relation
+        else:
+            held[whole.name] = relation
+        return True
+
+    def replace(self, name: Sequence[str], relation: Relation) -> None:
+        """Put another definition in the place of a table's or view's."""
+        whole, _ = self.find(name)
+        if whole in self._temporary:
+            self._temporary[whole] = relation
+        else:
+            self._tables(whole.catalog, whole.database)[whole.name] = relation
+
+    def rename(self, name: Sequence[str], to: Sequence[str]) -> None:
+        """Give a permanent table or view another name in its database."""
+        whole, relation = self.find(name)
+        renamed = FullName(whole.catalog, whole.database, to[-1])
+        held = self._tables(whole.catalog, whole.database)
+        if renamed.name in held:
+            raise DefinitionError(f"there is a table or view {renamed} already", next="give another name")
+        if whole in self._temporary:
+            raise DefinitionError(f"{whole} is temporary", next="DROP it and CREATE one of the other name")
+        del held[whole.name]
+        held[renamed.name] = relation
+
+    def drop(self, name: Sequence[str], kind: Kind, *, temporary: bool = False, if_exists: bool = False) -> None:
+        """Remove a table or view.
+
+        Raises:
+            DefinitionError: there is none, it is of the other kind, or a temporary one hides it.
+        """
+        whole = self.full_name(name)
+        hidden = whole in self._temporary
+        if hidden and not temporary:
+            raise DefinitionError(
+                f"a temporary {kind_of(self._temporary[whole])} hides {whole}",
+                next=f"write DROP TEMPORARY {kind.upper()} first",
+            )
+        held = self._known.get(whole.catalog, {}).get(whole.database, {})
+        relation = self._temporary.get(whole) if temporary else held.get(whole.name)
+        if relation is None:
+            if if_exists:
+                return
+            raise DefinitionError(
+                f"there is no {'temporary ' if temporary else ''}{kind} {whole}",
+                next=f"write DROP {kind.upper()} IF EXISTS",
+            )
+        if kind_of(relation) != kind:
+            raise DefinitionError(f"{whole} is a {kind_of(relation)}", next=f"write DROP {kind_of(relation).upper()}")
+        if temporary:
+            del self._temporary[whole]
+        else:
+            del held[whole.name]
+
+    def relations(self, catalog: str | None = None, database: str | None = None) -> Iterator[tuple[FullName, Relation]]:
+        """Yield the tables and views of a database by name, of the current one where none is named; temporary ones in their places."""
+        catalog, database = catalog or self.catalog, database or self.database
+        held = self._known.get(catalog, {}).get(database, {})
+        seen = {FullName(catalog, database, name): relation for name, relation in held.items()}
+        seen |= {
+            name: relation
+            for name, relation in self._temporary.items()
+            if (name.catalog, name.database) == (catalog, database)
+        }
+        yield from sorted(seen.items(), key=lambda each: each[0])
+
+    def _databases(self, catalog: str) -> dict[str, dict[str, Relation]]:
+        if catalog not in self._known:
+            raise DefinitionError(
+                f"there is no catalog {catalog}",
+                next=did_you_mean(catalog, self._known, "SHOW CATALOGS has those there are"),
+            )
+        return self._known[catalog]
+
+    def _tables(self, catalog: str, database: str) -> dict[str, Relation]:
+        databases = self._databases(catalog)
+        if database not in databases:
+            raise DefinitionError(
+                f"there is no database {database} in {catalog}",
+                next=did_you_mean(database, databases, "SHOW DATABASES has those there are"),
+            )
+        return databases[database]

@@ -1,0 +1,181 @@
+"""The dialect of Flink SQL: what sqlglot's own grammar has not, each rule once.
+
+The grammar is that of Apache Flink 2.3. What a statement means is not decided here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlglot import exp, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.parser import Parser
+from sqlglot.tokenizer_core import TokenType
+
+
+class TableArgument(exp.Expression):
+    """An argument of a table function: `TABLE t`, perhaps with PARTITION BY."""
+
+    arg_types: ClassVar = {"this": True, "partition_by": False}
+
+
+class MetadataColumn(exp.Expression, exp.ColumnConstraintKind):
+    """A column that a connector fills in: `METADATA FROM 'key' VIRTUAL`, both parts of which may be left out."""
+
+    arg_types: ClassVar = {"key": False, "virtual": False}
+
+
+class MatchRecognize(exp.MatchRecognize):
+    """MATCH_RECOGNIZE, with Flink's WITHIN."""
+
+    arg_types: ClassVar = {**exp.MatchRecognize.arg_types, "within": False}
+
+
+class _FlinkParser(Parser):
+    CONSTRAINT_PARSERS: ClassVar = {
+        **Parser.CONSTRAINT_PARSERS,
+        "METADATA": lambda self: self._parse_metadata(),
+        "WATERMARK": lambda self: self._parse_watermark(),
+    }
+    SCHEMA_UNNAMED_CONSTRAINTS: ClassVar = {*Parser.SCHEMA_UNNAMED_CONSTRAINTS, "WATERMARK"}
+    FUNCTION_PARSERS: ClassVar = {
+        **Parser.FUNCTION_PARSERS,
+        "JSON_ARRAY": lambda self: self._parse_json_array(),
+        "JSON_VALUE": lambda self: self._parse_json_value(json_path=False),
+        "TIMESTAMPADD": lambda self: self._parse_with_unit("TIMESTAMPADD"),
+        "TIMESTAMPDIFF": lambda self: self._parse_with_unit("TIMESTAMPDIFF"),
+    }
+
+    def _parse_watermark(self) -> exp.Expr:
+        self._match(TokenType.FOR)
+        column = self._parse_column()
+        if not self._match(TokenType.ALIAS):
+            self.raise_error("Expected AS after the column of WATERMARK FOR")
+        return self.expression(exp.WatermarkColumnConstraint(this=column, expression=self._parse_disjunction()))
+
+    def _parse_metadata(self) -> exp.Expr:
+        key = self._parse_string() if self._match(TokenType.FROM) else None
+        return self.expression(MetadataColumn(key=key, virtual=self._match_text_seq("VIRTUAL")))
+
+    def _parse_json_array(self) -> exp.Expr:
+        values = self._parse_csv(self._parse_disjunction)
+        nulls = None
+        for kind in ("NULL", "ABSENT"):
+            if self._match_text_seq(kind, "ON", "NULL"):
+                nulls = exp.var(f"{kind} ON NULL")
+        return self.expression(exp.JSONArray(expressions=values, null_handling=nulls))
+
+    def _parse_with_unit(self, function: str) -> exp.Expr:
+        """Parse the arguments of a function the first of which is a unit of time."""
+        unit = self._advance_any()
+        if not self._match(TokenType.COMMA):
+            self.raise_error(f"Expected a unit of time, and a comma behind it, in {function}")
+        rest = self._parse_csv(self._parse_disjunction)
+        return self.expression(exp.Anonymous(this=function, expressions=[exp.var(unit.text if unit else ""), *rest]))
+
+    def _parse_lambda(self, alias: bool = False) -> Any:
+        if not self._match(TokenType.TABLE):
+            return super()._parse_lambda(alias)
+        table, keys = self._parse_table_parts(), None
+        if self._match(
+            TokenType.PARTITION_BY
+        ):  # one column, or several in parentheses: a comma begins the next argument
+            wrapped = self._match(TokenType.L_PAREN, advance=False)
+            keys = self._parse_wrapped_csv(self._parse_column) if wrapped else [self._parse_column()]
+        return self.expression(TableArgument(this=table, partition_by=keys))
+
+    def _parse_types(
+        self,
+        check_func: bool = False,
+        schema: bool = False,
+        allow_identifiers: bool = True,
+        with_collation: bool = False,
+    ) -> exp.Expr | None:
+        kind = super()._parse_types(check_func, schema, allow_identifiers, with_collation)
+        # What a list, map or CAST is of may be NOT NULL; of a column and of a field of a row that is a constraint.
+        if with_collation and isinstance(kind, exp.DataType) and self._match_pair(TokenType.NOT, TokenType.NULL):
+            kind.set("nullable", False)
+        return kind
+
+    def _parse_create_like(self) -> exp.LikeProperty:
+        table, kept = self._parse_table_parts(schema=True), []
+        if self._match(TokenType.L_PAREN):
+            while self._match_texts(("INCLUDING", "EXCLUDING", "OVERWRITING")):
+                how, what = self._prev.text.upper(), self._advance_any()
+                kept.append(exp.var(f"{how} {what.text.upper() if what else ''}"))
+            self._match_r_paren()
+        return self.expression(exp.LikeProperty(this=table, expressions=kept))
+
+    def _parse_alter_table_add(self) -> list[exp.Expr]:
+        if not self._match(TokenType.L_PAREN, advance=False):
+            return super()._parse_alter_table_add()
+        schema = self._parse_schema()
+        return [] if schema is None else schema.expressions
+
+    def _parse_match_recognize(self) -> exp.MatchRecognize | None:
+        if not self._match(TokenType.MATCH_RECOGNIZE):
+            return None
+        self._match_l_paren()
+        made = MatchRecognize(
+            partition_by=self._parse_partition_by(),
+            order=self._parse_order(),
+            measures=self._parse_csv(self._parse_expression) if self._match_text_seq("MEASURES") else None,
+            rows=self._parse_words(("ONE", "ROW", "PER", "MATCH"), ("ALL", "ROWS", "PER", "MATCH")),
+            after=self._parse_skip(),
+            pattern=self._parse_pattern(),
+            within=self._parse_interval() if self._match_text_seq("WITHIN") else None,
+            define=self._parse_csv(self._parse_name_as_expression) if self._match_text_seq("DEFINE") else None,
+        )
+        self._match_r_paren()
+        made.set("alias", self._parse_table_alias())
+        return self.expression(made)
+
+    def _parse_words(self, *choices: tuple[str, ...]) -> exp.Expr | None:
+        """Return the first of some sequences of words that comes next."""
+        return next((exp.var(" ".join(words)) for words in choices if self._match_text_seq(*words)), None)
+
+    def _parse_skip(self) -> exp.Expr | None:
+        """Parse AFTER MATCH SKIP …."""
+        if not self._match_text_seq("AFTER", "MATCH", "SKIP"):
+            return None
+        where = self._parse_words(("PAST", "LAST", "ROW"), ("TO", "NEXT", "ROW"), ("TO", "FIRST"), ("TO", "LAST"))
+        if where is None:
+            self.raise_error("Expected PAST LAST ROW, TO NEXT ROW, TO FIRST or TO LAST behind AFTER MATCH SKIP")
+        elif where.name in ("TO FIRST", "TO LAST"):
+            variable = self._advance_any()
+            return exp.var(f"{where.name} {variable.text if variable else ''}")
+        return where
+
+    def _parse_pattern(self) -> exp.Expr | None:
+        """Return the words of PATTERN ( … ), whose grammar is not that of expressions."""
+        if not self._match_text_seq("PATTERN"):
+            return None
+        self._match_l_paren()
+        begin, open_ = self._curr, 1
+        while self._curr and open_:
+            open_ += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(self._curr.token_type, 0)
+            end = self._prev
+            self._advance()
+        if open_:
+            self.raise_error("Expected ) behind the pattern")
+        return exp.var(self._find_sql(begin, end))
+
+
+class Flink(Dialect):
+    """Flink SQL."""
+
+    class Tokenizer(tokens.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()  # whose words sqlglot would leave alone
+        IDENTIFIERS: ClassVar = ["`"]
+        QUOTES: ClassVar = ["'"]
+        HEX_STRINGS: ClassVar = [("x'", "'"), ("X'", "'")]
+        KEYWORDS: ClassVar = {
+            **{
+                word: kind for word, kind in tokens.Tokenizer.KEYWORDS.items() if word != "SESSION"
+            },  # a function's name
+            "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
+            "MULTISET": TokenType.LIST,  # sqlglot has no multisets, and Flink no other lists
+            "ROW": TokenType.STRUCT,
+        }
+
+    Parser = _FlinkParser

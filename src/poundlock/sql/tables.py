@@ -1,0 +1,278 @@
+"""CREATE TABLE as a definition: columns, watermark, key, partitions and options, checked as far as the statement alone tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from poundlock.errors import DefinitionError, did_you_mean
+from poundlock.sql.dialect import MetadataColumn
+from poundlock.sql.errors import SqlError
+from poundlock.sql.types import SqlType, type_of
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalColumn:
+    """A column of the data."""
+
+    name: str
+    type: SqlType
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorColumn:
+    """A column that the connector fills in: METADATA.
+
+    Args:
+        key: what the connector calls it; the column's name where nothing else is said.
+        is_virtual: whether it is left out when the table is written to.
+    """
+
+    name: str
+    type: SqlType
+    key: str
+    is_virtual: bool
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedColumn:
+    """A column that an expression over the others gives."""
+
+    name: str
+    expression: exp.Expr
+    comment: str | None = None
+
+
+_PARTS = exp.ColumnDef, exp.Constraint, exp.PrimaryKey, exp.WatermarkColumnConstraint
+TableColumn = PhysicalColumn | ConnectorColumn | ComputedColumn
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkClause:
+    """WATERMARK FOR column AS expression; the path of a field where it is one of a row."""
+
+    column: tuple[str, ...]
+    expression: exp.Expr
+
+
+@dataclass(frozen=True, slots=True)
+class LikeClause:
+    """LIKE table (…): what is taken over of it, in Flink's words such as ("EXCLUDING", "OPTIONS")."""
+
+    table: tuple[str, ...]
+    kept: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """What a CREATE TABLE statement says.
+
+    Args:
+        name: with its catalog and database, as far as the statement has them.
+        query: what the table is created from, and filled with.
+    """
+
+    name: tuple[str, ...]
+    columns: tuple[TableColumn, ...]
+    watermark: WatermarkClause | None
+    primary_key: tuple[str, ...]
+    partitioned_by: tuple[str, ...]
+    options: Mapping[str, str]
+    comment: str | None
+    is_temporary: bool
+    if_not_exists: bool
+    like: LikeClause | None
+    query: exp.Query | None
+
+
+def table_of(created: exp.Create, script: str) -> TableDefinition:
+    """Return the definition that a CREATE TABLE statement makes.
+
+    Args:
+        script: what the statement is of, for errors.
+
+    Raises:
+        SqlError: a column is there twice, a type or clause is unknown, a key is enforced or of no column, and the like.
+    """
+    return _Reader(created, script).table()
+
+
+def name_of(table: exp.Expr) -> tuple[str, ...]:
+    """Return the name of a table with its catalog and database, as far as they are written."""
+    if isinstance(table, exp.Schema):
+        table = table.this
+    return tuple(
+        each.name for each in (table.args.get("catalog"), table.args.get("db"), table.this) if each is not None
+    )
+
+
+class _Reader:
+    def __init__(self, created: exp.Create, script: str) -> None:
+        self._created, self._script = created, script
+        schema = created.this
+        self._parts: Sequence[exp.Expr] = schema.expressions if isinstance(schema, exp.Schema) else ()
+        properties = created.args.get("properties")
+        self._properties: Sequence[exp.Expr] = properties.expressions if properties is not None else ()
+
+    def table(self) -> TableDefinition:
+        for part in self._parts:
+            if not isinstance(part, _PARTS):
+                what = f"the column {part.name} has neither a type nor an expression"
+                raise self._error(part, what, "write name TYPE, or name AS expression")
+        columns = tuple(self._column(each) for each in self._parts if isinstance(each, exp.ColumnDef))
+        seen: set[str] = set()
+        for column, part in zip(
+            columns, (each for each in self._parts if isinstance(each, exp.ColumnDef)), strict=True
+        ):
+            if column.name in seen:
+                raise self._error(part, f"the column {column.name} is there twice", "give one of them another name")
+            seen.add(column.name)
+        watermarks = [each for each in self._parts if isinstance(each, exp.WatermarkColumnConstraint)]
+        if len(watermarks) > 1:
+            raise self._error(watermarks[1], "a table has one watermark", "leave one WATERMARK FOR out")
+        known = self._known()
+        query = self._created.expression
+        return TableDefinition(
+            name=name_of(self._created.this),
+            columns=columns,
+            watermark=self._watermark(watermarks[0]) if watermarks else None,
+            primary_key=tuple(self._primary_key(seen, from_like=known.like is not None or query is not None)),
+            partitioned_by=self._partitions(
+                known.partitions, seen, columns_follow=known.like is not None or query is not None
+            ),
+            options=known.options,
+            comment=known.comment,
+            is_temporary=known.is_temporary,
+            if_not_exists=bool(self._created.args.get("exists")),
+            like=known.like,
+            query=query if isinstance(query, exp.Query) else None,
+        )
+
+    def _column(self, part: exp.ColumnDef) -> TableColumn:
+        made: exp.ComputedColumnConstraint | MetadataColumn | None = None
+        comment: str | None = None
+        never_null = False
+        for constraint in part.constraints:
+            kind = constraint.kind
+            if isinstance(kind, exp.ComputedColumnConstraint | MetadataColumn):
+                made = kind
+            elif isinstance(kind, exp.CommentColumnConstraint):
+                comment = kind.name
+            elif isinstance(kind, exp.NotNullColumnConstraint):
+                never_null = not kind.args.get("allow_null")
+            elif not isinstance(kind, exp.PrimaryKeyColumnConstraint):
+                raise self._error(part, f"{constraint.sql()} is no part of a column of Flink's", "leave it out")
+        if isinstance(made, exp.ComputedColumnConstraint):
+            return ComputedColumn(part.name, made.this, comment)
+        try:
+            type_ = type_of(part.kind or exp.DataType())
+        except DefinitionError as error:
+            raise self._error(part, f"{part.name}: {error.what}", error.next) from None
+        type_ = type_.not_null() if never_null or self._is_key(part) else type_
+        if made is None:
+            return PhysicalColumn(part.name, type_, comment)
+        key = made.args["key"]
+        return ConnectorColumn(
+            part.name, type_, part.name if key is None else key.name, bool(made.args["virtual"]), comment
+        )
+
+    def _is_key(self, part: exp.ColumnDef) -> bool:
+        """Return whether a column is the primary key by itself, or one of the columns of it: NULL is not among its values."""
+        if any(isinstance(each.kind, exp.PrimaryKeyColumnConstraint) for each in part.constraints):
+            return True
+        return any(part.name == each.name for key in self._keys() for each in key.expressions)
+
+    def _keys(self) -> Iterator[exp.PrimaryKey]:
+        for part in self._parts:
+            yield from (
+                [part]
+                if isinstance(part, exp.PrimaryKey)
+                else part.find_all(exp.PrimaryKey)
+                if isinstance(part, exp.Constraint)
+                else ()
+            )
+
+    def _primary_key(self, columns: set[str], *, from_like: bool) -> Iterator[str]:
+        of_columns = [
+            (part, constraint.kind)
+            for part in self._parts
+            if isinstance(part, exp.ColumnDef)
+            for constraint in part.constraints
+            if isinstance(constraint.kind, exp.PrimaryKeyColumnConstraint)
+        ]
+        keys: list[tuple[exp.Expr, exp.Expr, list[str]]] = [(part, key, [part.name]) for part, key in of_columns]
+        keys += [(key, key, [each.name for each in key.expressions]) for key in self._keys()]
+        if len(keys) > 1:
+            raise self._error(
+                keys[1][0], "a table has one primary key", "name all of its columns in one PRIMARY KEY (…) NOT ENFORCED"
+            )
+        for part, key, names in keys:
+            if "NOT ENFORCED" not in [str(each).upper() for each in key.args.get("options") or ()]:
+                raise self._error(
+                    part,
+                    "a primary key is not enforced: nobody looks at all rows",
+                    "write PRIMARY KEY (…) NOT ENFORCED",
+                )
+            for name in names:
+                if name not in columns and not from_like:
+                    raise self._unknown(part, name, columns)
+            yield from names
+
+    def _watermark(self, part: exp.WatermarkColumnConstraint) -> WatermarkClause:
+        column = part.this
+        parts = column.parts if isinstance(column, exp.Column) else [column]
+        return WatermarkClause(tuple(each.name for each in parts), part.expression)
+
+    def _partitions(self, by: exp.Expr | None, columns: set[str], *, columns_follow: bool) -> tuple[str, ...]:
+        if by is None:
+            return ()
+        names = tuple(each.name for each in (by.expressions or [by]))
+        for name in names:
+            if name not in columns and not columns_follow:
+                raise self._unknown(by, name, columns)
+        return names
+
+    def _known(self) -> _Known:
+        known = _Known({})
+        for each in self._properties:
+            if isinstance(each, exp.TemporaryProperty):
+                known.is_temporary = True
+            elif isinstance(each, exp.SchemaCommentProperty):
+                known.comment = each.name
+            elif isinstance(each, exp.PartitionedByProperty):
+                known.partitions = each.this
+            elif isinstance(each, exp.LikeProperty):
+                kept = [tuple(word.name.partition(" ")[::2]) for word in each.expressions]
+                known.like = LikeClause(name_of(each.this), tuple((how, what) for how, what in kept))
+            elif type(each) is exp.Property and isinstance(each.this, exp.Literal):
+                known.options[each.name] = each.args["value"].name
+            else:
+                raise self._error(
+                    each,
+                    f"{each.sql()} is no clause of CREATE TABLE",
+                    "write COMMENT, PARTITIONED BY, WITH, LIKE or AS",
+                )
+        return known
+
+    def _unknown(self, part: exp.Expr, name: str, columns: set[str]) -> SqlError:
+        return self._error(
+            part, f"there is no column {name}", did_you_mean(name, columns, f"use one of {', '.join(sorted(columns))}")
+        )
+
+    def _error(self, part: exp.Expr, what: str, next: str) -> SqlError:
+        return SqlError.at(part, what, script=self._script, next=next)
+
+
+@dataclass
+class _Known:
+    """What the clauses behind the columns say."""
+
+    options: dict[str, str]
+    comment: str | None = None
+    is_temporary: bool = False
+    partitions: exp.Expr | None = None
+    like: LikeClause | None = None
