@@ -161,7 +161,6 @@ class SourceWatermark:
                 timer.activity()
         silent = {n for n, p in self._partitions.items() if p.timer is not None and p.timer.is_idle(now_ms)}
         self._emit(now_ms, seen, silent)
-        self._combine()
         # As if one after the other, the slowest first: where all fall silent together, the source ends at the greatest.
         outputs = [self._partitions[name].output for name in silent]
         falling = sorted((each for each in outputs if not each.idle), key=lambda each: each.watermark)

@@ -77,9 +77,8 @@ class _FlinkParser(Parser):
         if not self._match(TokenType.TABLE):
             return super()._parse_lambda(alias)
         table, keys = self._parse_table_parts(), None
-        if self._match(
-            TokenType.PARTITION_BY
-        ):  # one column, or several in parentheses: a comma begins the next argument
+        if self._match(TokenType.PARTITION_BY):
+            # One column, or several in parentheses: a comma begins the next argument.
             wrapped = self._match(TokenType.L_PAREN, advance=False)
             keys = self._parse_wrapped_csv(self._parse_column) if wrapped else [self._parse_column()]
         return self.expression(TableArgument(this=table, partition_by=keys))
@@ -170,9 +169,8 @@ class Flink(Dialect):
         QUOTES: ClassVar = ["'"]
         HEX_STRINGS: ClassVar = [("x'", "'"), ("X'", "'")]
         KEYWORDS: ClassVar = {
-            **{
-                word: kind for word, kind in tokens.Tokenizer.KEYWORDS.items() if word != "SESSION"
-            },  # a function's name
+            # SESSION is the name of a function.
+            **{word: kind for word, kind in tokens.Tokenizer.KEYWORDS.items() if word != "SESSION"},
             "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
             "MULTISET": TokenType.LIST,  # sqlglot has no multisets, and Flink no other lists
             "ROW": TokenType.STRUCT,

@@ -236,7 +236,7 @@ class _Reader:
         return self._script[chunk[0].start : chunk[-1].end + 1]
 
     def _unended(self) -> Place:
-        """Return where what does not end begins: the last quote or comment that has no partner."""
+        """Return the end of the script, where the end of a text or comment was looked for last."""
         lines = self._script.splitlines() or [""]
         return Place(len(lines), len(lines[-1]) or 1)
 

@@ -123,27 +123,25 @@ class _Reader:
             if not isinstance(part, _PARTS):
                 what = f"the column {part.name} has neither a type nor an expression"
                 raise self._error(part, what, "write name TYPE, or name AS expression")
-        columns = tuple(self._column(each) for each in self._parts if isinstance(each, exp.ColumnDef))
+        defined = [each for each in self._parts if isinstance(each, exp.ColumnDef)]
+        columns = tuple(map(self._column, defined))
         seen: set[str] = set()
-        for column, part in zip(
-            columns, (each for each in self._parts if isinstance(each, exp.ColumnDef)), strict=True
-        ):
-            if column.name in seen:
-                raise self._error(part, f"the column {column.name} is there twice", "give one of them another name")
-            seen.add(column.name)
+        for part in defined:
+            if part.name in seen:
+                raise self._error(part, f"the column {part.name} is there twice", "give one of them another name")
+            seen.add(part.name)
         watermarks = [each for each in self._parts if isinstance(each, exp.WatermarkColumnConstraint)]
         if len(watermarks) > 1:
             raise self._error(watermarks[1], "a table has one watermark", "leave one WATERMARK FOR out")
         known = self._known()
         query = self._created.expression
+        more_follow = known.like is not None or query is not None  # columns that the statement does not name
         return TableDefinition(
             name=name_of(self._created.this),
             columns=columns,
             watermark=self._watermark(watermarks[0]) if watermarks else None,
-            primary_key=tuple(self._primary_key(seen, from_like=known.like is not None or query is not None)),
-            partitioned_by=self._partitions(
-                known.partitions, seen, columns_follow=known.like is not None or query is not None
-            ),
+            primary_key=tuple(self._primary_key(seen, more_follow=more_follow)),
+            partitioned_by=self._partitions(known.partitions, seen, more_follow=more_follow),
             options=known.options,
             comment=known.comment,
             is_temporary=known.is_temporary,
@@ -188,15 +186,10 @@ class _Reader:
 
     def _keys(self) -> Iterator[exp.PrimaryKey]:
         for part in self._parts:
-            yield from (
-                [part]
-                if isinstance(part, exp.PrimaryKey)
-                else part.find_all(exp.PrimaryKey)
-                if isinstance(part, exp.Constraint)
-                else ()
-            )
+            if isinstance(part, exp.PrimaryKey | exp.Constraint):
+                yield from part.find_all(exp.PrimaryKey)
 
-    def _primary_key(self, columns: set[str], *, from_like: bool) -> Iterator[str]:
+    def _primary_key(self, columns: set[str], *, more_follow: bool) -> Iterator[str]:
         of_columns = [
             (part, constraint.kind)
             for part in self._parts
@@ -218,7 +211,7 @@ class _Reader:
                     "write PRIMARY KEY (…) NOT ENFORCED",
                 )
             for name in names:
-                if name not in columns and not from_like:
+                if name not in columns and not more_follow:
                     raise self._unknown(part, name, columns)
             yield from names
 
@@ -227,12 +220,12 @@ class _Reader:
         parts = column.parts if isinstance(column, exp.Column) else [column]
         return WatermarkClause(tuple(each.name for each in parts), part.expression)
 
-    def _partitions(self, by: exp.Expr | None, columns: set[str], *, columns_follow: bool) -> tuple[str, ...]:
+    def _partitions(self, by: exp.Expr | None, columns: set[str], *, more_follow: bool) -> tuple[str, ...]:
         if by is None:
             return ()
         names = tuple(each.name for each in (by.expressions or [by]))
         for name in names:
-            if name not in columns and not columns_follow:
+            if name not in columns and not more_follow:
                 raise self._unknown(by, name, columns)
         return names
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 from sqlglot import exp
@@ -172,18 +172,5 @@ def _field(declared: exp.Expr) -> SqlType:
 
 
 def _unknown(declared: exp.Expr) -> DefinitionError:
-    kinds = ", ".join(
-        sorted(
-            {
-                "STRING",
-                "BYTES",
-                *_PLAIN.values(),
-                *(each.root for each in _SIZED.values()),
-                "ARRAY",
-                "MAP",
-                "MULTISET",
-                "ROW",
-            }
-        )
-    )
-    return DefinitionError(f"there is no type {declared.sql()}", next=f"use one of {kinds}")
+    kinds = sorted({"STRING", "BYTES", *get_args(Root)})
+    return DefinitionError(f"there is no type {declared.sql()}", next=f"use one of {', '.join(kinds)}")

@@ -95,7 +95,7 @@ class View:
         parts = []
         for run, spans, _ in self.visible(key):
             rows = run.section_rows(key) or empty_rows()
-            if spans[0][0] <= run.file.first and run.file.stop <= spans[-1][1] and len(spans) == 1:
+            if spans[0][0] <= run.file.first and run.file.stop <= spans[0][1]:
                 parts.append(rows)  # all of it: its hashes need not be looked at
             else:
                 parts += [in_groups(rows, *span, self.max_parallelism) for span in spans]
