@@ -1,0 +1,1 @@
+"""Expressions of SQL: with their types, and over columns."""

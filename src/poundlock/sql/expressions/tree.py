@@ -1,0 +1,70 @@
+"""Expressions whose names are resolved and whose types are known: what the query analysis makes and what is computed over columns.
+
+Picklable: tasks compute them. A column is named as it is called in the batch, not as the script calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from poundlock.sql.types import SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """A column of the batch."""
+
+    name: str
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value that is written in the script; None for NULL.
+
+    Args:
+        value: int, Decimal, float, str, bool, bytes, date, time, datetime; of intervals whole months or milliseconds.
+    """
+
+    value: Any
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of expressions, operators included.
+
+    Args:
+        function: its name in the table of functions, in capitals.
+        options: what is no value of a row: a unit of time, what JSON_VALUE does with an error.
+    """
+
+    function: str
+    arguments: tuple[Expression, ...]
+    type: SqlType
+    options: tuple[str, ...] = ()
+
+
+Expression = ColumnRef | Literal | Call
+
+
+def columns_of(expression: Expression) -> Iterator[str]:
+    """Yield the columns that an expression is of, each as often as it stands there."""
+    if isinstance(expression, ColumnRef):
+        yield expression.name
+    elif isinstance(expression, Call):
+        for argument in expression.arguments:
+            yield from columns_of(argument)
+
+
+def replaced(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
+    """Return an expression in whose place, or in the place of whose parts, stands what a function returns for them, where that is not None."""
+    instead = change(expression)
+    if instead is not None:
+        return instead
+    if not isinstance(expression, Call):
+        return expression
+    arguments = tuple(replaced(argument, change) for argument in expression.arguments)
+    return Call(expression.function, arguments, expression.type, expression.options)

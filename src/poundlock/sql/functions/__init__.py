@@ -1,0 +1,1 @@
+"""Functions of SQL: what each returns, and how it is computed over columns."""
