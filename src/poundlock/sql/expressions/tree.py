@@ -33,7 +33,7 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class SqlCall:
     """A function of expressions, operators included.
 
     Args:
@@ -47,14 +47,14 @@ class Call:
     options: tuple[str, ...] = ()
 
 
-Expression = ColumnRef | Literal | Call
+Expression = ColumnRef | Literal | SqlCall
 
 
 def columns_of(expression: Expression) -> Iterator[str]:
     """Yield the columns that an expression is of, each as often as it stands there."""
     if isinstance(expression, ColumnRef):
         yield expression.name
-    elif isinstance(expression, Call):
+    elif isinstance(expression, SqlCall):
         for argument in expression.arguments:
             yield from columns_of(argument)
 
@@ -64,7 +64,7 @@ def replaced(expression: Expression, change: Callable[[Expression], Expression |
     instead = change(expression)
     if instead is not None:
         return instead
-    if not isinstance(expression, Call):
+    if not isinstance(expression, SqlCall):
         return expression
     arguments = tuple(replaced(argument, change) for argument in expression.arguments)
-    return Call(expression.function, arguments, expression.type, expression.options)
+    return SqlCall(expression.function, arguments, expression.type, expression.options)

@@ -45,7 +45,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class SqlFunction:
     """A function.
 
     Args:
