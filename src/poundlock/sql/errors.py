@@ -32,17 +32,19 @@ class SqlError(DefinitionError):
         place: where in the script.
         script: the whole of it.
         next: what to write.
+        kind: what kind of error it is, as the recorded scripts call it, such as "unknown_column".
     """
 
-    def __init__(self, what: str, *, place: Place, script: str, next: str) -> None:
+    def __init__(self, what: str, *, place: Place, script: str, next: str, kind: str = "other") -> None:
         super().__init__(f"line {place.line}, column {place.column}: {what}", next=next)
         self.place = place
+        self.kind = kind
         self.shown = place.shown_in(script)
 
     @classmethod
-    def at(cls, node: exp.Expr, what: str, *, script: str, next: str) -> SqlError:
+    def at(cls, node: exp.Expr, what: str, *, script: str, next: str, kind: str = "other") -> SqlError:
         """Return the error of a part of a statement: its place is that of the first name in it, or of the first name around it."""
-        return cls(what, place=place_of(node), script=script, next=next)
+        return cls(what, place=place_of(node), script=script, next=next, kind=kind)
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("errors of a script stay in the process that reads it")

@@ -1,0 +1,1 @@
+"""From the statements of a script to relations: names, types, windows, joins and aggregates."""

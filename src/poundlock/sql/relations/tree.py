@@ -1,0 +1,325 @@
+"""The relations that a query is made of. Frozen, compared by identity: one that stands in two places is computed once.
+
+Keys, arguments of aggregates and the columns of an order are columns here: what has to be computed for them is a projection before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from poundlock.sql.catalog import FullName
+from poundlock.sql.expressions.tree import Expression
+from poundlock.sql.relations.fields import Field
+from poundlock.sql.types import SqlType
+
+WindowKind = Literal["tumble", "hop", "cumulate", "session"]
+JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """Rows.
+
+    Args:
+        fields: their columns.
+    """
+
+    fields: tuple[Field, ...]
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        """What it is made of."""
+        return ()
+
+    def field(self, column: str) -> Field:
+        """Return the field of a column of the batches."""
+        return next(field for field in self.fields if field.column == column)
+
+    @property
+    def rowtime(self) -> Field | None:
+        """The first column of event time, None where there is none."""
+        return next((field for field in self.fields if field.time == "rowtime"), None)
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Relation):
+    """The rows of a table, with its computed columns."""
+
+    table: FullName
+    definition: Any  # TableDefinition; typed where it is read
+
+
+@dataclass(frozen=True, eq=False)
+class Values(Relation):
+    """Rows that are written in the script."""
+
+    rows: tuple[tuple[Expression, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Unary(Relation):
+    """What is made of one relation."""
+
+    input: Relation
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Project(Unary):
+    """An expression for each column."""
+
+    expressions: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Filter(Unary):
+    """The rows for which a condition is true."""
+
+    condition: Expression
+
+
+@dataclass(frozen=True, eq=False)
+class Unnest(Unary):
+    """A row for each element of an array or map; its columns stand behind those of the input.
+
+    Args:
+        collection: the column.
+        is_outer: whether a row without elements stays, with nulls.
+        ordinality: the column that numbers the elements, from 1.
+    """
+
+    collection: str
+    is_outer: bool = False
+    ordinality: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class UnionAll(Relation):
+    """The rows of all inputs, whose columns are called alike."""
+
+    parts: tuple[Relation, ...]
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return self.parts
+
+
+@dataclass(frozen=True, slots=True)
+class SqlWindow:
+    """A window of a table-valued function, ms.
+
+    Args:
+        time: the column that rows are placed by.
+        size: of a session the gap.
+        step: of hopping windows the slide, of cumulating ones the step.
+        partition: the columns by which sessions are told apart.
+        is_local: whether borders follow the session's time zone, as those over TIMESTAMP_LTZ do.
+    """
+
+    kind: WindowKind
+    time: str
+    by_clock: bool
+    size: int
+    step: int = 0
+    offset: int = 0
+    partition: tuple[str, ...] = ()
+    is_local: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class WindowTable(Unary):
+    """Each row with the windows that it is in: window_start, window_end and window_time stand behind its columns."""
+
+    window: SqlWindow
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """An aggregate.
+
+    Args:
+        kind: its name in lower case, such as "sum".
+        arguments: the columns; none for COUNT(*).
+        filter: a column of booleans; rows where it is not true do not count.
+        column: that the result is put into.
+    """
+
+    kind: str
+    arguments: tuple[str, ...]
+    column: str
+    type: SqlType
+    is_distinct: bool = False
+    filter: str | None = None
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate(Unary):
+    """One row for each key; unbounded, so that its rows change.
+
+    Args:
+        keys: columns of the input; none for one row of all.
+    """
+
+    keys: tuple[str, ...]
+    calls: tuple[AggregateCall, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class WindowAggregate(Unary):
+    """One row for each key and window, once the window is over.
+
+    Args:
+        bounds: the columns that window_start, window_end and window_time are put into; None where one is not wanted.
+    """
+
+    window: SqlWindow
+    keys: tuple[str, ...]
+    calls: tuple[AggregateCall, ...]
+    bounds: tuple[str | None, str | None, str | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Expand(Unary):
+    """Each row once for each set of GROUPING SETS: keys that are not in it are null, and a number tells the sets apart.
+
+    Args:
+        sets: the keys of each.
+        keys: all of them.
+        number: the column of the set's number, in whose bits a key that is not in it is 1.
+    """
+
+    sets: tuple[tuple[str, ...], ...]
+    keys: tuple[str, ...]
+    number: str
+
+
+@dataclass(frozen=True, eq=False)
+class Join(Relation):
+    """Pairs of rows.
+
+    Args:
+        keys: columns that are equal; null equals nothing.
+        condition: what else has to be true of a pair.
+    """
+
+    kind: JoinKind
+    left: Relation
+    right: Relation
+    keys: tuple[tuple[str, str], ...]
+    condition: Expression | None = None
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, eq=False)
+class IntervalJoin(Join):
+    """Pairs whose times lie near each other: left + lower <= right <= left + upper, ms."""
+
+    times: tuple[str, str] = ("", "")
+    lower: int = 0
+    upper: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class WindowJoin(Join):
+    """Pairs of the same window."""
+
+    window: SqlWindow | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TemporalJoin(Join):
+    """Each left row with the right row of its key that was valid at its time."""
+
+    times: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class OrderKey:
+    """A column of an order."""
+
+    column: str
+    is_descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class TopN(Unary):
+    """The rows of each key that come first in an order.
+
+    Args:
+        first: the first place that is wanted, from 1; `last`: the last one.
+        rank: the column of the place; None where it is not wanted.
+    """
+
+    keys: tuple[str, ...]
+    order: tuple[OrderKey, ...]
+    first: int
+    last: int
+    rank: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Deduplicate(Unary):
+    """The first or the last row of each key by its time."""
+
+    keys: tuple[str, ...]
+    time: str
+    by_clock: bool
+    keep: Literal["first", "last"]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What rows an OVER aggregate is of.
+
+    Args:
+        preceding: how many rows or ms before the current one; None: all.
+        following: after it, in batch mode.
+    """
+
+    unit: Literal["rows", "range"]
+    preceding: int | None
+    following: int | None = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Over(Unary):
+    """Each row with aggregates of those around it; their columns stand behind its own."""
+
+    keys: tuple[str, ...]
+    order: tuple[OrderKey, ...]
+    frame: Frame
+    calls: tuple[AggregateCall, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Sort(Unary):
+    """The rows in an order: by event time in a stream, by any columns in a bounded job."""
+
+    order: tuple[OrderKey, ...]
+    limit: int | None = None
+    offset: int = 0
+
+
+def walk_relations(root: Relation) -> Iterator[Relation]:
+    """Yield every relation that one is made of, and itself, each once, inputs first."""
+    seen: set[int] = set()
+
+    def visit(relation: Relation) -> Iterator[Relation]:
+        if id(relation) in seen:
+            return
+        seen.add(id(relation))
+        for each in relation.inputs:
+            yield from visit(each)
+        yield relation
+
+    yield from visit(root)
