@@ -53,9 +53,9 @@ class QueryScope:
         """
         scope: QueryScope | None = self
         while scope is not None:
-            found = list(scope._matches(parts, node))
-            if found:
-                return found[0]
+            matches = list(scope._matches(parts, node))
+            if matches:
+                return matches[0]
             scope = scope.outer
         raise self._unknown(parts, node)
 
@@ -92,7 +92,11 @@ class QueryScope:
             known += [each.name for relation in scope.relations for each in relation.fields]
             scope = scope.outer
         among = sorted(dict.fromkeys(known))
-        use = f"use one of {', '.join(among[:20])}" if among else "a query without FROM has no columns; texts stand in '…'"
+        use = (
+            f"use one of {', '.join(among[:20])}"
+            if among
+            else "a query without FROM has no columns; texts stand in '…'"
+        )
         what = f"there is no column {'.'.join(parts)}"
         return SqlError.at(
             node, what, script=self.script, next=did_you_mean(parts[-1], among, use), kind="unknown_column"

@@ -19,7 +19,7 @@ JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 
 @dataclass(frozen=True, eq=False)
-class Relation:
+class LogicalRelation:
     """Rows.
 
     Args:
@@ -29,7 +29,7 @@ class Relation:
     fields: tuple[Field, ...]
 
     @property
-    def inputs(self) -> tuple[Relation, ...]:
+    def inputs(self) -> tuple[LogicalRelation, ...]:
         """What it is made of."""
         return ()
 
@@ -44,7 +44,7 @@ class Relation:
 
 
 @dataclass(frozen=True, eq=False)
-class Scan(Relation):
+class LogicalScan(LogicalRelation):
     """The rows of a table, with its computed columns."""
 
     table: FullName
@@ -52,39 +52,39 @@ class Scan(Relation):
 
 
 @dataclass(frozen=True, eq=False)
-class Values(Relation):
+class LogicalValues(LogicalRelation):
     """Rows that are written in the script."""
 
     rows: tuple[tuple[Expression, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Unary(Relation):
+class Unary(LogicalRelation):
     """What is made of one relation."""
 
-    input: Relation
+    input: LogicalRelation
 
     @property
-    def inputs(self) -> tuple[Relation, ...]:
+    def inputs(self) -> tuple[LogicalRelation, ...]:
         return (self.input,)
 
 
 @dataclass(frozen=True, eq=False)
-class Project(Unary):
+class LogicalProject(Unary):
     """An expression for each column."""
 
     expressions: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Filter(Unary):
+class LogicalFilter(Unary):
     """The rows for which a condition is true."""
 
     condition: Expression
 
 
 @dataclass(frozen=True, eq=False)
-class Unnest(Unary):
+class LogicalUnnest(Unary):
     """A row for each element of an array or map; its columns stand behind those of the input.
 
     Args:
@@ -99,13 +99,13 @@ class Unnest(Unary):
 
 
 @dataclass(frozen=True, eq=False)
-class UnionAll(Relation):
+class LogicalUnionAll(LogicalRelation):
     """The rows of all inputs, whose columns are called alike."""
 
-    parts: tuple[Relation, ...]
+    parts: tuple[LogicalRelation, ...]
 
     @property
-    def inputs(self) -> tuple[Relation, ...]:
+    def inputs(self) -> tuple[LogicalRelation, ...]:
         return self.parts
 
 
@@ -132,14 +132,14 @@ class SqlWindow:
 
 
 @dataclass(frozen=True, eq=False)
-class WindowTable(Unary):
+class LogicalWindowTable(Unary):
     """Each row with the windows that it is in: window_start, window_end and window_time stand behind its columns."""
 
     window: SqlWindow
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateCall:
+class SqlAggregateCall:
     """An aggregate.
 
     Args:
@@ -159,7 +159,7 @@ class AggregateCall:
 
 
 @dataclass(frozen=True, eq=False)
-class Aggregate(Unary):
+class LogicalAggregate(Unary):
     """One row for each key; unbounded, so that its rows change.
 
     Args:
@@ -167,11 +167,11 @@ class Aggregate(Unary):
     """
 
     keys: tuple[str, ...]
-    calls: tuple[AggregateCall, ...]
+    calls: tuple[SqlAggregateCall, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class WindowAggregate(Unary):
+class LogicalWindowAggregate(Unary):
     """One row for each key and window, once the window is over.
 
     Args:
@@ -180,12 +180,12 @@ class WindowAggregate(Unary):
 
     window: SqlWindow
     keys: tuple[str, ...]
-    calls: tuple[AggregateCall, ...]
+    calls: tuple[SqlAggregateCall, ...]
     bounds: tuple[str | None, str | None, str | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Expand(Unary):
+class LogicalExpand(Unary):
     """Each row once for each set of GROUPING SETS: keys that are not in it are null, and a number tells the sets apart.
 
     Args:
@@ -200,7 +200,7 @@ class Expand(Unary):
 
 
 @dataclass(frozen=True, eq=False)
-class Join(Relation):
+class LogicalJoin(LogicalRelation):
     """Pairs of rows.
 
     Args:
@@ -209,18 +209,18 @@ class Join(Relation):
     """
 
     kind: JoinKind
-    left: Relation
-    right: Relation
+    left: LogicalRelation
+    right: LogicalRelation
     keys: tuple[tuple[str, str], ...]
     condition: Expression | None = None
 
     @property
-    def inputs(self) -> tuple[Relation, ...]:
+    def inputs(self) -> tuple[LogicalRelation, ...]:
         return (self.left, self.right)
 
 
 @dataclass(frozen=True, eq=False)
-class IntervalJoin(Join):
+class LogicalIntervalJoin(LogicalJoin):
     """Pairs whose times lie near each other: left + lower <= right <= left + upper, ms."""
 
     times: tuple[str, str] = ("", "")
@@ -229,14 +229,14 @@ class IntervalJoin(Join):
 
 
 @dataclass(frozen=True, eq=False)
-class WindowJoin(Join):
+class LogicalWindowJoin(LogicalJoin):
     """Pairs of the same window."""
 
     window: SqlWindow | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class TemporalJoin(Join):
+class LogicalTemporalJoin(LogicalJoin):
     """Each left row with the right row of its key that was valid at its time."""
 
     times: tuple[str, str] = ("", "")
@@ -252,7 +252,7 @@ class OrderKey:
 
 
 @dataclass(frozen=True, eq=False)
-class TopN(Unary):
+class LogicalTopN(Unary):
     """The rows of each key that come first in an order.
 
     Args:
@@ -268,7 +268,7 @@ class TopN(Unary):
 
 
 @dataclass(frozen=True, eq=False)
-class Deduplicate(Unary):
+class LogicalDeduplicate(Unary):
     """The first or the last row of each key by its time."""
 
     keys: tuple[str, ...]
@@ -292,17 +292,17 @@ class Frame:
 
 
 @dataclass(frozen=True, eq=False)
-class Over(Unary):
+class LogicalOver(Unary):
     """Each row with aggregates of those around it; their columns stand behind its own."""
 
     keys: tuple[str, ...]
     order: tuple[OrderKey, ...]
     frame: Frame
-    calls: tuple[AggregateCall, ...]
+    calls: tuple[SqlAggregateCall, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Sort(Unary):
+class LogicalSort(Unary):
     """The rows in an order: by event time in a stream, by any columns in a bounded job."""
 
     order: tuple[OrderKey, ...]
@@ -310,11 +310,11 @@ class Sort(Unary):
     offset: int = 0
 
 
-def walk_relations(root: Relation) -> Iterator[Relation]:
+def walk_relations(root: LogicalRelation) -> Iterator[LogicalRelation]:
     """Yield every relation that one is made of, and itself, each once, inputs first."""
     seen: set[int] = set()
 
-    def visit(relation: Relation) -> Iterator[Relation]:
+    def visit(relation: LogicalRelation) -> Iterator[LogicalRelation]:
         if id(relation) in seen:
             return
         seen.add(id(relation))
