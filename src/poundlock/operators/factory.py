@@ -14,7 +14,7 @@ from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.chain import Edge, Operator, Pass
 from poundlock.operators.columns.sql.accumulators import can_aggregate
-from poundlock.operators.columns.sql.aggregates import IN_ORDER, ColumnAggregates
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
 from poundlock.operators.process.deduplicate import FirstRecordOperator, LastRecordOperator
@@ -117,9 +117,6 @@ def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> s
         return "its windows overlap and go by the clock"
     if isinstance(function, ArrowAggregateWindow):
         return "a window of a number of rows takes SQL aggregates alone" if counted else None
-    ordered = [each.kind for each in function.aggregates if each.kind in IN_ORDER]
-    if ordered and not counted and not isinstance(assigner, Tumbling):
-        return f"{ordered[0]} of such windows depends on the order in which elements came"
     if aggregates is not None and not aggregates.are_by_column:
         return "an aggregate of that type of column is computed value by value"
     return None

@@ -20,7 +20,7 @@ from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput
 from poundlock.operators.columns.joins.sides import JoinSide
 from poundlock.operators.columns.joins.window_join import ColumnWindowJoin
 from poundlock.operators.columns.operator import ColumnWork, ResultColumns, change_schema
-from poundlock.operators.columns.partials import SessionAggregation, SliceAggregation
+from poundlock.operators.columns.partials import SessionAggregation, SliceAggregation, merges_by_time
 from poundlock.operators.columns.records import layout_of
 from poundlock.operators.columns.rows.counts import ColumnCounts
 from poundlock.operators.columns.rows.deduplicate import ColumnDeduplication, FirstRecords, LastRecords
@@ -221,7 +221,7 @@ def _by_columns(
         check_columns_do(node.id, spec)
         aggregates = FunctionAggregation(node.id, function, tuple(taken.columns), node.schema or "")
     elif isinstance(spec.function, SqlAggregates):
-        aggregates = ColumnAggregates(spec.function.aggregates, arguments)
+        aggregates = ColumnAggregates(spec.function.aggregates, arguments, merges_by_time(spec.assigner))
         if by_record(spec, aggregates) is not None:
             return None
     else:

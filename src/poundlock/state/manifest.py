@@ -55,13 +55,16 @@ class TableMeta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     holds: tuple[str, ...] = ()  # what an entry is of: aggregates, or an order; none: it says so itself
 
 
-class OperatorMeta(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorMeta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An operator with state."""
 
     number: int  # what its rows have in the files; an operator that is renamed keeps it
     tables: Mapping[str, TableMeta] = {}
     watermark: int | None = None  # event time in ms that it has reached; None before its first checkpoint
     processing_time: int | None = None  # the clock in ms as of its last checkpoint
+    arrived: int | None = (
+        None  # how many places in the order of rows are taken; None where rows are not numbered as they come
+    )
 
 
 class TimerBound(msgspec.Struct, frozen=True, array_like=True):
@@ -104,12 +107,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return least(bound.event for bound in bounds), least(bound.processing for bound in bounds)
 
 
-class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an operator: tables that are new or changed, and its times in ms."""
+class OperatorChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of an operator: tables that are new or changed, its times in ms, and what `OperatorMeta` has more."""
 
     tables: Mapping[str, TableMeta] = {}
     watermark: int | None = None
     processing_time: int | None = None
+    arrived: int | None = None
 
 
 class PartChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,7 +220,7 @@ def _operators(known: Mapping[str, OperatorMeta], changed: Mapping[int, Operator
     for name, meta in known.items():
         change = changed.get(meta.number)
         if change is not None:
-            times = {name: getattr(change, name) for name in ("watermark", "processing_time")}
+            times = {name: getattr(change, name) for name in ("watermark", "processing_time", "arrived")}
             newer = {name: time for name, time in times.items() if time is not None}
             meta = msgspec.structs.replace(meta, tables={**meta.tables, **change.tables}, **newer)
         done[name] = meta

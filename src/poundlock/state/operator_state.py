@@ -42,6 +42,7 @@ class OperatorState(KeyGroup):
     ) -> None:
         super().__init__(groups[0], watermark=watermark, processing_time=processing_time)
         self.operator = meta.number
+        self.arrived = meta.arrived or 0
         self._known = meta
         self._view, self._broadcast = view, broadcast
         self._groups = groups
@@ -267,4 +268,5 @@ class OperatorState(KeyGroup):
             tables={name: meta for name, meta in self._declared.items() if known.tables.get(name) != meta},
             watermark=self.watermark if self.watermark != known.watermark else None,
             processing_time=self.processing_time if self.processing_time != known.processing_time else None,
+            arrived=self.arrived if self.arrived != (known.arrived or 0) else None,
         )

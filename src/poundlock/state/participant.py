@@ -160,7 +160,7 @@ def _files(report: PreparedState) -> list[RunFile]:
 
 
 def _operator_changes(prepared: Sequence[PreparedState]) -> dict[int, OperatorChange]:
-    """Return what became of each operator; its times are the latest that any task has reached."""
+    """Return what became of each operator; its times are the latest that any task has reached, and so is how much arrived."""
     done: dict[int, OperatorChange] = {}
     for report in prepared:
         for number, change in report.operators.items():
@@ -169,6 +169,7 @@ def _operator_changes(prepared: Sequence[PreparedState]) -> dict[int, OperatorCh
                 tables={**known.tables, **change.tables},
                 watermark=_later(known.watermark, change.watermark),
                 processing_time=_later(known.processing_time, change.processing_time),
+                arrived=_later(known.arrived, change.arrived),
             )
     return {number: change for number, change in done.items() if change != OperatorChange()}
 

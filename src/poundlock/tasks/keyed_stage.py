@@ -18,6 +18,7 @@ from poundlock.checkpoint.skew import Shares
 from poundlock.formats.chunk import Batch, NoOrigin
 from poundlock.operators.columns.joins.sides import ColumnJoinOperator
 from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork, PartialsOperator
+from poundlock.operators.columns.sent import SentPartials
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import OutputChunk
@@ -25,6 +26,7 @@ from poundlock.operators.stream_times import StreamTimes
 from poundlock.state.hashing import groups_of
 from poundlock.state.runs.files import run_files
 from poundlock.state.task_state import TaskState
+from poundlock.tasks.exchange.arrivals import with_places
 from poundlock.tasks.exchange.blocks import Block, Delivery
 from poundlock.tasks.exchange.partial_blocks import PARTIAL_SIDE, partials_of
 from poundlock.tasks.exchange.received import grouped_batches, grouped_pieces, inputs_of
@@ -161,7 +163,7 @@ class _KeyedTask:
         """Give an operator what its rows added up to, and those that came as they are."""
         tally = self._run.chain.tallies[head.id]
         if isinstance(operator, PartialsOperator):
-            partials = partials_of(self._blocks.pop((head.id, PARTIAL_SIDE), ()))
+            partials = self._partials(head, group)
             for each in partials:
                 tally.rows_in += int(each.counts.sum())
                 self._count(head.id, groups_of(each.hashes, self._groups), each.counts)
@@ -170,6 +172,17 @@ class _KeyedTask:
         for rows in grouped_pieces(self._counted(head, 0)):
             tally.rows_in += rows.num_rows
             self._emit(head, operator.take_rows(group, rows))
+
+    def _partials(self, head: KeyedHead, group: KeyGroup) -> Sequence[SentPartials]:
+        """Return what the rows of an operator added up to; where it goes by the order of rows, with their places, as rows get them too."""
+        added = self._blocks.pop((head.id, PARTIAL_SIDE), ())
+        places = () if head.windows is None else head.windows.partial.places
+        if not places:
+            return partials_of(added)
+        came = with_places(added, self._blocks.pop((head.id, 0), ()), places, group.arrived)
+        self._blocks[head.id, 0] = list(came.rows)
+        group.arrived = came.next
+        return came.partials
 
     def _counted(self, head: KeyedHead, side: int) -> Sequence[Block]:
         """Return the blocks of one input, whose rows are counted by key group."""

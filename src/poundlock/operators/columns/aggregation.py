@@ -26,6 +26,10 @@ class Aggregation(Protocol):
         """The types of an accumulator's columns."""
 
     @property
+    def places(self) -> Sequence[int]:
+        """Which of the columns say at which place a value came: `partial` is then given those of rows, behind the other columns."""
+
+    @property
     def described(self) -> tuple[str, ...]:
         """What state holds, as its manifest says it."""
 
@@ -55,6 +59,11 @@ class SpansAndSums:
     def types(self) -> list[pa.DataType]:
         """The types of the columns."""
         return [pa.int64(), pa.int64(), *self.own.types]
+
+    @property
+    def places(self) -> Sequence[int]:
+        """Which of the columns say at which place a value came."""
+        return [2 + place for place in self.own.places]
 
     def partial(self, times: Numbers, gap: int, own: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
         """Return the accumulators of groups of rows, of which it is known what they add up to.
@@ -100,6 +109,11 @@ class FunctionAggregation:
     def types(self) -> list[pa.DataType]:
         """The types of an accumulator's columns."""
         return list(self._accumulator.types)
+
+    @property
+    def places(self) -> Sequence[int]:
+        """None: accumulators of windows that overlap are merged in any order."""
+        return ()
 
     @property
     def described(self) -> tuple[str, ...]:

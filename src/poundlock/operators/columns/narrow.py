@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import column_of, numbers_in
+from poundlock.formats.arrays import Numbers, column_of, ends_in, lists_of, numbers_in
 
 _LEAST = b"least"
 _NARROW = (
@@ -37,3 +37,23 @@ def widened(field: pa.Field, column: pa.Array) -> pa.Array:
     if least is None:
         return column
     return column_of(numbers_in(column).astype(np.int64) + int(least), pa.int64())
+
+
+def greatest(field: pa.Field, column: pa.Array) -> int:
+    """Return the greatest of the numbers, or lists of numbers, in a column as it travels; -1 where there is none."""
+    numbers = _numbers(column)
+    least = int((field.metadata or {}).get(_LEAST, 0))
+    return least + int(numbers.max()) if len(numbers) else -1
+
+
+def raised(field: pa.Field, column: pa.Array, by: int) -> tuple[pa.Field, pa.Array]:
+    """Return a column as it travels, of whole numbers or lists of them, each of them greater by a number, and its field."""
+    least = (field.metadata or {}).get(_LEAST)
+    if least is not None:
+        return field.with_metadata({_LEAST: str(int(least) + by).encode()}), column
+    numbers = column_of(_numbers(column) + by, pa.int64())
+    return field, lists_of(numbers, np.diff(ends_in(column))) if pa.types.is_list(column.type) else numbers
+
+
+def _numbers(column: pa.Array) -> Numbers:
+    return numbers_in(column.flatten() if pa.types.is_list(column.type) else column)

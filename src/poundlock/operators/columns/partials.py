@@ -19,9 +19,12 @@ from poundlock.operators.columns.aggregation import Aggregation, SpansAndSums
 from poundlock.operators.columns.groups import Groups, Hashes, grouped, grouped_by_code, overlapping
 from poundlock.operators.columns.rows.keys import HashKeys, RowKeys, times_in
 from poundlock.operators.windows.aligned import slice_of
-from poundlock.stream.windows.assigners import require_time
+from poundlock.stream.windows.assigners import WindowAssigner, require_time
+from poundlock.stream.windows.builtin_assigners import Tumbling
 
 _AT_ONCE = 1 << 16  # rows that are merged at a time
+PLACE = "__place"
+"""The column of a number that ascends in the order in which rows came, where aggregates keep it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,11 @@ class Partials:
             np.concatenate([part.counts for part in parts]),
             [joined(columns) for columns in zip(*(part.held for part in parts), strict=True)],
         )
+
+
+def merges_by_time(assigner: WindowAssigner) -> bool:
+    """Return whether what the rows of a window came to is merged in the order of event time, which is not that in which they came."""
+    return assigner.is_event_time() and not isinstance(assigner, Tumbling)
 
 
 def merged(parts: Sequence[Partials], aggregates: Aggregation, width: int = 1) -> Partials:
@@ -141,7 +149,17 @@ class RowAggregation:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns of a row that are needed, each once."""
-        return tuple(dict.fromkeys([*self.keys, *([] if self.time is None else [self.time]), *self.arguments]))
+        return tuple(dict.fromkeys([*self.keys, *([] if self.time is None else [self.time]), *self._given]))
+
+    @cached_property
+    def _given(self) -> tuple[str, ...]:
+        """What aggregates are given."""
+        return (*self.arguments, *([PLACE] if self.aggregates.places else []))
+
+    @property
+    def places(self) -> Sequence[int]:
+        """Which of the accumulators' columns say at which place a value came; where there are some, rows have the column `PLACE`."""
+        return self.aggregates.places
 
     def times(self, rows: pa.RecordBatch, clock: int) -> Numbers:
         """Return what tells the windows of each row, ms; `clock` counts where there is no event time.
@@ -191,7 +209,7 @@ class RowAggregation:
             self._key.encoded(rows, firsts),
             times[firsts],
             groups.counts,
-            self.aggregates.partial([rows.column(name) for name in self.arguments], groups),
+            self.aggregates.partial([rows.column(name) for name in self._given], groups),
         )
 
 
@@ -256,6 +274,10 @@ class SessionAggregation(RowAggregation):
     def held(self) -> SpansAndSums:
         """What accumulators are: begin and end, then the user's."""
         return SpansAndSums(self.aggregates)
+
+    @property
+    def places(self) -> Sequence[int]:
+        return self.held.places
 
     def times(self, rows: pa.RecordBatch, clock: int) -> Numbers:
         return self.event_times(rows)

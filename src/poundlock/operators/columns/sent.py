@@ -11,7 +11,7 @@ import pyarrow as pa
 from poundlock.formats.arrays import Numbers, column_of, indices_of, numbers_in
 from poundlock.operators.columns.aggregation import Aggregation
 from poundlock.operators.columns.groups import Hashes
-from poundlock.operators.columns.narrow import narrowed, widened
+from poundlock.operators.columns.narrow import greatest, narrowed, raised, widened
 from poundlock.operators.columns.partials import Partials, in_ranges, merged
 
 _HASHES, _KEYS, _SLICES, _COUNTS, _HELD = range(5)
@@ -66,6 +66,23 @@ class SentPartials:
     def slice(self, start: int, stop: int) -> SentPartials:
         """Return a stretch of the rows, without a copy."""
         return SentPartials(self.batch.slice(start, stop - start))
+
+    def last_place(self, places: Sequence[int]) -> int:
+        """Return the last place at which a value came; -1 where there is none.
+
+        Args:
+            places: which of the accumulators' columns say that.
+        """
+        schema = self.batch.schema
+        return max(greatest(schema.field(_HELD + each), self.batch.column(_HELD + each)) for each in places)
+
+    def moved(self, places: Sequence[int], by: int) -> SentPartials:
+        """Return the rows as if all had come so many places later; `places` as in `last_place`."""
+        fields, columns = list(self.batch.schema), self.batch.columns
+        for each in places:
+            at = _HELD + each
+            fields[at], columns[at] = raised(fields[at], columns[at], by)
+        return SentPartials(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)))
 
     def unpacked(self) -> Partials:
         """Return what was sent."""

@@ -31,7 +31,7 @@ _PARTS_OF_A_GAP, _LEAST_MS = 8, 1_000
 
 @dataclass(frozen=True)
 class ColumnSessions(WindowColumns[SessionAggregation]):
-    """Event-time sessions of one gap with their default trigger, no lateness, no evictor and SQL aggregates in no order."""
+    """Event-time sessions of one gap with their default trigger, no lateness, no evictor and SQL aggregates."""
 
     @property
     def singly(self) -> bool:
@@ -78,7 +78,8 @@ class ColumnSessionOperator(PartialsOperator):
     def bind(self, group: KeyGroup) -> None:
         own = self._partial.aggregates
         whole = isinstance(own, FunctionAggregation)
-        group.declare(CONTENTS, f"spans, {own.described[0]}" if whole else "spans", windowed=True)
+        kind = f"spans, {own.described[0]}" if whole else "spans"
+        group.declare(CONTENTS, kind, windowed=True, holds=own.described if own.places else ())
         for bucket in group.namespaces(CONTENTS):
             self._wait_for(bucket, bucket[0])
 

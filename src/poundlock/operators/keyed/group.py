@@ -126,6 +126,7 @@ class KeyGroup:
         watermark: event time in ms that the group's elements are judged by.
         processing_time: the clock in ms as of the last call.
         timer_entries: what timers are registered for: keys, windows of all keys, or (key, window).
+        arrived: how many places in the order of rows are taken, where rows are numbered as they come.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class KeyGroup:
         self.watermark = watermark
         self.processing_time = processing_time
         self.timer_entries = timer_entries
+        self.arrived = 0
         self.meta: dict[str, dict[str, Any]] = {}
         self._tables: dict[str, dict[Any, Table]] = {}
         self._event, self._processing = Timers(), Timers()

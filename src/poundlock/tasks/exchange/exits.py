@@ -24,6 +24,7 @@ from poundlock.operators.stream_times import StreamTimes
 from poundlock.state import hashing
 from poundlock.tasks.columns import SPLIT, bool_column, conformed, int_column, visible_schema
 from poundlock.tasks.event_time import SplitPlace
+from poundlock.tasks.exchange.arrivals import RowNumbers
 from poundlock.tasks.exchange.blocks import Block, BlockWriter, ExchangeInput
 from poundlock.tasks.exchange.partial_blocks import PartialWriter
 from poundlock.tasks.exchange.segment_blocks import read_blocks, write_blocks
@@ -55,6 +56,7 @@ class ExchangeStep(TaskStep):
         self._writer = BlockWriter(self.to, hashing, parallelism, splits)
         if self.windows is not None:
             self._partials = PartialWriter(self.to, self.windows.partial, hashing, time.clock, parallelism)
+            self._numbers = RowNumbers() if self.windows.partial.places else None
         if self.windows is not None and self.windows.singly and self.times is not None:
             self._watermark = self.times.advance(time).watermarks[self.to.operator].before
         self._own = visible_schema(self.schema)
@@ -72,6 +74,8 @@ class ExchangeStep(TaskStep):
 
     def _added_up(self, rows: pa.RecordBatch, windows: ColumnWork) -> pa.RecordBatch:
         """Add up rows for their windows; return those that go one by one."""
+        if self._numbers is not None:
+            rows = self._numbers.numbered(rows, self.run.place)
         alone = np.zeros(rows.num_rows, np.bool_)
         if windows.singly:
             alone = windows.alone(windows.partial.times(rows, 0), self._watermark)

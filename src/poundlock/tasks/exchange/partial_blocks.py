@@ -136,8 +136,12 @@ def _pieces(partials: SentPartials) -> Iterator[pa.RecordBatch]:
 
 def partials_of(blocks: Sequence[Block]) -> list[SentPartials]:
     """Return the partials of one input in the order source, split, stretch, out of its blocks in any order."""
-    ordered = sorted((block for block in blocks if block.count), key=lambda block: (*block.places[0], block.part))
-    return [SentPartials(block.batch()) for block in ordered]
+    return [SentPartials(block.batch()) for block in ordered_blocks(blocks)]
+
+
+def ordered_blocks(blocks: Sequence[Block]) -> list[Block]:
+    """Return the blocks of partials of one input that have some, in the order source, split, stretch."""
+    return sorted((block for block in blocks if block.count), key=lambda block: (*block.places[0], block.part))
 
 
 def _fitting(rows: pa.RecordBatch, most: int) -> int:

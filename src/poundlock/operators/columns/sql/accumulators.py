@@ -150,7 +150,26 @@ class _Extreme(ColumnAccumulator):
         return [ordered.take(_with_nulls(np.where(there, places, 0), there))]
 
 
-class _End(ColumnAccumulator):
+class Pick(ColumnAccumulator):
+    """One row of each group: what is kept of it is its accumulator."""
+
+    def rows(self, column: Any, groups: Groups) -> tuple[Numbers, Flags]:
+        """Return the row of each group that counts, and whether there is one; where there is none it is the group's first."""
+        raise NotImplementedError
+
+    def held_rows(self, held: Sequence[pa.Array], groups: Groups) -> tuple[Numbers, Flags]:
+        """Return the same of rows that are accumulators."""
+        raise NotImplementedError
+
+    def kept(self, column: Any, rows: Numbers, there: Flags) -> list[pa.Array]:
+        """Return the accumulators that are made of rows."""
+        raise NotImplementedError
+
+    def partial(self, column: Any, groups: Groups) -> list[pa.Array]:
+        return self.kept(column, *self.rows(column, groups))
+
+
+class _End(Pick):
     """The first or the last value, and whether there was one."""
 
     def __init__(self, kind: pa.DataType, last: bool, ignore_nulls: bool) -> None:
@@ -161,18 +180,23 @@ class _End(ColumnAccumulator):
     def types(self) -> list[pa.DataType]:
         return [self.kind, pa.bool_()]
 
-    def partial(self, column: pa.Array, groups: Groups) -> list[pa.Array]:
-        return self._of(column, valid_in(column) if self._ignore_nulls else None, groups)
+    def rows(self, column: pa.Array, groups: Groups) -> tuple[Numbers, Flags]:
+        return self._ends(valid_in(column) if self._ignore_nulls else None, groups)
+
+    def held_rows(self, held: Sequence[pa.Array], groups: Groups) -> tuple[Numbers, Flags]:
+        has = numbers_in(held[1]).astype(np.bool_)
+        return self._ends(None if has.all() else has, groups)
+
+    def kept(self, column: pa.Array, rows: Numbers, there: Flags) -> list[pa.Array]:
+        return [column.take(_with_nulls(rows, there)), column_of(there, pa.bool_())]
 
     def merge(self, held: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
-        has = numbers_in(held[1]).astype(np.bool_)
-        return self._of(held[0], None if has.all() else has, groups)
+        return self.kept(held[0], *self.held_rows(held, groups))
 
-    def _of(self, column: pa.Array, counted: Flags | None, groups: Groups) -> list[pa.Array]:
+    def _ends(self, counted: Flags | None, groups: Groups) -> tuple[Numbers, Flags]:
         ends = groups.starts + groups.counts - 1
         if counted is None:
-            places, there = groups.order[ends if self._last else groups.starts], np.ones(len(groups), np.bool_)
-            return [column.take(indices_of(places)), column_of(there, pa.bool_())]
+            return groups.order[ends if self._last else groups.starts], np.ones(len(groups), np.bool_)
         places = np.arange(len(groups.order))
         shown = counted[groups.order]
         if self._last:
@@ -180,11 +204,10 @@ class _End(ColumnAccumulator):
         else:
             at = np.minimum.reduceat(np.where(shown, places, len(places)), groups.starts)
         there = (at >= 0) & (at < len(places))
-        rows = groups.order[np.where(there, at, 0)]
-        return [column.take(_with_nulls(rows, there)), column_of(there, pa.bool_())]
+        return groups.order[np.where(there, at, groups.starts)], there
 
 
-class _By(ColumnAccumulator):
+class _By(Pick):
     """The value of the row whose other value is the least or the greatest, and that; of equal ones the first row counts."""
 
     def __init__(self, kind: pa.DataType, by: pa.DataType, greatest: bool) -> None:
@@ -195,8 +218,8 @@ class _By(ColumnAccumulator):
     def types(self) -> list[pa.DataType]:
         return [self.kind, self._by]
 
-    def partial(self, column: Any, groups: Groups) -> list[pa.Array]:
-        values, by = column
+    def rows(self, column: Any, groups: Groups) -> tuple[Numbers, Flags]:
+        _, by = column
         ranks, valid = ordinals(by), valid_in(by)
         sorted_ranks = (ranks if not self._greatest else ~ranks)[groups.order]
         shown = np.ones(len(sorted_ranks), np.bool_) if valid is None else valid[groups.order]
@@ -205,14 +228,20 @@ class _By(ColumnAccumulator):
         places = np.arange(len(sorted_ranks))
         at = np.minimum.reduceat(np.where(first, places, len(places)), groups.starts)
         there = at < len(places)
-        rows = _with_nulls(groups.order[np.where(there, at, 0)], there)
-        return [values.take(rows), by.take(rows)]
+        return groups.order[np.where(there, at, groups.starts)], there
+
+    def held_rows(self, held: Sequence[pa.Array], groups: Groups) -> tuple[Numbers, Flags]:
+        return self.rows(held, groups)
+
+    def kept(self, column: Any, rows: Numbers, there: Flags) -> list[pa.Array]:
+        indices = _with_nulls(rows, there)
+        return [each.take(indices) for each in column]
 
     def merge(self, held: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
         return self.partial(held, groups)
 
 
-class _Collect(ColumnAccumulator):
+class Collect(ColumnAccumulator):
     """The values in the order they came."""
 
     @property
@@ -220,12 +249,15 @@ class _Collect(ColumnAccumulator):
         return [pa.list_(self.kind)]
 
     def partial(self, column: pa.Array, groups: Groups) -> list[pa.Array]:
+        rows, counts = self.rows(column, groups)
+        return [lists_of(column.take(indices_of(rows)), counts)]
+
+    def rows(self, column: pa.Array, groups: Groups) -> tuple[Numbers, Numbers]:
+        """Return the rows that are listed, group after group, and how many each group has."""
         valid = valid_in(column)
-        order, counts = groups.order, groups.counts
-        if valid is not None:
-            shown = valid[order]
-            order, counts = order[shown], sum_of(valid.astype(np.int64), groups)
-        return [lists_of(column.take(indices_of(order)), counts)]
+        if valid is None:
+            return groups.order, groups.counts
+        return groups.order[valid[groups.order]], sum_of(valid.astype(np.int64), groups)
 
     def merge(self, held: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
         lengths = np.diff(ends_in(held[0]))
@@ -277,7 +309,7 @@ _ACCUMULATORS: dict[str, Callable[[SqlAggregate, Any], ColumnAccumulator]] = {
     "max": lambda a, kind: _Extreme(kind, greatest=True),
     "first": lambda a, kind: _End(kind, last=False, ignore_nulls=a.ignore_nulls),
     "last": lambda a, kind: _End(kind, last=True, ignore_nulls=a.ignore_nulls),
-    "collect_list": lambda a, kind: _Collect(kind),
+    "collect_list": lambda a, kind: Collect(kind),
     "count_distinct": lambda a, kind: _Distinct(kind),
     "min_by": lambda a, kinds: _By(kinds[0], kinds[1], greatest=False),
     "max_by": lambda a, kinds: _By(kinds[0], kinds[1], greatest=True),
