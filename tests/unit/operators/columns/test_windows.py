@@ -20,7 +20,14 @@ from poundlock.formats.arrays import indices_of
 from poundlock.operators.columns import partials
 from poundlock.operators.columns.aggregation import FunctionAggregation
 from poundlock.operators.columns.operator import ColumnChunk, ColumnWork, PartialsOperator, ResultColumns
-from poundlock.operators.columns.partials import Partials, RowAggregation, SessionAggregation, SliceAggregation
+from poundlock.operators.columns.partials import (
+    PLACE,
+    Partials,
+    RowAggregation,
+    SessionAggregation,
+    SliceAggregation,
+    merges_by_time,
+)
 from poundlock.operators.columns.sent import SentPartials
 from poundlock.operators.columns.sessions import ColumnSessions
 from poundlock.operators.columns.sql.aggregates import ColumnAggregates
@@ -55,13 +62,14 @@ ANY_ORDER = [
     SqlAggregate(kind="max", column=1),
     SqlAggregate(kind="avg", column=0),
     SqlAggregate(kind="count_distinct", column=1),
-    SqlAggregate(kind="min_by", column=1, by=1),  # whichever of equal rows counts, the answer is one
-    SqlAggregate(kind="max_by", column=0, by=0),
 ]
 IN_ORDER = [
     SqlAggregate(kind="first", column=1),
+    SqlAggregate(kind="first", column=0, ignore_nulls=True),
+    SqlAggregate(kind="last", column=0),
     SqlAggregate(kind="last", column=1, ignore_nulls=True),
     SqlAggregate(kind="collect_list", column=0),
+    SqlAggregate(kind="collect_list", column=1),
     SqlAggregate(kind="min_by", column=0, by=1),
     SqlAggregate(kind="max_by", column=1, by=0),
 ]
@@ -88,18 +96,39 @@ Row = tuple[Any, int, int | None, str | None]
 Result = tuple[Any, tuple[int, int], tuple[Any, ...], int]
 
 
+class OrderOfArrival(SqlAggregates):
+    """Keeps whole elements, and puts those of sessions that become one in the order they came: their last value is a number of that."""
+
+    def first(self, value: Any) -> list[Any]:
+        return [value]
+
+    def add(self, value: Any, held: list[Any]) -> list[Any]:
+        return [*held, value]
+
+    def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
+        return [*a, *b]
+
+    def result(self, held: list[Any]) -> tuple[Any, ...]:
+        return SqlAggregates(self.aggregates).of(sorted(held, key=lambda value: int(value[-1])))
+
+
 class ByRecord:
     """The windows record by record."""
 
     def __init__(self, spec: WindowSpec, policy: MergePolicy) -> None:
-        self.spec = spec
+        assert isinstance(spec.function, SqlAggregates)
+        sessions = isinstance(spec.assigner, EventTimeSessionWindows)
+        self.spec = replace(spec, function=OrderOfArrival(spec.function.aggregates)) if sessions else spec
         self.state = ScratchState(GROUPS, policy=policy)
         self.late_dropped = 0
+        self.arrived = 0
 
     def checkpoint(self, rows: Sequence[Row], before: int, after: int, clock: int, tasks: int) -> list[Any]:
         """Return late rows, results while rows came, and results behind them, of each task."""
         self.state.parallelism = tasks
         done = []
+        rows = [(*row, self.arrived + number) for number, row in enumerate(rows)]
+        self.arrived += len(rows)
         for task in range(tasks):
             mine = [row for row in rows if task_of(row[0], tasks) == task]
             group, operator = self.state.open(task, before), window_operator(self.spec)
@@ -117,7 +146,7 @@ class ByRecord:
         for chunk in chunks:
             if chunk.tag == "late":
                 late += [
-                    (key, time, *value)
+                    (key, time, *value[:2])
                     for key, time, value in zip(chunk.keys, chunk.timestamps, chunk.values, strict=True)
                 ]
             else:
@@ -139,7 +168,7 @@ class ByColumns:
     ) -> None:
         assert isinstance(spec.function, SqlAggregates)
         self.spec, self.keys, self.cut = spec, keys, cut
-        sql = ColumnAggregates(spec.function.aggregates, ARGUMENTS)
+        sql = ColumnAggregates(spec.function.aggregates, ARGUMENTS, merges_by_time(spec.assigner))
         aggregates: ColumnAggregates | FunctionAggregation = sql
         if own is not None:
             assert by_record(replace(spec, function=ArrowAggregateWindow(own))) is None
@@ -169,9 +198,12 @@ class ByColumns:
         self.state.parallelism = tasks
         parts: list[Partials] = []
         alone: list[pa.RecordBatch] = []
+        place = before_them = self.state.open(0, before).arrived
         while rows:
             size = self.cut.randrange(1, 30)
             batch, rows = self._batch(rows[:size]), rows[size:]
+            places = pa.array(range(place, place + batch.num_rows), pa.int64())
+            batch, place = batch.append_column(PLACE, places), place + batch.num_rows
             slices = self.partial.times(batch, clock)
             if self.windows.singly:
                 fired = self.windows.alone(slices, before)
@@ -182,6 +214,8 @@ class ByColumns:
         done = []
         for task in range(tasks):
             group, operator = self.state.open(task, before), self.windows.operator()
+            assert group.arrived == before_them
+            group.arrived = place if self.partial.places else 0
             fired = list(operator.advance_processing_time(group, clock))
             own = [part.take(np.flatnonzero(of_task(part.hashes, task, tasks))) for part in parts]
             operator.take(group, list(map(SentPartials.of, own)))
@@ -301,12 +335,13 @@ def test_a_window_of_many_checkpoints_is_decoded_a_piece_at_a_time(monkeypatch: 
 def compare(data: st.DataObject, seed: int, own: ArrowAggregateFunction | None) -> None:
     dice = random.Random(seed)
     assigner = data.draw(st.sampled_from(WINDOWS))
-    known = ANY_ORDER + (
-        IN_ORDER if type(assigner) in (TumblingEventTimeWindows, TumblingProcessingTimeWindows) else []
-    )
     in_order = type(assigner) in (TumblingEventTimeWindows, TumblingProcessingTimeWindows)
     listed = SqlAggregate(kind="collect_list", column=0)
-    aggregates = [*OWN_SQL, listed] if own else data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=4))
+    aggregates = (
+        [*OWN_SQL, listed]
+        if own
+        else data.draw(st.lists(st.sampled_from(ANY_ORDER + IN_ORDER), min_size=1, max_size=4))
+    )
     event_time = assigner.is_event_time()
     gap = assigner.gap_ms if isinstance(assigner, EventTimeSessionWindows) else 0
     lateness = data.draw(st.sampled_from([0, 3_000, 12_000])) if event_time and not gap else 0
@@ -365,24 +400,22 @@ def test_a_session_with_a_new_row_within_its_bounds_comes_out_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("assigner", "first"),
-    [
-        (TUMBLING, "read first"),
-        (SlidingEventTimeWindows("10 s", "5 s"), "earlier"),
-        (CUMULATIVE, "earlier"),
-        (EventTimeSessionWindows("20 s"), "earlier"),
-    ],
+    "assigner",
+    [TUMBLING, SlidingEventTimeWindows("10 s", "5 s"), CUMULATIVE, EventTimeSessionWindows("20 s")],
 )
+@pytest.mark.parametrize("kind", ["max_by", "first"])
 @pytest.mark.parametrize("apart", [False, True])
-def test_of_equal_rows_the_first_counts_or_that_of_the_earlier_slice(assigner: Any, first: str, apart: bool) -> None:
-    by = SqlAggregates([SqlAggregate(kind="max_by", column=1, by=0)])
+def test_the_row_that_was_read_first_counts_though_it_is_of_a_later_slice(
+    assigner: Any, kind: Any, apart: bool
+) -> None:
+    by = SqlAggregates([SqlAggregate(kind=kind, column=1, by=0 if kind == "max_by" else None)])
     columns = ByColumns(spec(assigner=assigner, function=by), KEYS["text"], MergePolicy(), random.Random(1))
     rows: list[Row] = [("a", 7_000, 5, "read first"), ("a", 2_000, 5, "earlier")]
     for some in [[each] for each in rows] if apart else [rows]:
         assert columns.checkpoint(some, MIN, MIN, 0, 1) == [([], [], [])]
     ((_, _, fired),) = columns.checkpoint([], MIN, 1 << 40, 0, 1)
     both = [values for _, (start, end), values, _ in fired if start <= 2_000 and end > 7_000]
-    assert both == [(first,)] * len(both)
+    assert both == [("read first",)] * len(both)
     assert both
 
 
@@ -411,10 +444,8 @@ def spec(**changed: Any) -> WindowSpec:
         (spec(trigger=CountTrigger(3)), "its trigger, evictor or windows look at each element"),
         (spec(assigner=SlidingEventTimeWindows("5 s", "9 s")), "there are gaps between its windows"),
         (spec(assigner=SlidingProcessingTimeWindows("9 s", "3 s")), "its windows overlap and go by the clock"),
-        (
-            spec(assigner=CUMULATIVE, function=SqlAggregates(IN_ORDER)),
-            "first of such windows depends on the order",
-        ),
+        (spec(assigner=CUMULATIVE, function=SqlAggregates(IN_ORDER[:6])), None),
+        (spec(assigner=EventTimeSessionWindows("5 s"), function=SqlAggregates(IN_ORDER[:6])), None),
         (spec(function=SqlAggregates([SqlAggregate(kind="min", column=0)])), "computed value by value"),
     ],
 )
