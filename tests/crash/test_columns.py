@@ -75,6 +75,10 @@ class Input:
             assert max(row["v"] for row in found["added"] if row["k"] == key) == sum(values)
         assert sum(row["n"] for row in found["sessions"]) + len(found["sessions-late"]) == sum(rows.values())
         assert Counter(row["k"] for row in found["counted"]) == {key: n // 7 for key, n in rows.items()}
+        for name in ("sessions", "sliding", "cumulative"):
+            for row in found[name]:
+                assert row["ids"] == sorted(row["ids"]), "an id is greater than those that were read before"
+                assert [row["head"], row["tail"], row["n"]] == [row["ids"][0], row["ids"][-1], len(row["ids"])]
         for name in ("sliding", "again"):  # windows with an allowed lateness
             fired = Counter((row["k"], row["window_start"]) for row in found[name])
             assert max(fired.values()) > 1, "a late row makes its window fire again"

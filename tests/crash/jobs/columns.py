@@ -76,8 +76,11 @@ def into(stream: DataStream, name: str) -> None:
 
 
 sums = ("count(*) as n", "sum(v) as total", "min(id) as least", "max(id) as most")
+in_order = ("first(id) as head", "last(id) as tail", "collect_list(id) as ids", "min_by(id, v) as cheapest")
 sessions = (
-    keyed.window(EventTimeSessionWindows("500 ms")).side_output_late_data("late").aggregate(*sums, name="sessions")
+    keyed.window(EventTimeSessionWindows("500 ms"))
+    .side_output_late_data("late")
+    .aggregate(*sums, *in_order, name="sessions")
 )
 into(sessions, "sessions")
 into(sessions.side_output("late"), "sessions-late")
@@ -85,11 +88,14 @@ sliding = (
     keyed.window(SlidingEventTimeWindows("10 s", "2500 ms"))
     .allowed_lateness("4 s")
     .side_output_late_data("late")
-    .aggregate(*sums, "count(distinct v) as values", name="sliding")
+    .aggregate(*sums, *in_order, "count(distinct v) as values", name="sliding")
 )
 into(sliding, "sliding")
 into(sliding.side_output("late"), "sliding-late")
-into(keyed.window(CumulativeEventTimeWindows("5 s", "20 s")).aggregate(*sums, name="cumulative"), "cumulative")
+into(
+    keyed.window(CumulativeEventTimeWindows("5 s", "20 s")).aggregate(*sums, *in_order, name="cumulative"),
+    "cumulative",
+)
 again = (
     keyed.window(TumblingEventTimeWindows("10 s"))
     .allowed_lateness("15 s")

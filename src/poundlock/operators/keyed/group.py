@@ -199,7 +199,7 @@ class KeyGroup:
         for of, asked in (("merges", merges), ("holds", holds)):
             if known is not None and tuple(known[of]) != asked:
                 raise TerminalError(
-                    f"state {name!r} holds {', '.join(known[of])}, and {', '.join(asked)} are asked for",
+                    f"state {name!r} holds {', '.join(known[of]) or 'others'}, and {', '.join(asked) or 'others'} are asked for",
                     next="give the step another name, which begins with no state, or let it compute what it did",
                 )
         if known is None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poundlock.operators.columns.narrow import narrowed, widened
+from poundlock.operators.columns.narrow import greatest, narrowed, raised, widened
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 
@@ -20,6 +20,21 @@ INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 def test_numbers_come_back(values: list[int]) -> None:
     column = pa.array(values, pa.int64())
     assert widened(*narrowed("n", column)).equals(column)
+
+
+@given(st.lists(st.integers(0, 1 << 40)), st.integers(0, 1 << 40))
+def test_numbers_are_raised_on_their_way(values: list[int], by: int) -> None:
+    field, sent = narrowed("n", pa.array(values, pa.int64()))
+    assert greatest(field, sent) == max(values, default=-1)
+    assert widened(*raised(field, sent, by)).to_pylist() == [value + by for value in values]
+
+
+@given(st.lists(st.lists(st.integers(0, 1 << 40))), st.integers(0, 1 << 40), st.integers(0, 3))
+def test_numbers_of_lists_are_too(values: list[list[int]], by: int, first: int) -> None:
+    field, sent = narrowed("n", pa.array(values, pa.list_(pa.int64())))
+    sent, left = sent.slice(first), values[first:]
+    assert greatest(field, sent) == max([number for items in left for number in items], default=-1)
+    assert widened(*raised(field, sent, by)).to_pylist() == [[number + by for number in items] for items in left]
 
 
 @pytest.mark.parametrize(

@@ -498,5 +498,22 @@ def test_aggregates_that_changed_are_refused() -> None:
         list(other.advance_watermark(state.open(), 50))
 
 
+@pytest.mark.parametrize("assigner", [SlidingEventTimeWindows("10 s", "5 s"), EventTimeSessionWindows("5 s")])
+def test_state_without_places_is_refused(assigner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of min_by there was such state: it would be read as something else."""
+    windows = spec(assigner=assigner, function=SqlAggregates([SqlAggregate(kind="min_by", column=0, by=1)]))
+    state = ScratchState(GROUPS)
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), "merges_by_time", lambda _: False)
+        rows = ByColumns(windows, KEYS["text"], MergePolicy(), random.Random(1))
+    operator = rows.windows.operator()
+    batch = rows._batch([("a", 5, 1, "x")])
+    operator.take(state.open(), [SentPartials.of(rows.partial.of(batch, rows.partial.times(batch, 0)))])
+    operator.store(state.open())
+    state.write()
+    with pytest.raises(TerminalError, match="and min_by bigint by string in order of arrival are asked for"):
+        list(column_operator(windows).advance_watermark(state.open(), 50))
+
+
 def column_operator(windows: WindowSpec | None = None) -> PartialsOperator:
     return ByColumns(windows or spec(), KEYS["text"], MergePolicy(), random.Random(1)).windows.operator()

@@ -24,6 +24,7 @@ from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.windows.aggregates import BY, KINDS, SqlAggregate, SqlAggregates
 from poundlock.plan.sql_text import result_type
 from poundlock.state.hashing import key_hashes
+from support.examples import examples
 
 OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8 << 48))[0]
 """The NaN of x86, which has a sign; Python's own has none."""
@@ -80,6 +81,65 @@ def test_results_are_those_of_single_values(kind: pa.DataType, data: st.DataObje
         wanted = {key: comparable(scaled(single.result(held)[place], of_kind)) for key, held in one.items()}
         assert results[place].type == of_kind
         assert found == wanted, aggregate
+
+
+@examples(40)
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+@given(data=st.data())
+def test_they_go_by_arrival_in_whatever_order_parts_are_merged(kind: pa.DataType, data: st.DataObject) -> None:
+    rows = data.draw(
+        st.lists(st.tuples(st.sampled_from("ab"), st.none() | TYPES[kind], st.none() | st.integers(0, 2)), min_size=1)
+    )
+    came = data.draw(st.permutations(range(7, 7 + len(rows))))
+    aggregates = [
+        *(SqlAggregate(kind="first", column=0, ignore_nulls=flag) for flag in (False, True)),
+        *(SqlAggregate(kind="last", column=0, ignore_nulls=flag) for flag in (False, True)),
+        SqlAggregate(kind="collect_list", column=0),
+        SqlAggregate(kind="min_by", column=0, by=1),
+        SqlAggregate(kind="count"),
+        SqlAggregate(kind="max_by", column=0, by=1),
+    ]
+    kinds = [pa.list_(kind) if each.kind == "collect_list" else kind for each in aggregates]
+    kinds[-2] = pa.int64()
+    one: dict[Any, Any] = {}
+    single = SqlAggregates(aggregates)
+    in_order = [rows[at] for at in np.argsort(came).tolist()]
+    single.add_batch(one, [key for key, *_ in in_order], [tuple(values) for _, *values in in_order])
+    columns = ColumnAggregates(tuple(aggregates), (kind, pa.int64()), by_arrival=True)
+    stored = ColumnAggregates.of(columns.described)
+    assert (stored.types, stored.places, stored.described) == (columns.types, columns.places, columns.described)
+    cuts = sorted({0, len(rows), *data.draw(st.lists(st.integers(0, len(rows)), max_size=5))})
+    parts = []
+    for first, stop in pairwise(cuts):
+        keys, *arguments, places = (
+            pa.array(values, of)
+            for values, of in zip(
+                [*zip(*rows[first:stop], strict=True), came[first:stop]],
+                [pa.string(), kind, pa.int64(), pa.int64()],
+                strict=True,
+            )
+        )
+        groups = grouped(key_hashes([keys]), keys)
+        parts.append((keys.take(indices_of(groups.firsts)), columns.partial([*arguments, places], groups)))
+    split = data.draw(st.integers(1, len(parts)))
+    whole = merged_of(
+        stored, [part for some in (parts[:split], parts[split:]) if some for part in [merged_of(stored, some)]]
+    )
+    found = columns.results(whole[1], kinds)
+    for place, key in enumerate(whole[0].to_pylist()):
+        wanted = [comparable(value) for value in single.result(one[key])]
+        assert [comparable(column.to_pylist()[place]) for column in found] == wanted
+
+
+def merged_of(
+    columns: ColumnAggregates, parts: Sequence[tuple[pa.Array, list[pa.Array]]]
+) -> tuple[pa.Array, list[pa.Array]]:
+    """Return parts as one, in the form in which state keeps them."""
+    keys = joined([keys for keys, _ in parts])
+    held = [joined(list(column)) for column in zip(*(held for _, held in parts), strict=True)]
+    groups = grouped(key_hashes([keys]), keys)
+    merged = columns.decode(columns.encode(columns.merge(held, groups)))
+    return keys.take(indices_of(groups.firsts)), merged
 
 
 def added(
