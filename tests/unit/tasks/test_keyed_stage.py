@@ -15,18 +15,27 @@ from poundlock.checkpoint.capabilities import bound
 from poundlock.operators.chain import Edge, Pass, Step
 from poundlock.operators.columns.joins.interval_join import ColumnIntervalJoin
 from poundlock.operators.columns.joins.sides import JoinSide
+from poundlock.operators.columns.operator import ResultColumns
+from poundlock.operators.columns.partials import SliceAggregation, merges_by_time
 from poundlock.operators.columns.records import layout_of
+from poundlock.operators.columns.sql.aggregates import ColumnAggregates
+from poundlock.operators.columns.windows import ColumnWindows
 from poundlock.operators.records import RecordMaker
 from poundlock.operators.stream_times import Advanced, StreamWatermark
 from poundlock.operators.time_values import TimeDirective, TimeState
+from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
+from poundlock.operators.windows.base import WindowSpec
 from poundlock.state import hashing
 from poundlock.state.manifest import in_spaces
 from poundlock.state.participant import StateParticipant
 from poundlock.storage.local import LocalStorage
+from poundlock.stream.windows.builtin_assigners import SlidingEventTimeWindows
 from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange import received
+from poundlock.tasks.exchange.arrivals import RowNumbers
 from poundlock.tasks.exchange.blocks import Block, BlockWriter, Delivery, ExchangeInput
-from poundlock.tasks.keyed_rows import KeyedInput, PairColumns
+from poundlock.tasks.exchange.partial_blocks import PartialWriter
+from poundlock.tasks.keyed_rows import KeyedInput, PairColumns, WindowRows
 from poundlock.tasks.keyed_stage import KeyedHead, KeyedStage
 from poundlock.tasks.report import Directive
 from poundlock.tasks.stage import SinkStep, StageBody
@@ -79,3 +88,46 @@ def test_a_join_takes_many_rows_in_pieces(tmp_path: Path, monkeypatch: pytest.Mo
     assert {(row["l"], row["r"]) for row in pairs} == {
         (f"0-{n}", f"1-{m}") for n in range(60) for m in range(45) if n % 3 == m % 3
     }
+
+
+def test_windows_that_go_by_the_order_of_rows_number_them_from_checkpoint_to_checkpoint(tmp_path: Path) -> None:
+    aggregates = SqlAggregates([SqlAggregate(kind="collect_list", column=0)])
+    assigner = SlidingEventTimeWindows("20 s", "10 s")
+    spec = WindowSpec(assigner=assigner, function=aggregates, late_tag="late")
+    own = ColumnAggregates(aggregates.aggregates, (pa.string(),), merges_by_time(assigner))
+    rows = SliceAggregation(("k",), "at", ("text",), own, assigner, hashing.key_hashes)
+    key, listed = pa.field("k", pa.int64()), pa.field("texts", pa.list_(pa.string()))
+    windows = ColumnWindows(spec, rows, ResultColumns([key], [listed]), SCHEMA.names)
+    taken = KeyedInput(keys=["k"], time="at", elements=RecordMaker(("text",), tuple), whole=SCHEMA.names)
+    head = KeyedHead("w", windows.operator, [taken], {"": WindowRows([key], [listed])}, windows=windows)
+    sinks = {"out": bound(FileSink(str(tmp_path / "out"), format="json"), job_id=JOB, sink="out")}
+    body = StageBody(1, JOB, [Step("w", Pass(), []), Step("out", SinkStep("out"), [Edge("w")])], sinks, "fail")
+    (tmp_path / "state").mkdir()
+    participant = StateParticipant(LocalStorage(str(tmp_path / "state")), job="job", epoch=1)
+    manifest = in_spaces({}, {"space": ["w"]}, max_parallelism=8)["space"]
+    to = ExchangeInput(operator="w", keys=("k",), max_parallelism=8)
+    fired_until = 10_000  # a row before is in a window that fired, and in one that is open: it comes as it is
+    came = [[("b", 25_000), ("c", 5_000), ("d", 15_000)], [("f", 7_000), ("e", 12_000), ("g", 21_000)]]
+    for checkpoint, (read, after) in enumerate(zip(came, (fired_until, 1 << 40), strict=True), 1):
+        numbers, adding, writer = RowNumbers(), PartialWriter(to, rows, hashing, 0), BlockWriter(to, hashing)
+        blocks: list[Block] = []
+        for text, at in read:
+            times = pa.array([at * 1000], pa.int64()).cast(AT.type)
+            batch = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([text]), times], schema=SCHEMA)
+            numbered, place = numbers.numbered(batch, SplitPlace("in", "split", 0)), SplitPlace("in", "split", 0)
+            before = fired_until if checkpoint == 2 else 0
+            alone = bool(windows.alone(rows.times(numbered, 0), before)[0])
+            blocks += writer.add(numbered, place) if alone else adding.add(numbered, place)
+        delivery = Delivery((), (*writer.finish(), *adding.finish(), *blocks))
+        advanced = Advanced(TimeState(), {"w": StreamWatermark(before, after)})
+        times_of: Any = SimpleNamespace(advance=lambda *_, now=advanced: now)
+        stage = KeyedStage(body, [head], "space", times_of, str(tmp_path / "state"))
+        state = {"space": participant.directive(manifest, checkpoint=checkpoint, parallelism=1)}
+        directive = Directive(checkpoint, 1, 0, "run", {"out": {}}, TimeDirective(TimeState(), 0, {}), state=state)
+        report, _ = stage.run(0, [delivery], directive, attempt=f"attempt-{checkpoint}")
+        assert report.state is not None
+        _, manifest = participant.apply(state["space"], [report.state[1]])
+        assert manifest.operators["w"].arrived == 3 * checkpoint
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    lists = [json.loads(line)["texts"] for path in files for line in path.read_bytes().splitlines()]
+    assert sorted(lists) == [["b", "d", "e", "g"], ["b", "g"], ["c"], ["c", "d", "f", "e"]]
