@@ -17,6 +17,7 @@ from poundlock import (
     FileSink,
     FileSource,
     Job,
+    ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     WatermarkStrategy,
@@ -174,3 +175,33 @@ def test_windows_give_what_they_should(tmp_path: Path) -> None:
     assert totals("growing") == growing(5, 20, offset=-5)
     got = sorted((r["window_start"], r["window_end"], r["n"]) for r in written(out / "sessions"))
     assert got == sessions(0.9)
+
+
+def test_late_rows_make_sessions_fire_again_and_sessions_go_by_the_clock(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    # A file a checkpoint. By event time the third row joins the first one's session, which has fired.
+    for number, ts in enumerate((1, 100, 1.5, 200)):
+        (tmp_path / f"in/{number}.jsonl").write_text(json.dumps({"ts": ts}) + "\n")
+    job = Job("late-sessions", checkpoint_interval="1 s")
+    source = FileSource(str(tmp_path / "in"), format="json", schema="ts double", max_files_per_checkpoint=1)
+    rows = job.from_source(source).assign_timestamps_and_watermarks(
+        WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp_millis(bigint(round(ts * 1000)))")
+    )
+    windows = {
+        "late": rows.window_all(EventTimeSessionWindows("2 s")).allowed_lateness("1 h"),
+        "clock": rows.window_all(ProcessingTimeSessionWindows("200 ms")),
+    }
+    seconds = "unix_millis({0}) / 1000 as {0}"
+    for name, windowed in windows.items():
+        counts = windowed.aggregate("count(*) as n", "max(ts) as ts", name=name)
+        counts.select(seconds.format("window_start"), seconds.format("window_end"), "n", "ts").sink_to(
+            FileSink(str(tmp_path / name), format="json"), name=f"{name}-out"
+        )
+    assert "record by record" not in job.explain()
+    options = [f"state_dir={tmp_path}/state", f"checkpoint_dir={tmp_path}/checkpoint", "master=local[2]"]
+    assert run(job, settings=load_settings(options)).state == "FINISHED"
+    late = [tuple(row.values()) for row in written(tmp_path / "late")]
+    assert sorted(late) == [(1, 3, 1, 1), (1, 3.5, 2, 1.5), (100, 102, 1, 100), (200, 202, 1, 200)]
+    clock = written(tmp_path / "clock")
+    assert [(row["n"], row["ts"]) for row in clock] == [(1, 1), (1, 100), (1, 1.5)], "what is open at the end is lost"
+    assert {round(row["window_end"] - row["window_start"], 3) for row in clock} == {0.2}

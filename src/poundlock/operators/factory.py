@@ -7,6 +7,7 @@ Whichever window operator is taken, the results are those of the general one; on
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -102,17 +103,13 @@ def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> s
     if not isinstance(function, (SqlAggregates, ArrowAggregateWindow)):
         return "a Python function is given its elements"
     assigner = spec.assigner
-    counted = _kind(spec) is CountWindowOperator
-    sessions = _kind(spec) is SessionWindowOperator
-    if _kind(spec) is not AlignedWindowOperator and not sessions and not counted:
+    kind = _kind(replace(spec, allowed_lateness_ms=0))  # by columns they purge whatever their lateness is
+    counted, sessions = kind is CountWindowOperator, kind is SessionWindowOperator
+    if kind is not AlignedWindowOperator and not sessions and not counted:
         return "its trigger, evictor or windows look at each element"
-    if sessions and not assigner.is_event_time():
-        return "its sessions go by the clock"
-    if sessions and spec.allowed_lateness_ms:
-        return "sessions that fired may grow as late elements come"
     if isinstance(assigner, Sliding) and assigner.slide_ms > assigner.size_ms:
         return "there are gaps between its windows"
-    if not counted and not assigner.is_event_time() and not isinstance(assigner, Tumbling):
+    if not counted and not sessions and not assigner.is_event_time() and not isinstance(assigner, Tumbling):
         # Which of a slice's windows have fired follows from the watermark before a checkpoint; a clock before is not known.
         return "its windows overlap and go by the clock"
     if isinstance(function, ArrowAggregateWindow):

@@ -61,7 +61,7 @@ from poundlock.stream.nodes import (
     WindowNode,
 )
 from poundlock.stream.windows.assigners import AlignedWindows
-from poundlock.stream.windows.builtin_assigners import CountTumblingWindows, EventTimeSessionWindows
+from poundlock.stream.windows.builtin_assigners import CountTumblingWindows, FixedSessions
 from poundlock.tasks.columns import EVENT_TIME
 from poundlock.tasks.exchange.blocks import ExchangeInput
 from poundlock.tasks.keyed_rows import (
@@ -235,7 +235,7 @@ def _by_columns(
         taken.time if spec.assigner.is_event_time() else None
     )  # a stream with event time may be in windows of the clock
     rows = (tuple(taken.keys), time, tuple(taken.columns), aggregates, spec.assigner, key_hashes)
-    if isinstance(spec.assigner, EventTimeSessionWindows):
+    if isinstance(spec.assigner, FixedSessions):
         return ColumnSessions(spec, SessionAggregation(*rows), results, tuple(taken.whole))
     return ColumnWindows(spec, SliceAggregation(*rows), results, tuple(taken.whole))
 

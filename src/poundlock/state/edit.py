@@ -30,6 +30,7 @@ _VALUES = ("value", "list", "map", "reducing", "aggregating", "rolling", "counte
 _WINDOWS = ("panes", "slices", "sessions", "spans", "windows")
 _REASONS = {
     "evictable windows": "it holds elements with their times, of which an evictor chooses",
+    "purged spans": "its sessions came out, and hold nothing until a row comes",
     "merging windows": "it says which windows a key has, and follows from what they hold",
     "interval join": "it holds the rows of two streams, each with a timer",
     "seen": "it says of which keys the first record has come out",

@@ -16,12 +16,15 @@ from poundlock import (
     DatagenSource,
     DataStream,
     DefinitionError,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
     FileSink,
     FileSource,
     Job,
     KeyedProcessFunction,
     PrintSink,
     ProcessingTimeSessionWindows,
+    PurgingTrigger,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WatermarkStrategy,
@@ -251,15 +254,27 @@ CLOCK = TumblingProcessingTimeWindows("1 min")
             lambda k: k.window(CLOCK).aggregate(Most(), schema="m int"),
             "record by record, since a Python function is given its elements",
         ),
+        (lambda k: k.window(ProcessingTimeSessionWindows("1 min")).aggregate("max(n) as m"), "by columns"),
         (
-            lambda k: k.window(ProcessingTimeSessionWindows("1 min")).aggregate("max(n) as m"),
-            "record by record, since its sessions go by the clock",
+            lambda k: (
+                k.window(EventTimeSessionWindows("1 min"))
+                .trigger(PurgingTrigger(EventTimeTrigger()))
+                .allowed_lateness("1 h")
+                .aggregate("max(n) as m")
+            ),
+            "by columns",
+        ),
+        (
+            lambda k: k.window(ProcessingTimeSessionWindows("1 min")).trigger(CountTrigger(2)).aggregate("max(n) as m"),
+            EACH,
         ),
     ],
 )
 def test_explain_knows_the_types_that_the_graph_tells(write: Any, way: str) -> None:
     job = Job("types", checkpoint_dir="checkpoint", on_error="fail")
-    rows = job.from_source(FileSource("in", format="json", schema="k string, n int, l array<int>, t timestamp"))
+    source = FileSource("in", format="json", schema="k string, n int, l array<int>, t timestamp")
+    times = WatermarkStrategy.bounded_out_of_orderness("1 s", timestamp="t")
+    rows = job.from_source(source).assign_timestamps_and_watermarks(times)
     write(rows.key_by("k")).sink_to(FileSink("out", format="json"))
     lines = [line for line in explain(job).splitlines() if "by k, " in line]
     assert len(lines) == 1

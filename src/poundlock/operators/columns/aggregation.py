@@ -76,7 +76,11 @@ class SpansAndSums:
 
     def merge(self, held: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
         """Return one accumulator for each group of them."""
-        return [*_spans(numbers_in(held[0]), numbers_in(held[1]), groups), *self.own.merge(held[2:], groups)]
+        return [*self.bounds(held, groups), *self.own.merge(held[2:], groups)]
+
+    def bounds(self, held: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
+        """Return when the accumulator of each group begins and ends."""
+        return _spans(numbers_in(held[0]), numbers_in(held[1]), groups)
 
 
 def _spans(starts: Numbers, ends: Numbers, groups: Groups) -> list[pa.Array]:
@@ -140,7 +144,7 @@ class FunctionAggregation:
         if not len(groups):
             return [pa.nulls(0, kind) for kind in self.types]
         count = len(groups)
-        if len(groups.order) < rows.num_rows or (groups.order[1:] < groups.order[:-1]).any():
+        if len(groups.order) != rows.num_rows or (groups.order[1:] <= groups.order[:-1]).any():
             rows = rows.take(indices_of(groups.order))
         call = self.function.accumulate if method == "accumulate" else self.function.merge
         returned = call(rows, np.repeat(np.arange(count), groups.counts), count)

@@ -52,6 +52,26 @@ class Groups:
         """Whether every group is one row."""
         return len(self.starts) == len(self.order)
 
+    @property
+    def numbers(self) -> Numbers:
+        """The number of each row's group, where every row is in one."""
+        numbers = np.empty(len(self.order), np.int64)
+        numbers[self.order] = np.repeat(np.arange(len(self)), self.counts)
+        return numbers
+
+    def of_rows(self, kept: Flags) -> Groups:
+        """Return the groups of some of the rows; one of which no row is kept goes.
+
+        Args:
+            kept: of each row.
+        """
+        if kept.all():
+            return self
+        in_order = kept[self.order]
+        counts = np.diff(np.append(0, np.cumsum(in_order))[np.append(self.starts, len(self.order))])
+        counts = counts[counts > 0]
+        return Groups(self.order[in_order], np.cumsum(counts) - counts)
+
 
 def grouped(hashes: Hashes, keys: pa.Array | None, slices: Numbers | None = None, width: int = 1) -> Groups:
     """Return the groups of some rows.

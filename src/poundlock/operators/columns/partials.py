@@ -260,7 +260,7 @@ class SliceAggregation(RowAggregation):
 
 @dataclass(frozen=True)
 class SessionAggregation(RowAggregation):
-    """Adds up rows by key and session, as far as these rows alone tell; `times` are event times.
+    """Adds up rows by key and session, as far as these rows alone tell; `times` are event times, or the clock.
 
     The first two accumulators are when a session begins and when it ends, ms.
     """
@@ -280,7 +280,7 @@ class SessionAggregation(RowAggregation):
         return self.held.places
 
     def times(self, rows: pa.RecordBatch, clock: int) -> Numbers:
-        return self.event_times(rows)
+        return np.full(rows.num_rows, clock, np.int64) if self.time is None else self.event_times(rows)
 
     def of(self, rows: pa.RecordBatch, times: Numbers) -> Partials:
         hashes, keys = self.hashed(rows)

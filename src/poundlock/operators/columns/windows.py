@@ -24,6 +24,7 @@ from poundlock.operators.columns.sent import SentPartials, merged_by_hash
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.windows.base import CONTENTS
 from poundlock.stream.windows.assigners import AlignedWindows
+from poundlock.stream.windows.builtin_triggers import PurgingTrigger
 from poundlock.stream.windows.window import TimeWindow
 
 
@@ -64,6 +65,7 @@ class ColumnWindowOperator(PartialsOperator):
         self._windows, self._partial = windows, windows.partial
         self._aggregates = windows.partial.aggregates
         self._event_time = windows.spec.assigner.is_event_time()
+        self._purges = isinstance(windows.spec.trigger, PurgingTrigger)
         self._added: dict[int, list[SentPartials]] = {}
 
     def bind(self, group: KeyGroup) -> None:
@@ -100,6 +102,8 @@ class ColumnWindowOperator(PartialsOperator):
         if self._event_time and self._cleanup(begin) <= self.group.watermark:
             self.late_dropped += sum(int(part.counts.sum()) for part in parts)
             return
+        if self._event_time and self._gone(begin) <= self.group.watermark:
+            return  # all its windows fired with each of the rows, and purge
         if begin not in self._added:
             self._set_timers(begin)
         one = parts[0] if len(parts) == 1 else SentPartials.of(merged_by_hash(parts, self._aggregates))
@@ -126,6 +130,9 @@ class ColumnWindowOperator(PartialsOperator):
     def _fire_each(self, window: TimeWindow, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         """Fire a window for each row: with what state has of its key, the rows of its key before it, and the row."""
         singles = self._partial.of_each(rows, np.zeros(rows.num_rows, np.int64))
+        if self._purges:  # what came before has come out
+            yield from self._results(window, singles)
+            return
         groups = grouped(singles.hashes, singles.keys)
         group_of = np.empty(len(singles), np.int64)
         turn = np.empty(len(singles), np.int64)
@@ -175,7 +182,7 @@ class ColumnWindowOperator(PartialsOperator):
         if time == window.end - 1 and window in self._windows.assigner.windows_at(window.start):
             for rows in in_ranges(self._parts(window), self._decoded):
                 yield from self._results(window, merged(rows, self._aggregates))
-        if window.end - window.start == self._partial.width and time >= self._cleanup(window.start):
+        if window.end - window.start == self._partial.width and time >= self._gone(window.start):
             self._added.pop(window.start, None)
             self.group.drop(CONTENTS, entry)
 
@@ -202,8 +209,16 @@ class ColumnWindowOperator(PartialsOperator):
     # --- slices ---------------------------------------------------------------------------------------------------------
 
     def _cleanup(self, start: int) -> int:
-        """Return when a slice goes away."""
-        return self.spec.cleanup_time(max(window.end for window in self._windows.assigner.windows_at(start)) - 1)
+        """Return from when on rows of a slice are late."""
+        return self.spec.cleanup_time(self._last(start))
+
+    def _gone(self, start: int) -> int:
+        """Return when a slice goes away: as its last window does, or with what that purges."""
+        return self._last(start) if self._purges else self._cleanup(start)
+
+    def _last(self, start: int) -> int:
+        """Return the last timestamp of the windows of a slice."""
+        return max(window.end for window in self._windows.assigner.windows_at(start)) - 1
 
     def _set_timers(self, start: int) -> None:
         """Make the windows of a slice fire at their ends, if those are to come, and the slice go away behind the last."""
@@ -211,9 +226,10 @@ class ColumnWindowOperator(PartialsOperator):
         for window in self._windows.assigner.windows_at(start):
             if not self._event_time or window.end - 1 > group.watermark:
                 timers.register(window.end - 1, (window.start, window.end))
-        cleanup = self._cleanup(start)
-        if cleanup < MAX and (not self._event_time or cleanup > group.watermark):
-            timers.register(cleanup, (start, start + self._partial.width))
+        gone = self._gone(start)
+        if gone < MAX:  # one whose time is over goes next: its windows may have had a longer lateness
+            gone = max(gone, group.watermark + 1) if self._event_time else gone
+            timers.register(gone, (start, start + self._partial.width))
 
     def store(self, group: KeyGroup) -> None:
         self.use(group)

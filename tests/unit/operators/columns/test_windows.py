@@ -39,19 +39,28 @@ from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.sql_text import result_type
 from poundlock.state.hashing import groups_of, key_hashes
+from poundlock.state.operator_state import OperatorState
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.scratch import ScratchState
 from poundlock.stream.functions.arrow import ArrowAggregateFunction
 from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.windows.builtin_assigners import (
     CumulativeEventTimeWindows,
+    DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
+    FixedSessions,
+    ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from poundlock.stream.windows.builtin_triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
+from poundlock.stream.windows.builtin_triggers import (
+    CountTrigger,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+)
 from support.column_scripts import GROUPS, pieces, task_of
 from support.examples import examples
 
@@ -84,6 +93,9 @@ WINDOWS = [
     EventTimeSessionWindows("3 s"),
     EventTimeSessionWindows("500 ms"),
     EventTimeSessionWindows("20 s"),
+    ProcessingTimeSessionWindows("3 s"),
+    ProcessingTimeSessionWindows("20 s"),
+    ProcessingTimeSessionWindows("1 ms"),
 ]
 KEYS: dict[str, list[pa.Field]] = {
     "text": [pa.field("k", pa.string())],
@@ -185,7 +197,7 @@ class ByColumns:
         self.results = [pa.field(f"r{number}", kind) for number, kind in enumerate(kinds)]
         output, late = ResultColumns(keys, self.results), (*names, "t", "v", "w")
         self.windows: ColumnWork
-        if isinstance(spec.assigner, EventTimeSessionWindows):
+        if isinstance(spec.assigner, FixedSessions):
             self.windows = ColumnSessions(spec, SessionAggregation(*rows), output, late)
         else:
             self.windows = ColumnWindows(spec, SliceAggregation(*rows), output, late)
@@ -343,9 +355,10 @@ def compare(data: st.DataObject, seed: int, own: ArrowAggregateFunction | None) 
         else data.draw(st.lists(st.sampled_from(ANY_ORDER + IN_ORDER), min_size=1, max_size=4))
     )
     event_time = assigner.is_event_time()
+    by_clock_sessions = isinstance(assigner, ProcessingTimeSessionWindows)
     gap = assigner.gap_ms if isinstance(assigner, EventTimeSessionWindows) else 0
-    lateness = data.draw(st.sampled_from([0, 3_000, 12_000])) if event_time and not gap else 0
-    triggers = [None, EventTimeTrigger(), *([] if lateness else [PurgingTrigger(EventTimeTrigger())])]
+    lateness = data.draw(st.sampled_from([0, 3_000, 12_000, 1 << 62])) if event_time else 0
+    triggers = [None, EventTimeTrigger(), PurgingTrigger(EventTimeTrigger())]
     spec = WindowSpec(
         assigner=assigner,
         function=SqlAggregates(aggregates),
@@ -358,9 +371,12 @@ def compare(data: st.DataObject, seed: int, own: ArrowAggregateFunction | None) 
     assert own is not None or by_record(spec, ColumnAggregates(tuple(aggregates), ARGUMENTS)) is None
     one, other = ByRecord(spec, policy), ByColumns(spec, KEYS[kind], policy, dice, own)
     now, before = 0, MIN
+    one_key = data.draw(st.booleans())  # has most of the rows, so that many are in one window
     for _ in range(data.draw(st.integers(1, 8))):
-        now += dice.randrange(9_000)
+        now += dice.choice([0, 1, dice.randrange(9_000)])
         rows = [row(dice, kind, now) for _ in range(dice.randrange(60))]
+        if one_key:
+            rows = [each if dice.random() < 0.2 else (rows[0][0], *each[1:]) for each in rows]
         if gap:  # those that may be late come behind the others
             rows.sort(key=lambda each: each[1] + gap - 1 <= before)
         after = before if dice.random() < 0.1 else max(before, now - dice.randrange(8_000))
@@ -375,7 +391,12 @@ def compare(data: st.DataObject, seed: int, own: ArrowAggregateFunction | None) 
                 again, fired = sorted_lists(again), sorted_lists(fired)
                 theirs = theirs[0], sorted_lists(theirs[1]), sorted_lists(theirs[2])
             assert sorted(theirs[0], key=repr) == sorted(late, key=repr)
-            if other.was_cut:  # each piece goes through its windows
+            if by_clock_sessions:  # they end by the clock before rows come, in any order of keys
+                assert [each[1][1] for each in theirs[1]] == [each[1][1] for each in again]
+            in_turn = (
+                lateness and isinstance(spec.trigger, PurgingTrigger) and not gap
+            )  # a row goes through all its windows
+            if other.was_cut or by_clock_sessions or in_turn:  # each piece goes through its windows
                 theirs, again = (theirs[0], sorted(theirs[1], key=repr), theirs[2]), sorted(again, key=repr)
             assert theirs[1] == again, "each late row makes its windows fire, in the order the rows came"
             assert sorted(theirs[2], key=repr) == sorted(fired, key=repr)
@@ -397,6 +418,137 @@ def test_a_session_with_a_new_row_within_its_bounds_comes_out_once() -> None:
         mine, theirs = (each.checkpoint(given_rows, before, after, 0, 1) for each in (one, other))
         assert theirs == mine
         before = after
+
+
+def test_a_late_row_makes_its_session_fire_again_or_live_again() -> None:
+    for purging in (False, True):
+        late_by = spec(
+            assigner=EventTimeSessionWindows("10 s"),
+            allowed_lateness_ms=30_000,
+            late_tag="late",
+            trigger=PurgingTrigger(EventTimeTrigger()) if purging else None,
+        )
+        columns = ByColumns(late_by, KEYS["text"], MergePolicy(), random.Random(1))
+        seen = []
+        # Of each checkpoint its rows, and the watermark behind it.
+        for times, before, after in (
+            ([50_000], MIN, 70_000),
+            ([45_000, 34_000, 20_000], 70_000, 70_000),  # joins what fired, begins a session, is late
+            ([62_000], 70_000, 73_000),  # would end behind the watermark, and fires when that is there
+            ([40_000], 73_000, 73_000),  # makes one of both sessions
+            ([52_000], 73_000, 200_000),  # another one joins
+        ):
+            rows: list[Row] = [("a", time, 1, "x") for time in times]
+            ((late, again, fired),) = columns.checkpoint(rows, before, after, 0, 1)
+            seen.append(
+                ([time for _, time, *_ in late], *([(w, n) for _, w, (n,), _ in each] for each in (again, fired)))
+            )
+        assert seen == [
+            ([], [], [((50_000, 60_000), 1)]),
+            ([20_000], [((45_000, 60_000), 1 if purging else 2), ((34_000, 44_000), 1)], []),
+            ([], [], [((62_000, 72_000), 1)]),
+            ([], [((34_000, 60_000), 1 if purging else 4)], []),
+            ([], [((34_000, 72_000), 1 if purging else 6)], []),
+        ]
+        assert not columns.state.described()["state"], "what is too old for any row is gone"
+
+
+def test_a_window_that_purges_holds_nothing_after_it_fired() -> None:
+    purging = PurgingTrigger(EventTimeTrigger())
+    late_by = spec(trigger=purging, assigner=CUMULATIVE, allowed_lateness_ms=30_000, late_tag="late")
+    columns = ByColumns(late_by, KEYS["text"], MergePolicy(), random.Random(1))
+    fired = [("a", (40_000, 45_000), (1,), 44_999), ("a", (40_000, 50_000), (1,), 49_999)]
+    assert columns.checkpoint([("a", 41_000, 1, "x")], MIN, 50_000, 0, 1) == [([], [], fired)]
+    rows: list[Row] = [("a", 42_000, 1, "x"), ("a", 47_000, 1, "x")]
+    ((_, again, _),) = columns.checkpoint(rows, 50_000, 50_000, 0, 1)
+    assert again == [*fired, fired[1]], "each row alone"
+    ((_, _, last),) = columns.checkpoint([], 50_000, 60_000, 0, 1)
+    assert [values for *_, values, _ in last] == [(3,), (3,)], "what did not fire yet holds all"
+    assert not columns.state.described()["state"]
+    ((late, again, _),) = columns.checkpoint([("a", 43_000, 1, "x")], 60_000, 60_000, 0, 1)
+    assert [values for *_, values, _ in again] == [(1,)] * 4
+    assert (late, columns.state.described()["state"]) == ([], {})
+
+
+def test_a_session_that_fired_grows_beyond_the_watermark_and_fires_then() -> None:
+    for purging in (False, True):
+        late_by = spec(
+            assigner=EventTimeSessionWindows("10 s"),
+            allowed_lateness_ms=30_000,
+            trigger=PurgingTrigger(EventTimeTrigger()) if purging else None,
+        )
+        columns = ByColumns(late_by, KEYS["text"], MergePolicy(), random.Random(1))
+        assert columns.checkpoint([("a", 50_000, 1, "x")], MIN, 60_000, 0, 1)[0][2][0][2] == (1,)
+        assert columns.checkpoint([("a", 58_000, 1, "x")], 60_000, 60_000, 0, 1) == [([], [], [])]
+        fired = [("a", (50_000, 68_000), (1 if purging else 2,), 67_999)]
+        assert columns.checkpoint([], 60_000, 70_000, 0, 1) == [([], [], fired)]
+        assert columns.checkpoint([], 70_000, 90_000, 0, 1) == [([], [], [])]
+
+
+@pytest.mark.parametrize(
+    ("purging", "script", "counts"),
+    [
+        # The session of the first row is too old, although its bucket is there.
+        (False, [([50_000], 65_000), ([], 90_000), ([59_000], 90_000)], [((50_000, 60_000), 1), ((59_000, 69_000), 1)]),
+        # A row that came out with a session that purged is not in what another row makes of that and an open one.
+        (
+            True,
+            [([50_000, 60_500], 65_000), ([48_000, 52_000], 80_000)],
+            [((50_000, 60_000), 1), ((48_000, 60_000), 1), ((48_000, 70_500), 2)],
+        ),
+    ],
+)
+def test_what_a_late_row_does_not_find(purging: bool, script: Any, counts: Any) -> None:
+    late_by = spec(
+        assigner=EventTimeSessionWindows("10 s"),
+        allowed_lateness_ms=30_000,
+        trigger=PurgingTrigger(EventTimeTrigger()) if purging else None,
+    )
+    columns = ByColumns(late_by, KEYS["text"], MergePolicy(), random.Random(1))
+    record, before, seen = ByRecord(late_by, MergePolicy()), MIN, []
+    for times, after in script:
+        rows: list[Row] = [("a", time, 1, "x") for time in times]
+        mine, theirs = (each.checkpoint(rows, before, after, 0, 1) for each in (record, columns))
+        assert theirs == mine
+        seen += [(window, n) for some in theirs[0][1:] for _, window, (n,), _ in some]
+        before = after
+    assert seen == counts
+
+
+def test_rows_on_time_are_not_looked_for_among_all_sessions_that_fired(monkeypatch: pytest.MonkeyPatch) -> None:
+    late_by = spec(assigner=EventTimeSessionWindows("10 s"), allowed_lateness_ms=86_400_000, late_tag="late")
+    columns = ByColumns(late_by, KEYS["text"], MergePolicy(fan_in=100), random.Random(1))
+    watermark = MIN
+    for hour in range(20):
+        before, watermark = watermark, hour * 3_600_000
+        columns.checkpoint([("a", watermark, 1, "x")], before, watermark, 0, 1)
+    looked: list[tuple[str, Any]] = []
+    real = OperatorState.look_up
+
+    def counted(self: OperatorState, name: str, namespace: Any, hashes: Any, keys: Any) -> Any:
+        looked.append((name, namespace))
+        return real(self, name, namespace, hashes, keys)
+
+    monkeypatch.setattr(OperatorState, "look_up", counted)
+    columns.checkpoint([("a", watermark + 60_000, 1, "x")], watermark, watermark + 1, 0, 1)
+    assert len(looked) < 3
+    looked.clear()
+    ((_, again, _),) = columns.checkpoint([("a", 2 * 3_600_000 + 1, 1, "x")], watermark + 1, watermark + 1, 0, 1)
+    assert [values for *_, values, _ in again] == [(2,)]
+    assert len(looked) > 10
+
+
+@pytest.mark.parametrize(("assigner", "table"), [(EventTimeSessionWindows("10 s"), "fired"), (TUMBLING, "contents")])
+def test_windows_that_fired_go_where_the_lateness_was_taken_away(assigner: Any, table: str) -> None:
+    late_by = spec(assigner=assigner, allowed_lateness_ms=30_000, late_tag="late")
+    columns = ByColumns(late_by, KEYS["text"], MergePolicy(), random.Random(1))
+    columns.checkpoint([("a", 50_000, 1, "x")], MIN, 60_000, 0, 1)
+    assert columns.state.described()["state"][table]["count"] == 1
+    without = ByColumns(replace(late_by, allowed_lateness_ms=0), KEYS["text"], MergePolicy(), random.Random(1))
+    without.state = columns.state
+    ((late, again, fired),) = without.checkpoint([("a", 45_000, 1, "x")], 60_000, 70_000, 0, 1)
+    assert ([time for _, time, *_ in late], again, fired) == ([45_000], [], [])
+    assert not columns.state.described()["state"]
 
 
 @pytest.mark.parametrize(
@@ -440,7 +592,24 @@ def spec(**changed: Any) -> WindowSpec:
         (spec(), None),
         (spec(trigger=EventTimeTrigger()), None),
         (spec(trigger=PurgingTrigger(EventTimeTrigger())), None),
-        (spec(trigger=PurgingTrigger(EventTimeTrigger()), allowed_lateness_ms=5), "its trigger, evictor or windows"),
+        (spec(trigger=PurgingTrigger(EventTimeTrigger()), allowed_lateness_ms=5), None),
+        (spec(trigger=PurgingTrigger(CountTrigger(3)), allowed_lateness_ms=5), "its trigger, evictor or windows"),
+        (spec(assigner=EventTimeSessionWindows("5 s"), allowed_lateness_ms=5), None),
+        (
+            spec(
+                assigner=EventTimeSessionWindows("5 s"),
+                trigger=PurgingTrigger(EventTimeTrigger()),
+                allowed_lateness_ms=5,
+            ),
+            None,
+        ),
+        (spec(assigner=EventTimeSessionWindows("5 s"), trigger=CountTrigger(3)), "its trigger, evictor or windows"),
+        (spec(assigner=ProcessingTimeSessionWindows("5 s")), None),
+        (
+            spec(assigner=ProcessingTimeSessionWindows("5 s"), trigger=PurgingTrigger(ProcessingTimeTrigger())),
+            None,
+        ),
+        (spec(assigner=DynamicEventTimeSessionWindows(len)), "its trigger, evictor or windows look at each element"),
         (spec(trigger=CountTrigger(3)), "its trigger, evictor or windows look at each element"),
         (spec(assigner=SlidingEventTimeWindows("5 s", "9 s")), "there are gaps between its windows"),
         (spec(assigner=SlidingProcessingTimeWindows("9 s", "3 s")), "its windows overlap and go by the clock"),
