@@ -193,7 +193,7 @@ def test_late_rows_make_sessions_fire_again_and_sessions_go_by_the_clock(tmp_pat
     }
     seconds = "unix_millis({0}) / 1000 as {0}"
     for name, windowed in windows.items():
-        counts = windowed.aggregate("count(*) as n", "max(ts) as ts", name=name)
+        counts = windowed.aggregate("count(*) as n", "last(ts) as ts", name=name)
         counts.select(seconds.format("window_start"), seconds.format("window_end"), "n", "ts").sink_to(
             FileSink(str(tmp_path / name), format="json"), name=f"{name}-out"
         )
