@@ -19,10 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError, TerminalError
-from poundlock.formats.arrays import column_of
+from poundlock.formats.arrays import ranges
 from poundlock.sql.functions.function import Evaluation, Given, SqlFunction
 from poundlock.sql.functions.kernels.characters import text_column
 from poundlock.sql.functions.kernels.distinct import over_distinct
+from poundlock.sql.functions.kernels.elements import elements_of, map_column
 from poundlock.sql.functions.kernels.java_regex import JavaRegex, compiled
 from poundlock.sql.functions.signatures import defined
 from poundlock.sql.types import BYTES, STRING, SqlType
@@ -32,7 +33,6 @@ _BITS = (224, 256, 384, 512)
 _URL = re.compile(r"(?s)([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?")
 _PROTOCOLS = frozenset(("http", "https", "ftp", "file", "jar", "mailto", "jrt", "jmod"))
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_SPLIT_LETTER = 4  # bits of a hexadecimal digit
 
 
 def _by_python(compute: Callable[..., Any]) -> Callable[[Sequence[pa.Array], Evaluation], pa.Array]:
@@ -134,19 +134,10 @@ def _parse_url(url: str, part: str, key: str | None = None) -> str | None:
 
 def _str_to_map(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     """Return the pairs of each text; separators are regular expressions, and a key that stands twice has its last value."""
-    made = over_distinct(columns, _pairs, pa.list_(pa.string()))
-    flat, ends = made.values, made.offsets
-    keys, values = flat.take(_every_second(len(flat), 0)), flat.take(_every_second(len(flat), 1))
-    halves = column_of(np.frombuffer(ends.buffers()[1], np.int32, len(ends), ends.offset * 4) // 2, pa.int32())
-    entries = pa.StructArray.from_arrays([keys, values], fields=[pa.field("key", pa.string(), False), "value"])
-    bits = made.buffers()[0]
-    return pa.Array.from_buffers(
-        evaluation.returns.arrow, len(made), [bits, halves.buffers()[1]], made.null_count, children=[entries]
-    )
-
-
-def _every_second(count: int, first: int) -> pa.Array:
-    return column_of(np.arange(first, count, 2), pa.int64())
+    made = elements_of(over_distinct(columns, _pairs, pa.list_(pa.string())))
+    halves = made.counts // 2
+    first = np.repeat(made.starts, halves) + 2 * ranges(np.zeros(len(halves), np.int64), halves)
+    return map_column(evaluation.returns.arrow, made.chosen(first, halves), made.chosen(first + 1, halves))
 
 
 def _pairs(text: str, pair: str = ",", key: str = "=") -> list[str | None]:
@@ -180,7 +171,7 @@ def _uuid(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     random = np.frombuffer(os.urandom(16 * rows), np.uint8).reshape(rows, 16).copy()
     random[:, 6] = random[:, 6] & 0x0F | 0x40
     random[:, 8] = random[:, 8] & 0x3F | 0x80
-    digits = np.stack([random >> _SPLIT_LETTER, random & 0x0F], axis=2).reshape(rows, 32)
+    digits = np.stack([random >> 4, random & 0x0F], axis=2).reshape(rows, 32)
     letters = np.where(digits < 10, digits + ord("0"), digits + ord("a") - 10)
     written = np.insert(letters, [8, 12, 16, 20], ord("-"), axis=1).astype(np.uint8)
     starts = np.arange(rows, dtype=np.int64) * 36
