@@ -25,7 +25,15 @@ import pyarrow.compute as pc
 
 from poundlock.formats.arrays import Numbers, column_of, ends_in, numbers_in, texts_of
 from poundlock.sql.functions.function import Evaluation, Given, SqlFunction
-from poundlock.sql.functions.kernels.characters import bytes_in, characters_to, has_at, is_ascii, sliced, text_column
+from poundlock.sql.functions.kernels.characters import (
+    bytes_in,
+    characters_to,
+    has_at,
+    is_ascii,
+    joined_present,
+    sliced,
+    text_column,
+)
 from poundlock.sql.functions.kernels.distinct import (
     constant_in,
     integers_in,
@@ -132,7 +140,7 @@ def _concat_ws(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     separator, *texts = columns
     if not texts:
         return with_validity(texts_of([""] * evaluation.rows), valid_of([separator]))
-    return pc.binary_join_element_wise(*texts, separator, null_handling="skip")
+    return joined_present(texts, separator)
 
 
 def _left_padded(text: str, length: int, padding: str) -> str | None:

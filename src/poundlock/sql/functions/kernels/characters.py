@@ -5,11 +5,24 @@ Characters are Unicode's: a letter outside the basic plane is one of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from poundlock.formats.arrays import Flags, Numbers, column_of, copied, ends_in, ranges, with_nulls
+from poundlock.formats.arrays import (
+    Flags,
+    Numbers,
+    column_of,
+    copied,
+    ends_in,
+    ranges,
+    texts_of,
+    valid_in,
+    with_nulls,
+)
 from poundlock.sql.functions.kernels.distinct import valid_of
 
 Bytes = npt.NDArray[np.uint8]
@@ -68,6 +81,30 @@ def characters_to(column: pa.Array, places: Numbers) -> Numbers:
     before = _characters_before(column)
     result: Numbers = before[starts + np.maximum(places, 0)] - before[starts]
     return result
+
+
+def joined_present(texts: Sequence[pa.Array], separator: pa.Array) -> pa.Array:
+    """Return texts with another one between them, without those that are null: an empty text where all are; null where the separator is.
+
+    Arrow's own join leaves out the rows in which all are null.
+    """
+    empty = texts_of([""])[0]
+    parts = [pc.coalesce(_concatenated([separator, text], empty), empty) for text in texts]
+    whole = _concatenated(parts, empty)
+    is_any = np.zeros(len(whole), np.bool_)
+    for text in texts:
+        valid = valid_in(text)
+        is_any |= True if valid is None else valid
+    ends = ends_in(whole)
+    skipped = np.where(is_any, np.diff(ends_in(separator)), 0)
+    valid = valid_in(separator)
+    if valid is not None:
+        skipped = np.where(valid, skipped, 0)
+    return text_column(bytes_in(whole), ends[:-1] + skipped, ends[1:], valid)
+
+
+def _concatenated(texts: Sequence[pa.Array], empty: pa.Scalar) -> pa.Array:
+    return pc.binary_join_element_wise(*texts, empty, null_handling="emit_null")
 
 
 def has_at(column: pa.Array, other: pa.Array, *, from_end: bool) -> pa.Array:

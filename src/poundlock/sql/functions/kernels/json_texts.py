@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import ranks_of, texts_of
+from poundlock.sql.functions.kernels.characters import joined_present
 from poundlock.sql.functions.kernels.distinct import over_distinct, valid_of, with_validity
 from poundlock.sql.functions.kernels.elements import Elements, array_column, elements_of, keys_of, values_of
 from poundlock.sql.functions.kernels.json_paths import quoted
@@ -83,7 +84,7 @@ def listed(columns: Sequence[pa.Array], rows: int, opening: str, closing: str) -
     """Return texts with commas between them, without those that are null, between brackets."""
     if not columns:
         return texts_repeated(opening + closing, rows)
-    inner = pc.binary_join_element_wise(*columns, texts_of([","])[0], null_handling="skip")
+    inner = joined_present(columns, texts_repeated(",", rows))
     return joined_texts([opening, inner, closing], rows)
 
 
