@@ -1,6 +1,6 @@
 """Functions of arrays and maps.
 
-All take their arguments as they are written; ELEMENT(a) is the only element. Elements are equal as Flink's are: NULL is an element like
+All take their arguments as they are written; ELEMENT(a) is the only element. ListElements are equal as Flink's are: NULL is an element like
 others to ARRAY_DISTINCT, ARRAY_UNION, ARRAY_EXCEPT, ARRAY_INTERSECT, ARRAY_CONTAINS and ARRAY_REMOVE. An element that is given, and the
 arrays and maps of a union, are cast to a common type before (`accepts`).
 
@@ -22,7 +22,7 @@ from poundlock.formats.arrays import Numbers, column_of, flags_in, indices_of, r
 from poundlock.sql.functions.function import Evaluation, Given, SqlFunction
 from poundlock.sql.functions.kernels.distinct import integers_in, valid_of, with_validity
 from poundlock.sql.functions.kernels.elements import (
-    Elements,
+    ListElements,
     array_column,
     codes_of,
     elements_of,
@@ -106,7 +106,9 @@ def _common(given: Sequence[Given]) -> SqlType:
 
 def _to_common(given: Sequence[Given]) -> Sequence[SqlType | None]:
     made = _common(given)
-    return [None if each.type.arrow == made.arrow else replace(made, is_nullable=each.type.is_nullable) for each in given]
+    return [
+        None if each.type.arrow == made.arrow else replace(made, is_nullable=each.type.is_nullable) for each in given
+    ]
 
 
 def _to_element(given: Sequence[Given]) -> Sequence[SqlType | None]:
@@ -120,7 +122,7 @@ def _to_element(given: Sequence[Given]) -> Sequence[SqlType | None]:
 # --- elements that are looked for or added -------------------------------------------------------------------------------
 
 
-def _matches(columns: Sequence[pa.Array]) -> tuple[Elements, Numbers, Numbers]:
+def _matches(columns: Sequence[pa.Array]) -> tuple[ListElements, Numbers, Numbers]:
     """Return the elements of arrays, the row of each, and which of them are equal to what is looked for in their row."""
     elements = elements_of(columns[0])
     rows = elements.rows
@@ -176,7 +178,7 @@ def _union(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     return array_column(evaluation.returns.arrow, _firsts(joined([elements_of(column) for column in columns])))
 
 
-def _firsts(elements: Elements, keep: Numbers | None = None) -> Elements:
+def _firsts(elements: ListElements, keep: Numbers | None = None) -> ListElements:
     """Return of packed elements the first of those that are equal in a row, of those that are kept."""
     rows = elements.rows
     (codes,) = codes_of(elements.items)
@@ -234,7 +236,9 @@ def _extreme(side: Literal[-1, 1]) -> Run:
         present = slice(None) if valid is None else valid
         np.maximum.at(best, elements.rows[present], side * ranks[present])
         known = best > -len(ranks) - 1
-        return different.take(column_of(np.where(known, side * best, 0), pa.int64(), known)).cast(evaluation.returns.arrow)
+        return different.take(column_of(np.where(known, side * best, 0), pa.int64(), known)).cast(
+            evaluation.returns.arrow
+        )
 
     return run
 

@@ -71,7 +71,9 @@ def _from_base64(text: str) -> str:
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True).decode(errors="replace")
     except binascii.Error as error:
-        raise TerminalError(f"FROM_BASE64 of a text that is not base64: {error}", next="check it with REGEXP") from error
+        raise TerminalError(
+            f"FROM_BASE64 of a text that is not base64: {error}", next="check it with REGEXP"
+        ) from error
 
 
 def _hex(value: int | str | bytes) -> str:
@@ -184,7 +186,13 @@ _MAP_OF_STRING = SqlType("MAP", of=(STRING, STRING))
 
 FUNCTIONS: Sequence[SqlFunction] = (
     *(
-        defined(name, _ANY_TEXT, SqlType("CHAR", (hashlib.new(digest).digest_size * 2,)), _by_python(_digest(digest)), **_PYTHON)
+        defined(
+            name,
+            _ANY_TEXT,
+            SqlType("CHAR", (hashlib.new(digest).digest_size * 2,)),
+            _by_python(_digest(digest)),
+            **_PYTHON,
+        )
         for name, digest in _DIGESTS.items()
     ),
     defined("SHA2", f"{_ANY_TEXT}, integer", _sha2_type, _by_python(_sha2), **_PYTHON),

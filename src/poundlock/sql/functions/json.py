@@ -71,12 +71,15 @@ def check_returning(function: str, kind: SqlType) -> None:
 
 def _behaviour(evaluation: Evaluation, when: str, otherwise: str = "NULL") -> str:
     """Return what an option says to do `ON EMPTY`, `ON ERROR` or `ON NULL`."""
-    said = [option.removesuffix(f" {when}") for option in evaluation.options if option.endswith(f" {when}")]
-    return said[0] if said else otherwise
+    given = [option.removesuffix(f" {when}") for option in evaluation.options if option.endswith(f" {when}")]
+    return given[0] if given else otherwise
 
 
 def _read(
-    columns: Sequence[pa.Array], evaluation: Evaluation, of_match: Callable[[Any, bool], tuple[Any, Outcome]], kind: pa.DataType
+    columns: Sequence[pa.Array],
+    evaluation: Evaluation,
+    of_match: Callable[[Any, bool], tuple[Any, Outcome]],
+    kind: pa.DataType,
 ) -> tuple[pa.Array, Mapping[Outcome, pa.Array]]:
     """Return what is made of what the path leads to in each document, and in which rows there is nothing, or an error."""
     path_text = constant_in(columns[1])
@@ -245,7 +248,9 @@ def _json_type(kind: pa.DataType) -> SqlType:
         return SqlType("MAP", of=(_json_type(kind.key_type), _json_type(kind.item_type)))
     if pa.types.is_struct(kind):
         fields = [kind.field(place) for place in range(kind.num_fields)]
-        return SqlType("ROW", of=tuple(_json_type(each.type) for each in fields), names=tuple(each.name for each in fields))
+        return SqlType(
+            "ROW", of=tuple(_json_type(each.type) for each in fields), names=tuple(each.name for each in fields)
+        )
     if pa.types.is_timestamp(kind):
         return SqlType("TIMESTAMP" if kind.tz is None else "TIMESTAMP_LTZ", (6,))
     if pa.types.is_decimal(kind):
@@ -262,7 +267,8 @@ def _members(columns: Sequence[pa.Array], evaluation: Evaluation, places: Sequen
     is_null_written = _behaviour(evaluation, "ON NULL", "ABSENT") == "NULL"
     raw = {int(option.removeprefix("RAW ")) for option in evaluation.options if option.startswith("RAW ")}
     texts = [
-        columns[place] if place in raw else json_texts(columns[place], _json_type(columns[place].type)) for place in places
+        columns[place] if place in raw else json_texts(columns[place], _json_type(columns[place].type))
+        for place in places
     ]
     return [null_texts(text) if is_null_written else text for text in texts]
 
@@ -270,13 +276,17 @@ def _members(columns: Sequence[pa.Array], evaluation: Evaluation, places: Sequen
 def _object(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     if not any(option.endswith(" ON NULL") for option in evaluation.options):
         evaluation = Evaluation(
-            evaluation.rows, evaluation.zone, evaluation.now_us, evaluation.returns, (*evaluation.options, "NULL ON NULL")
+            evaluation.rows,
+            evaluation.zone,
+            evaluation.now_us,
+            evaluation.returns,
+            (*evaluation.options, "NULL ON NULL"),
         )
     members = _members(columns, evaluation, range(1, len(columns), 2))
     keys = [constant_in(column) for column in columns[::2]]
     if not evaluation.rows or any(key is None for key in keys):
         return pa.nulls(evaluation.rows, pa.string())
-    last = {key: member for key, member in zip(keys, members, strict=True)}
+    last = dict(zip(keys, members, strict=True))
     pairs = [joined_texts([f"{quoted(key)}:", last[key]], evaluation.rows) for key in sorted(last)]
     return listed(pairs, evaluation.rows, "{", "}")
 
@@ -343,7 +353,9 @@ def _with_path(kind: SqlType) -> Callable[[Sequence[Given]], SqlType]:
 
 def _made(name: str, *, has_keys: bool) -> Callable[[Sequence[Given]], SqlType]:
     def rule(given: Sequence[Given]) -> SqlType:
-        if has_keys and (len(given) % 2 or any(constant_text(given, place) is None for place in range(0, len(given), 2))):
+        if has_keys and (
+            len(given) % 2 or any(constant_text(given, place) is None for place in range(0, len(given), 2))
+        ):
             raise DefinitionError(f"{name} with a key that is no literal", next=f"write {name}(KEY 'a' VALUE x)")
         for each in given:
             if not is_null(each):

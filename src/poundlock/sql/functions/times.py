@@ -152,7 +152,12 @@ def _instants(local: Numbers, zones: pa.Array) -> Numbers:
 
 
 def _ltz_type(given: Sequence[Given]) -> SqlType:
-    if len(given) == 2 and given[1].is_literal and given[1].value not in (None, 0, 3) and constant_text(given, 1) is None:
+    if (
+        len(given) == 2
+        and given[1].is_literal
+        and given[1].value not in (None, 0, 3)
+        and constant_text(given, 1) is None
+    ):
         raise DefinitionError(f"TO_TIMESTAMP_LTZ of precision {given[1].value}", next="give 0 or 3")
     return _checked_pattern(given, TIMESTAMP_LTZ_3, "DateTimeFormatter")
 

@@ -13,7 +13,7 @@ from poundlock.formats.arrays import Flags, Numbers, column_of, ends_in, indices
 
 
 @dataclass(frozen=True, slots=True)
-class Elements:
+class ListElements:
     """The elements of arrays, or the keys or values of maps.
 
     Args:
@@ -38,43 +38,43 @@ class Elements:
         """Where each element is among the items."""
         return ranges(self.starts, self.counts)
 
-    def packed(self) -> Elements:
+    def packed(self) -> ListElements:
         """Return them with the items of the rows and no others, in their order."""
         items = self.items.take(indices_of(self.places))
-        return Elements(items, np.cumsum(self.counts) - self.counts, self.counts, self.valid)
+        return ListElements(items, np.cumsum(self.counts) - self.counts, self.counts, self.valid)
 
-    def chosen(self, places: Numbers, counts: Numbers) -> Elements:
+    def chosen(self, places: Numbers, counts: Numbers) -> ListElements:
         """Return other elements of the same items, some in each row, whose places are those."""
-        return Elements(self.items.take(indices_of(places)), np.cumsum(counts) - counts, counts, self.valid)
+        return ListElements(self.items.take(indices_of(places)), np.cumsum(counts) - counts, counts, self.valid)
 
 
-def elements_of(column: pa.Array) -> Elements:
+def elements_of(column: pa.Array) -> ListElements:
     """Return the elements of arrays."""
     return _parts(column, column.values)
 
 
-def keys_of(column: pa.Array) -> Elements:
+def keys_of(column: pa.Array) -> ListElements:
     """Return the keys of maps."""
     return _parts(column, column.keys)
 
 
-def values_of(column: pa.Array) -> Elements:
+def values_of(column: pa.Array) -> ListElements:
     """Return the values of maps."""
     return _parts(column, column.items)
 
 
-def _parts(column: pa.Array, items: pa.Array) -> Elements:
+def _parts(column: pa.Array, items: pa.Array) -> ListElements:
     ends, valid = ends_in(column), valid_in(column)
     counts = np.diff(ends)
-    return Elements(items, ends[:-1], counts if valid is None else np.where(valid, counts, 0), valid)
+    return ListElements(items, ends[:-1], counts if valid is None else np.where(valid, counts, 0), valid)
 
 
-def single(column: pa.Array) -> Elements:
+def single(column: pa.Array) -> ListElements:
     """Return each value of a column as the one element of its row."""
-    return Elements(column, np.arange(len(column)), np.ones(len(column), np.int64), None)
+    return ListElements(column, np.arange(len(column)), np.ones(len(column), np.int64), None)
 
 
-def joined(parts: Sequence[Elements]) -> Elements:
+def joined(parts: Sequence[ListElements]) -> ListElements:
     """Return the elements of each row one behind the other; null where one of the parts is."""
     kind = parts[0].items.type
     items = pa.concat_arrays([each.items.cast(kind) for each in parts])
@@ -85,7 +85,7 @@ def joined(parts: Sequence[Elements]) -> Elements:
     counts = np.stack([each.counts for each in parts], axis=1)
     if valid is not None:
         counts[~valid] = 0
-    return Elements(items, np.arange(0), np.arange(0), valid).chosen(
+    return ListElements(items, np.arange(0), np.arange(0), valid).chosen(
         ranges(starts.ravel(), counts.ravel()), counts.sum(axis=1)
     )
 
@@ -95,7 +95,9 @@ def codes_of(*columns: pa.Array) -> list[Numbers]:
     whole = pa.concat_arrays(columns)
     if pa.types.is_nested(whole.type):
         seen: dict[str, int] = {}
-        codes = np.fromiter((seen.setdefault(repr(each), len(seen)) for each in whole.to_pylist()), np.int64, len(whole))
+        codes = np.fromiter(
+            (seen.setdefault(repr(each), len(seen)) for each in whole.to_pylist()), np.int64, len(whole)
+        )
     else:
         codes = numbers_in(pc.dictionary_encode(whole, null_encoding="encode").indices).astype(np.int64)
     bounds = np.cumsum([0, *map(len, columns)])
@@ -107,13 +109,13 @@ def pairs_of(rows: Numbers, codes: Numbers) -> Numbers:
     return (rows << np.int64(31)) | codes
 
 
-def array_column(kind: pa.DataType, elements: Elements) -> pa.Array:
+def array_column(kind: pa.DataType, elements: ListElements) -> pa.Array:
     """Return packed elements as arrays."""
     items = elements.items.cast(kind.value_type) if elements.items.type != kind.value_type else elements.items
     return _nested(kind, elements.counts, elements.valid, items)
 
 
-def map_column(kind: pa.DataType, keys: Elements, values: Elements) -> pa.Array:
+def map_column(kind: pa.DataType, keys: ListElements, values: ListElements) -> pa.Array:
     """Return packed keys and values as maps."""
     fields = [kind.key_field.with_nullable(False), kind.item_field]
     columns = [keys.items.cast(kind.key_type), values.items.cast(kind.item_type)]

@@ -39,7 +39,7 @@ _WIDEST: Mapping[str, int] = {"y": 9, "u": 9, "D": 3, "n": 9, "A": 8}
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PatternPiece:
     """A piece of a pattern: a field of a letter that stands some times, or a text (without a letter), or a bracket."""
 
     letter: str
@@ -60,7 +60,7 @@ class TimePattern:
 
     text: str
     dialect: Dialect
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PatternPiece, ...]
 
     @property
     def resolution(self) -> int:
@@ -78,24 +78,24 @@ def pattern_of(text: str, dialect: Dialect) -> TimePattern:
     Raises:
         DefinitionError: it is none, or has letters that are not taken.
     """
-    pieces: list[Piece] = []
+    pieces: list[PatternPiece] = []
     at = 0
     while at < len(text):
         letter = text[at]
         end = at + 1
         if letter == "'":
             end = _end_of_quote(text, at)
-            pieces.append(Piece("", text=text[at + 1 : end - 1].replace("''", "'") or "'"))
+            pieces.append(PatternPiece("", text=text[at + 1 : end - 1].replace("''", "'") or "'"))
         elif letter in "[]" and dialect == "DateTimeFormatter":
-            pieces.append(Piece(letter))
+            pieces.append(PatternPiece(letter))
         elif letter.isascii() and letter.isalpha():
             while text[end : end + 1] == letter:
                 end += 1
             if letter not in _LETTERS[dialect]:
                 raise _no_pattern(text, f"the letter {letter} is not taken")
-            pieces.append(Piece(letter, end - at))
+            pieces.append(PatternPiece(letter, end - at))
         else:
-            pieces.append(Piece("", text=letter))
+            pieces.append(PatternPiece("", text=letter))
         at = end
     depth = np.cumsum([{"[": 1, "]": -1}.get(piece.letter, 0) for piece in pieces] or [0])
     if depth.min() < 0 or depth[-1]:
@@ -119,7 +119,8 @@ def _end_of_quote(text: str, at: int) -> int:
 
 def _no_pattern(text: str, why: str) -> DefinitionError:
     return DefinitionError(
-        f"'{text}' is no pattern of dates and times here: {why}", next="write a pattern such as 'yyyy-MM-dd HH:mm:ss.SSS'"
+        f"'{text}' is no pattern of dates and times here: {why}",
+        next="write a pattern such as 'yyyy-MM-dd HH:mm:ss.SSS'",
     )
 
 
@@ -139,10 +140,12 @@ def format_one(local: int, nanos: int, pattern: TimePattern) -> str:
         "s": within // SECOND % 60, "n": within % SECOND * 1_000 + nanos, "A": within // 1_000, "Q": (month + 2) // 3,
         "E": int(day[0] + 3) % 7,
     }  # fmt: skip
-    return "".join(piece.text if not piece.letter else _written(piece, fields, pattern.dialect) for piece in pattern.pieces)
+    return "".join(
+        piece.text if not piece.letter else _written(piece, fields, pattern.dialect) for piece in pattern.pieces
+    )
 
 
-def _written(piece: Piece, fields: Fields, dialect: Dialect) -> str:
+def _written(piece: PatternPiece, fields: Fields, dialect: Dialect) -> str:
     letter, count = piece.letter, piece.count
     if letter in "[]":
         return ""
@@ -187,7 +190,7 @@ def parse_one(text: str, pattern: TimePattern) -> int | None:
     return _resolved_leniently(known) if is_lenient else _resolved(known)
 
 
-def _take(piece: Piece, value: str, known: dict[str, int], *, is_lenient: bool) -> None:
+def _take(piece: PatternPiece, value: str, known: dict[str, int], *, is_lenient: bool) -> None:
     """Put down what the text of a piece says."""
     letter = "y" if piece.letter == "u" and not is_lenient else "M" if piece.letter == "L" else piece.letter
     if letter == "a":
@@ -217,8 +220,20 @@ def _resolved(known: Fields) -> int | None:
     """Return the time of fields that are within their limits; the day may be one too many for its month."""
     hour, minute, second = _hour(known), known.get("m", 0), known.get("s", 0)
     is_midnight = hour == 24 and not (minute or second or known["fraction"])
-    limits = (("M", 1, 12), ("d", 1, 31), ("D", 1, 366), ("h", 1, 12), ("K", 0, 11), ("k", 1, 24), ("m", 0, 59), ("s", 0, 59))
-    if any(not low <= known.get(letter, low) <= high for letter, low, high in limits) or not 0 <= hour <= 23 + is_midnight:
+    limits = (
+        ("M", 1, 12),
+        ("d", 1, 31),
+        ("D", 1, 366),
+        ("h", 1, 12),
+        ("K", 0, 11),
+        ("k", 1, 24),
+        ("m", 0, 59),
+        ("s", 0, 59),
+    )
+    if (
+        any(not low <= known.get(letter, low) <= high for letter, low, high in limits)
+        or not 0 <= hour <= 23 + is_midnight
+    ):
         return None
     year, month, day = known.get("y", 1970), known.get("M", 1), known.get("d", 1)
     one = np.ones(1, np.int64)
@@ -241,13 +256,13 @@ def _resolved_leniently(known: Fields) -> int:
 
 
 @lru_cache(maxsize=512)
-def _regex_of(pattern: TimePattern) -> tuple[re.Pattern[str], tuple[Piece, ...]]:
+def _regex_of(pattern: TimePattern) -> tuple[re.Pattern[str], tuple[PatternPiece, ...]]:
     """Return what matches a text of a pattern, and the piece of each group."""
     is_lenient = pattern.dialect == "SimpleDateFormat"
     written: list[str] = []
-    fields: list[Piece] = []
+    fields: list[PatternPiece] = []
     for place, piece in enumerate(pattern.pieces):
-        follower = pattern.pieces[place + 1] if place + 1 < len(pattern.pieces) else Piece("")
+        follower = pattern.pieces[place + 1] if place + 1 < len(pattern.pieces) else PatternPiece("")
         if piece.letter in ("[", "]"):
             written.append("(?:" if piece.letter == "[" else ")?")
         elif not piece.letter:
@@ -258,13 +273,13 @@ def _regex_of(pattern: TimePattern) -> tuple[re.Pattern[str], tuple[Piece, ...]]
     return re.compile("".join(written), re.ASCII | (re.IGNORECASE if is_lenient else 0)), tuple(fields)
 
 
-def _lenient(piece: Piece, follower: Piece) -> str:
+def _lenient(piece: PatternPiece, follower: PatternPiece) -> str:
     if not piece.is_numeric:
         return _names(piece)
     return rf"\d{{{piece.count}}}" if follower.is_numeric else r"\s*-?\d+"
 
 
-def _strict(piece: Piece) -> str:
+def _strict(piece: PatternPiece) -> str:
     letter, count = piece.letter, piece.count
     if not piece.is_numeric:
         return _names(piece)
@@ -273,7 +288,7 @@ def _strict(piece: Piece) -> str:
     return rf"\d{{{count}}}" if count in (2, 4) else rf"\d{{{count},{max(_WIDEST.get(letter, 2), count)}}}"
 
 
-def _names(piece: Piece) -> str:
+def _names(piece: PatternPiece) -> str:
     if piece.letter == "a":
         return "AM|PM"
     if piece.letter == "G":
@@ -285,7 +300,7 @@ def _names(piece: Piece) -> str:
     return "|".join([*names, *short] if piece.count != 3 or not short else short)
 
 
-def fixed_layout(pattern: TimePattern) -> tuple[tuple[int, int, Piece], ...] | None:
+def fixed_layout(pattern: TimePattern) -> tuple[tuple[int, int, PatternPiece], ...] | None:
     """Return where each piece stands in the text, in bytes, if that is the same for all times of four-digit years; None otherwise."""
     layout = []
     at = 0
@@ -294,7 +309,11 @@ def fixed_layout(pattern: TimePattern) -> tuple[tuple[int, int, Piece], ...] | N
             width = len(piece.text.encode())
         elif piece.letter == "S" and (pattern.dialect == "DateTimeFormatter" or piece.count == 3):
             width = piece.count
-        elif piece.letter in "yu" and piece.count == 4 and not (piece.letter == "u" and pattern.dialect == "SimpleDateFormat"):
+        elif (
+            piece.letter in "yu"
+            and piece.count == 4
+            and not (piece.letter == "u" and pattern.dialect == "SimpleDateFormat")
+        ):
             width = 4
         elif piece.letter in "MLdHms" and piece.count == 2:
             width = 2

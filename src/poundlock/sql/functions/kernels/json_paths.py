@@ -78,11 +78,11 @@ def quoted(text: str) -> str:
     """Return a text as JSON writes it."""
     if not _ESCAPED.search(text):
         return f'"{text}"'
-    return '"' + _ESCAPED.sub(lambda found: _ESCAPES.get(found[0]) or f"\\u{ord(found[0]):04X}", text) + '"'
+    return '"' + _ESCAPED.sub(lambda match: _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}", text) + '"'
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PathStep:
     """A step of a path.
 
     Args:
@@ -122,7 +122,7 @@ class JsonPath:
     """A path into documents."""
 
     is_lax: bool
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
 
     @property
     def is_definite(self) -> bool:
@@ -200,28 +200,32 @@ def path_of(text: str) -> JsonPath:
         elif not is_deep and path[at] != "[":
             raise _no_path(text)
         step, at = _step(path, at, text)
-        steps.append(Step(step.kind, step.parts, is_deep))
+        steps.append(PathStep(step.kind, step.parts, is_deep))
     return JsonPath(mode is not None and mode[1].lower() == "lax", tuple(steps))
 
 
-def _step(path: str, at: int, text: str) -> tuple[Step, int]:
+def _step(path: str, at: int, text: str) -> tuple[PathStep, int]:
     if path.startswith("*", at):
-        return Step("all"), at + 1
+        return PathStep("all"), at + 1
     if not path.startswith("[", at):
         name = _NAME.match(path, at)
         if name is None or path.startswith("(", name.end()):
             raise _no_path(text)
-        return Step("names", (name[0],)), name.end()
+        return PathStep("names", (name[0],)), name.end()
     end = at + 1
     if path.startswith("*]", end):
-        return Step("all"), end + 2
+        return PathStep("all"), end + 2
     ends = _SLICE.match(path, end)
     if ends and path.startswith("]", ends.end()):
-        return Step("slice", tuple(None if each is None else int(each) for each in ends.groups())), ends.end() + 1
+        return PathStep("slice", tuple(None if each is None else int(each) for each in ends.groups())), ends.end() + 1
     for kind, pattern in (("names", _QUOTED), ("indices", _NUMBER)):
         parts, place = _listed(path, end, pattern)
         if parts:
-            step = Step("names", tuple(map(str, parts))) if kind == "names" else Step("indices", tuple(map(int, parts)))
+            step = (
+                PathStep("names", tuple(map(str, parts)))
+                if kind == "names"
+                else PathStep("indices", tuple(map(int, parts)))
+            )
             return step, place
     raise _no_path(text)
 
@@ -241,4 +245,6 @@ def _listed(path: str, at: int, pattern: re.Pattern[str]) -> tuple[Sequence[str]
 
 
 def _no_path(text: str) -> DefinitionError:
-    return DefinitionError(f"'{text}' is no JSON path that can be read here", next="write a path such as 'lax $.a.b[0]'")
+    return DefinitionError(
+        f"'{text}' is no JSON path that can be read here", next="write a path such as 'lax $.a.b[0]'"
+    )

@@ -14,7 +14,7 @@ from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import ranks_of, texts_of
 from poundlock.sql.functions.kernels.characters import joined_present
 from poundlock.sql.functions.kernels.distinct import over_distinct, valid_of, with_validity
-from poundlock.sql.functions.kernels.elements import Elements, array_column, elements_of, keys_of, values_of
+from poundlock.sql.functions.kernels.elements import ListElements, array_column, elements_of, keys_of, values_of
 from poundlock.sql.functions.kernels.json_paths import quoted
 from poundlock.sql.functions.kernels.time_columns import formatted
 from poundlock.sql.types import Root, SqlType
@@ -133,13 +133,14 @@ def _row(column: pa.Array, kind: SqlType) -> pa.Array:
     fields = sorted(zip(kind.names, kind.of, column.flatten(), strict=True), key=lambda field: field[0])
     rows = len(column)
     pairs = [
-        joined_texts([f"{quoted(name)}:", null_texts(json_texts(values, inner))], rows) for name, inner, values in fields
+        joined_texts([f"{quoted(name)}:", null_texts(json_texts(values, inner))], rows)
+        for name, inner, values in fields
     ]
     return with_validity(listed(pairs, rows, "{", "}"), valid_of([column]))
 
 
-def _bracketed(elements: Elements, texts: pa.Array, opening: str, closing: str) -> pa.Array:
-    lists = array_column(pa.list_(_STRING), Elements(texts, elements.starts, elements.counts, elements.valid))
+def _bracketed(elements: ListElements, texts: pa.Array, opening: str, closing: str) -> pa.Array:
+    lists = array_column(pa.list_(_STRING), ListElements(texts, elements.starts, elements.counts, elements.valid))
     return joined_texts([opening, pc.binary_join(lists, texts_of([","])[0]), closing], len(lists))
 
 

@@ -17,7 +17,7 @@ from poundlock.sql.functions.kernels.characters import bytes_in, text_column
 from poundlock.sql.functions.kernels.distinct import constant_in, integers_in, over_distinct, valid_of
 from poundlock.sql.functions.kernels.java_times import (
     Dialect,
-    Piece,
+    PatternPiece,
     TimePattern,
     digits_of,
     fixed_layout,
@@ -55,7 +55,9 @@ def formatted(
     valid = valid_in(column)
     if same is None:
         patterns = [column_of(local, pa.int64(), valid), column_of(_or_zeros(nanos, local), pa.int64()), pattern]
-        return over_distinct(patterns, lambda at, rest, text: format_one(at, rest, pattern_of(text, dialect)), pa.string())
+        return over_distinct(
+            patterns, lambda at, rest, text: format_one(at, rest, pattern_of(text, dialect)), pa.string()
+        )
     known = pattern_of(same, dialect)
     if len(local) and fixed_layout(known) is not None:
         year, _, _ = civil_of(local // DAY)
@@ -147,7 +149,7 @@ def parsed_by(
 
 
 def _from_digits(
-    texts: pa.Array, rows: Numbers, layout: tuple[tuple[int, int, Piece], ...], *, is_lenient: bool
+    texts: pa.Array, rows: Numbers, layout: tuple[tuple[int, int, PatternPiece], ...], *, is_lenient: bool
 ) -> tuple[Numbers, Flags]:
     """Return the times of texts that are as long as a layout, and which of them are digits where it has some."""
     width = layout[-1][0] + layout[-1][1]
@@ -177,7 +179,7 @@ def _from_digits(
     return days * DAY + fields["H"] * HOUR + fields["m"] * MINUTE + fields["s"] * SECOND + fields["S"], fits
 
 
-def _has_year(layout: tuple[tuple[int, int, Piece], ...]) -> bool:
+def _has_year(layout: tuple[tuple[int, int, PatternPiece], ...]) -> bool:
     return any(piece.letter in ("y", "u") for _, _, piece in layout)
 
 
