@@ -31,6 +31,7 @@ from poundlock.sql.types import BYTES, STRING, SqlType
 _DIGESTS = {"MD5": "md5", **{f"SHA{size}": f"sha{size}" for size in (1, 224, 256, 384, 512)}}
 _BITS = (224, 256, 384, 512)
 _URL = re.compile(r"(?s)([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?")
+_ADDRESS = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d*)?", re.ASCII)
 _PROTOCOLS = frozenset(("http", "https", "ftp", "file", "jar", "mailto", "jrt", "jmod"))
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
@@ -123,11 +124,14 @@ def _parse_url(url: str, part: str, key: str | None = None) -> str | None:
         return None
     protocol, authority, path, query, reference = match.groups()
     user, at, address = (authority or "").rpartition("@")
+    host = _ADDRESS.fullmatch(address)
+    if host is None:
+        return None
     if key is not None:
         value = re.search(f"(?:&|^){re.escape(key)}=([^&]*)", query or "")
         return value[1] if value else None
     parts = {
-        "HOST": re.sub(r":\d*$", "", address), "PATH": path, "QUERY": query, "REF": reference,
+        "HOST": host[1], "PATH": path, "QUERY": query, "REF": reference,
         "PROTOCOL": protocol.lower(), "FILE": path if query is None else f"{path}?{query}", "AUTHORITY": authority,
         "USERINFO": user if at else None,
     }  # fmt: skip
@@ -157,7 +161,7 @@ def _pairs(text: str, pair: str = ",", key: str = "=") -> list[str | None]:
 def _java_split(text: str, by: JavaRegex) -> list[str]:
     """Return the pieces as String.split has them: without the empty ones at the end."""
     pieces, start = [], 0
-    for match in by.python.finditer(text):
+    for match in by.matches(text):
         if match.end() > 0:
             pieces.append(text[start : match.start()])
             start = match.end()

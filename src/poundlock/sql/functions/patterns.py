@@ -82,7 +82,7 @@ def _extracted_all(text: str, pattern: str, group: int = 1) -> list[str | None] 
     regex = _regex_in(pattern)
     if regex is None or not 0 <= group <= regex.python.groups:
         return None
-    return [match[group] for match in regex.python.finditer(text)]
+    return [match[group] for match in regex.matches(text)]
 
 
 def _replace(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
@@ -95,7 +95,7 @@ def _replace(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
 
 def _replaced(text: str, pattern: str, replacement: str) -> str | None:
     regex = _regex_in(pattern)
-    return None if regex is None else regex.python.sub(lambda _: replacement, text)
+    return None if regex is None else regex.replaced(text, replacement)
 
 
 def _count(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
@@ -107,7 +107,7 @@ def _count(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
 
 def _counted(text: str, pattern: str) -> int | None:
     regex = _regex_in(pattern)
-    return None if regex is None else sum(1 for _ in regex.python.finditer(text))
+    return None if regex is None else sum(1 for _ in regex.matches(text))
 
 
 def _instr(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:

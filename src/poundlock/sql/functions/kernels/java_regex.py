@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -47,6 +47,8 @@ _CONTROLS = {"t": 0x09, "n": 0x0A, "r": 0x0D, "f": 0x0C, "a": 0x07, "e": 0x1B}
 _GROUPS = ("?:", "?=", "?!", "?>", "?<=", "?<!")
 _QUANTIFIER = re.compile(r"([*+?]|\{\d+(?:,\d*)?\})([+?]?)")
 _TEXT_END = r"(?=(?:\r\n|(?<!\r)\n|[\r\x85\u2028\u2029])?\Z)"
+_LINE_END = r"(?=(?<!\r)\n|[\r\x85\u2028\u2029]|\Z)"
+_LINE_START = r"(?:\A|(?<=[\n\x85\u2028\u2029])|(?<=\r)(?!\n))(?!\Z)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,21 @@ class JavaRegex:
     def may_be_empty(self) -> bool:
         """Whether it may match an empty text."""
         return self.python.search("") is not None
+
+    def matches(self, text: str) -> Iterator[re.Match[str]]:
+        """Yield the matches in a text; the one behind an empty match begins a character later, which Python sees otherwise."""
+        at = 0
+        while at <= len(text) and (match := self.python.search(text, at)):
+            yield match
+            at = match.end() + (match.end() == match.start())
+
+    def replaced(self, text: str, replacement: str) -> str:
+        """Return a text with another one, as it is, in place of each match."""
+        parts, at = [], 0
+        for match in self.matches(text):
+            parts += (text[at : match.start()], replacement)
+            at = match.end()
+        return "".join((*parts, text[at:]))
 
 
 @lru_cache(maxsize=512)
@@ -148,9 +165,9 @@ class _Translation:
         elif letter == ".":
             self._write(_written(_complement(_LINE_ENDS)) if not level.dot_all else _written([(0, _LAST)]))
         elif letter == "$":
-            self._write_python("(?m:$)" if level.multiline else _TEXT_END)
+            self._write_python(_LINE_END if level.multiline else _TEXT_END)
         elif letter == "^":
-            self._write_python("(?m:^)") if level.multiline else self._write("^")
+            self._write_python(_LINE_START) if level.multiline else self._write("^")
         elif letter == "|":
             self._write("|")
         elif letter in "*+?{":

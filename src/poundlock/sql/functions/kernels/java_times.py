@@ -237,11 +237,13 @@ def _resolved(known: Fields) -> int | None:
         return None
     year, month, day = known.get("y", 1970), known.get("M", 1), known.get("d", 1)
     one = np.ones(1, np.int64)
+    if is_midnight and not {"y", "M", "d"} <= set(known):
+        hour = 0  # the day after is that of a whole date only
     longest = int(month_lengths(year * one, month * one)[0])
     if day > longest and "y" not in known:
         return None
     days = int(days_of(year * one, month * one, min(day, longest) * one)[0])
-    if "D" in known and "M" not in known:
+    if "D" in known and "M" not in known and "y" in known:
         days = int(days_of(year * one, one, known["D"] * one)[0])
     return days * DAY + hour * HOUR + minute * MINUTE + second * SECOND + known["fraction"]
 
