@@ -51,7 +51,7 @@ from poundlock.sql.types import STRING, SqlType
 Outcome = Literal["value", "empty", "error"]
 _OUTCOMES: tuple[Outcome, ...] = ("value", "empty", "error")
 _INT = range(-(2**31), 2**31)
-_ESCAPE = re.compile(r'["\\/\x08\f\n\r\t]|[^\x00-\x7f]')
+_ESCAPE = re.compile(r'["\\/]|[^\x20-\x7f]')
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 # --- values, parts and their absence --------------------------------------------------------------------------------------

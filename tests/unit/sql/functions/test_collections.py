@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
@@ -18,6 +18,7 @@ from poundlock.sql.types import STRING, SqlType
 from support.sql_functions import Functions
 
 ARRAYS = Functions(FUNCTIONS)
+FEW = settings(max_examples=15)
 ELEMENTS = st.none() | st.integers(-2, 3)
 LISTS = st.none() | st.lists(ELEMENTS, max_size=5)
 TEXTS = st.none() | st.lists(st.none() | st.sampled_from(["", "a", "é", "ab"]), max_size=4)
@@ -35,6 +36,7 @@ def distinct(values: list[Any]) -> list[Any]:
 
 
 @given(st.lists(st.tuples(LISTS, ELEMENTS), min_size=1, max_size=6))
+@FEW
 def test_one_element(rows: list[tuple[list[int | None] | None, int | None]]) -> None:
     lists, elements = (list(column) for column in zip(*rows, strict=True))
     array, element = pa.array(lists, INTS), pa.array(elements, pa.int32())
@@ -50,6 +52,7 @@ def test_one_element(rows: list[tuple[list[int | None] | None, int | None]]) -> 
 
 
 @given(st.lists(st.tuples(LISTS, LISTS), min_size=1, max_size=6))
+@FEW
 def test_sets(rows: list[tuple[list[int | None] | None, list[int | None] | None]]) -> None:
     first, second = (list(column) for column in zip(*rows, strict=True))
     one, other = pa.array(first, INTS), pa.array(second, INTS)
@@ -65,6 +68,7 @@ def test_sets(rows: list[tuple[list[int | None] | None, list[int | None] | None]
 
 
 @given(st.lists(LISTS, min_size=1, max_size=6), st.integers(-4, 4), st.integers(-4, 4), st.booleans())
+@FEW
 def test_order(lists: list[list[int | None] | None], start: int, end: int, upwards: bool) -> None:
     array = pa.array(lists, INTS)
 
@@ -88,6 +92,7 @@ def test_order(lists: list[list[int | None] | None], start: int, end: int, upwar
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=6))
+@FEW
 def test_texts(lists: list[list[str | None] | None]) -> None:
     array = pa.array(lists, pa.list_(pa.string()))
     assert ARRAYS.call("ARRAY_JOIN", array, "-é") == each(
@@ -105,6 +110,7 @@ MAPS = st.none() | st.dictionaries(st.sampled_from("abc"), ELEMENTS, max_size=3)
 
 
 @given(st.lists(st.tuples(MAPS, MAPS), min_size=1, max_size=6))
+@FEW
 def test_maps(rows: list[tuple[dict[str, int | None] | None, dict[str, int | None] | None]]) -> None:
     kind = pa.map_(pa.string(), pa.int32())
     first, second = (list(column) for column in zip(*rows, strict=True))
@@ -122,6 +128,12 @@ def test_maps(rows: list[tuple[dict[str, int | None] | None, dict[str, int | Non
     assert [each if each is None else dict(each) for each in united] == [
         None if None in row else {**row[0], **row[1]} for row in zip(first, second, strict=True)
     ]
+
+
+def test_a_key_that_is_null_ends_the_job() -> None:
+    keys = pa.array([["a", None]], pa.list_(pa.string()))
+    with pytest.raises(TerminalError, match="a key is NULL"):
+        ARRAYS.call("MAP_FROM_ARRAYS", keys, pa.array([[1, 2]], INTS))
 
 
 def test_elements_that_are_rows_are_compared_whole() -> None:

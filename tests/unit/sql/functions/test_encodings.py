@@ -8,7 +8,7 @@ import uuid
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
@@ -16,10 +16,12 @@ from poundlock.sql.functions.encodings import FUNCTIONS
 from support.sql_functions import Functions
 
 ENCODINGS = Functions(FUNCTIONS)
+FEW = settings(max_examples=15)
 COLUMNS = st.lists(st.none() | st.text(max_size=8), min_size=1, max_size=5)
 
 
 @given(COLUMNS)
+@FEW
 def test_texts_are_digested_and_read_back(values: list[str | None]) -> None:
     column = pa.array(values, pa.string())
     for name, digest in (("MD5", "md5"), ("SHA1", "sha1"), ("SHA256", "sha256"), ("SHA512", "sha512")):

@@ -15,13 +15,14 @@ from poundlock.sql.functions.patterns import FUNCTIONS
 from support.sql_functions import Functions
 
 PATTERNS = Functions(FUNCTIONS)
+FEW = settings(max_examples=15)
 PLAIN = ("[0-9]+", "a|b", "(a)(b)?", "[^a-z]", "x{2,3}", "é+", "^a", "a.c", r"\d-\d", r"[\w.]+@", "a*?b", r"\Qa.b\E")
 OTHER = (r"\bab\b", "a$", "(?i)AB", "(?=a)", r"(a)\1", "a*+b", "(?<n>a)b", "a*", "")
 TEXT = st.text(st.sampled_from("abcx09é.@-\n "), max_size=8)
 
 
 @given(st.lists(st.none() | TEXT, min_size=1, max_size=6), st.sampled_from(PLAIN + OTHER))
-@settings(max_examples=150)
+@FEW
 def test_columns_match_as_single_texts_do(values: list[str | None], pattern: str) -> None:
     column, regex = pa.array(values, pa.string()), compiled(pattern)
     matches = [None if text is None else list(regex.matches(text)) for text in values]

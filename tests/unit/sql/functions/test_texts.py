@@ -17,6 +17,7 @@ from poundlock.sql.types import STRING, SqlType
 from support.sql_functions import Functions
 
 TEXTS = Functions(FUNCTIONS)
+FEW = settings(max_examples=15)
 TEXT = st.text(st.sampled_from("abAB1 ,éß日😀-"), max_size=8)
 COLUMNS = st.lists(st.none() | TEXT, min_size=1, max_size=6)
 NUMBERS = st.integers(-9, 9)
@@ -32,6 +33,7 @@ def texts(values: list[str | None]) -> pa.Array:
 
 
 @given(COLUMNS)
+@FEW
 def test_texts_are_changed_as_python_does(values: list[str | None]) -> None:
     column = texts(values)
     assert TEXTS.call("UPPER", column) == each(str.upper, values)
@@ -56,6 +58,7 @@ def part(text: str, place: int, count: int | None = None) -> str | None:
 
 
 @given(st.lists(st.tuples(st.none() | TEXT, st.none() | NUMBERS, st.none() | NUMBERS), min_size=1, max_size=6))
+@FEW
 def test_parts_are_those_of_characters(rows: list[tuple[str | None, int | None, int | None]]) -> None:
     values, places, counts = (list(column) for column in zip(*rows, strict=True))
     column, place, count = texts(values), pa.array(places, pa.int32()), pa.array(counts, pa.int64())
@@ -68,6 +71,7 @@ def test_parts_are_those_of_characters(rows: list[tuple[str | None, int | None, 
 
 
 @given(st.lists(st.tuples(st.none() | TEXT, st.none() | TEXT), min_size=1, max_size=6))
+@FEW
 def test_texts_are_looked_for_in_others(rows: list[tuple[str | None, str | None]]) -> None:
     values, sought = (list(column) for column in zip(*rows, strict=True))
     column, other = texts(values), texts(sought)
@@ -82,6 +86,7 @@ def test_texts_are_looked_for_in_others(rows: list[tuple[str | None, str | None]
 
 
 @given(st.lists(st.tuples(st.none() | TEXT, st.integers(-1, 4)), min_size=1, max_size=6))
+@FEW
 def test_a_piece_is_the_same_with_a_separator_for_all_and_one_a_row(rows: list[tuple[str | None, int]]) -> None:
     values, places = (list(column) for column in zip(*rows, strict=True))
     column, place = texts(values), pa.array(places, pa.int32())
@@ -97,6 +102,7 @@ def test_a_piece_is_the_same_with_a_separator_for_all_and_one_a_row(rows: list[t
 
 
 @given(st.lists(st.tuples(st.none() | TEXT, st.none() | st.integers(-1, 6), st.none() | TEXT), min_size=1, max_size=6))
+@FEW
 def test_padding_of_one_letter_and_of_more(rows: list[tuple[str | None, int | None, str | None]]) -> None:
     def left(text: str, size: int, padding: str) -> str | None:
         missing = max(size - len(text), 0)
@@ -121,12 +127,13 @@ def capitals(text: str) -> str:
 
 
 @given(COLUMNS)
+@FEW
 def test_words_begin_with_capitals(values: list[str | None]) -> None:
     assert TEXTS.call("INITCAP", texts(values)) == each(capitals, values)
 
 
 @given(COLUMNS, st.text("abé😀", max_size=3), st.text("xy", max_size=3))
-@settings(max_examples=50)
+@FEW
 def test_letters_are_translated_one_by_one(values: list[str | None], old: str, new: str) -> None:
     table = {letter: new[place : place + 1] for place, letter in reversed(list(enumerate(old)))}
     expected = each(lambda text: "".join(table.get(letter, letter) for letter in text), values)

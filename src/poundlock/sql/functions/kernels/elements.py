@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from poundlock.errors import TerminalError
 from poundlock.formats.arrays import Flags, Numbers, column_of, ends_in, indices_of, numbers_in, ranges, valid_in
 
 
@@ -116,7 +117,13 @@ def array_column(kind: pa.DataType, elements: ListElements) -> pa.Array:
 
 
 def map_column(kind: pa.DataType, keys: ListElements, values: ListElements) -> pa.Array:
-    """Return packed keys and values as maps."""
+    """Return packed keys and values as maps.
+
+    Raises:
+        TerminalError: a key is null; Flink's maps have such a key, Arrow's do not.
+    """
+    if keys.items.null_count:
+        raise TerminalError("a map of which a key is NULL", next="leave such keys out, or write COALESCE around them")
     fields = [kind.key_field.with_nullable(False), kind.item_field]
     columns = [keys.items.cast(kind.key_type), values.items.cast(kind.item_type)]
     entries = pa.StructArray.from_arrays(columns, fields=fields)

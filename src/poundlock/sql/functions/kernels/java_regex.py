@@ -77,7 +77,8 @@ class JavaRegex:
 
     def replaced(self, text: str, replacement: str) -> str:
         """Return a text with another one, as it is, in place of each match."""
-        parts, at = [], 0
+        parts: list[str] = []
+        at = 0
         for match in self.matches(text):
             parts += (text[at : match.start()], replacement)
             at = match.end()
