@@ -11,7 +11,7 @@ import binascii
 import hashlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote_plus, unquote_to_bytes
 
@@ -28,7 +28,10 @@ from poundlock.sql.functions.kernels.java_regex import JavaRegex, compiled
 from poundlock.sql.functions.signatures import defined
 from poundlock.sql.types import BYTES, STRING, SqlType
 
-_DIGESTS = {"MD5": "md5", **{f"SHA{size}": f"sha{size}" for size in (1, 224, 256, 384, 512)}}
+_DIGESTS: Mapping[str, Callable[[bytes], Any]] = {
+    "MD5": hashlib.md5, "SHA1": hashlib.sha1, "SHA224": hashlib.sha224, "SHA256": hashlib.sha256,
+    "SHA384": hashlib.sha384, "SHA512": hashlib.sha512,
+}  # fmt: skip
 _BITS = (224, 256, 384, 512)
 _URL = re.compile(r"(?s)([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?")
 _ADDRESS = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d*)?", re.ASCII)
@@ -47,14 +50,14 @@ def _bytes(value: str | bytes) -> bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-def _digest(name: str) -> Callable[[str | bytes], str]:
-    return lambda value: hashlib.new(name, _bytes(value)).hexdigest()
+def _digest(make: Callable[[bytes], Any]) -> Callable[[str | bytes], str]:
+    return lambda value: str(make(_bytes(value)).hexdigest())
 
 
 def _sha2(value: str | bytes, bits: int) -> str:
     if bits not in _BITS:
         raise TerminalError(f"SHA2 of {bits} bits", next="give 224, 256, 384 or 512")
-    return hashlib.new(f"sha{bits}", _bytes(value)).hexdigest()
+    return str(_DIGESTS[f"SHA{bits}"](_bytes(value)).hexdigest())
 
 
 def _sha2_type(given: Sequence[Given]) -> SqlType:
@@ -193,7 +196,7 @@ FUNCTIONS: Sequence[SqlFunction] = (
         defined(
             name,
             _ANY_TEXT,
-            SqlType("CHAR", (hashlib.new(digest).digest_size * 2,)),
+            SqlType("CHAR", (digest(b"").digest_size * 2,)),
             _by_python(_digest(digest)),
             **_PYTHON,
         )

@@ -49,7 +49,6 @@ from poundlock.sql.functions.signatures import BOOLEAN, constant_text, defined, 
 from poundlock.sql.types import STRING, SqlType
 
 Outcome = Literal["value", "empty", "error"]
-_OUTCOMES: tuple[Outcome, ...] = ("value", "empty", "error")
 _INT = range(-(2**31), 2**31)
 _ESCAPE = re.compile(r'["\\/]|[^\x20-\x7f]')
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -89,15 +88,15 @@ def _read(
     outcomes: dict[str, Outcome] = {}
 
     def of_text(text: str) -> Any:
-        made, outcomes[text] = _of_document(text, path, of_match)
+        made, outcome = _of_document(text, path, of_match)
+        if outcome != "value":
+            outcomes[text] = outcome
         return made
 
     values = over_distinct(columns[:1], of_text, kind)
-    seen = set(outcomes.values()) - {"value"}
     where: dict[Outcome, pa.Array] = {}
-    for outcome in _OUTCOMES:
-        if outcome in seen:
-            where[outcome] = over_distinct(columns[:1], lambda text, asked=outcome: outcomes[text] == asked, pa.bool_())
+    for outcome in set(outcomes.values()):
+        where[outcome] = over_distinct(columns[:1], lambda text, asked=outcome: outcomes.get(text) == asked, pa.bool_())
     return values, where
 
 

@@ -88,6 +88,8 @@ def joined_present(texts: Sequence[pa.Array], separator: pa.Array) -> pa.Array:
 
     Arrow's own join leaves out the rows in which all are null.
     """
+    if all(not text.null_count for text in texts):
+        return pc.binary_join_element_wise(*texts, separator, null_handling="emit_null")
     empty = texts_of([""])[0]
     parts = [pc.coalesce(_concatenated([separator, text], empty), empty) for text in texts]
     whole = _concatenated(parts, empty)

@@ -34,16 +34,21 @@ def over_distinct(
         kind: the type of the result, see `python_column`.
         takes_nulls: whether it is called with None where a column is null; otherwise the result is null there.
     """
-    valid = None if takes_nulls else valid_of(columns)
     parts = [_distinct_in(column) for column in columns]
-    codes, firsts = _combined([codes for _, codes in parts])
-    rows = [[values[code] for code in codes_[firsts].tolist()] for values, codes_ in parts]
-    if takes_nulls:
-        made = [compute(*row) for row in zip(*rows, strict=True)]
+    varying = [place for place, (values, _) in enumerate(parts) if len(values) > 1]
+    if len(varying) > 1:
+        codes, rows = _combined(parts)
     else:
-        made = [None if any(each is None for each in row) else compute(*row) for row in zip(*rows, strict=True)]
-    result = python_column(made, kind).take(indices_of(codes))
-    return result if valid is None else with_validity(result, valid)
+        place = varying[0] if varying else 0
+        values, codes = parts[place]
+        before, after = _constants(parts[:place]), _constants(parts[place + 1 :])
+        rows = [(*before, value, *after) for value in values] if len(parts) > 1 else [(value,) for value in values]
+    made = [None if None in row and not takes_nulls else compute(*row) for row in rows]
+    return python_column(made, kind).take(indices_of(codes))
+
+
+def _constants(parts: Sequence[tuple[list[Any], Numbers]]) -> list[Any]:
+    return [values[0] for values, _ in parts if values]
 
 
 def constant_in(column: pa.Array) -> Any:
@@ -112,16 +117,20 @@ def _distinct_in(column: pa.Array) -> tuple[list[Any], Numbers]:
         return [None], np.zeros(len(column), np.int64)
     if pa.types.is_nested(column.type):
         return column.to_pylist(), np.arange(len(column))
+    same = constant_in(column)
+    if same is not None:
+        return [same], np.zeros(len(column), np.int64)
     encoded = pc.dictionary_encode(column, null_encoding="encode")
     return encoded.dictionary.to_pylist(), integers_in(encoded.indices)
 
 
-def _combined(codes: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
-    """Return the number of the combination of codes that each row has, and a row of each combination."""
-    whole = codes[0]
-    for each in codes[1:]:
-        if len(each) and int(each.max()):
+def _combined(parts: Sequence[tuple[list[Any], Numbers]]) -> tuple[Numbers, Sequence[tuple[Any, ...]]]:
+    """Return the number of the combination of values that each row has, and the combinations."""
+    whole = parts[0][1]
+    for values, codes in parts[1:]:
+        if len(values) > 1:
             _, whole = np.unique(whole, return_inverse=True)
-            whole = whole * (int(each.max()) + 1) + each
+            whole = whole * len(values) + codes
     _, firsts, numbered = np.unique(whole, return_index=True, return_inverse=True)
-    return numbered.astype(np.int64), firsts
+    columns = [[values[code] for code in codes[firsts].tolist()] for values, codes in parts]
+    return numbered.astype(np.int64), list(zip(*columns, strict=True))

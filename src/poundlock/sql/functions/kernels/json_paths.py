@@ -119,10 +119,15 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """A path into documents."""
+    """A path into documents.
+
+    Args:
+        plain: the names and indices of a path that has nothing else.
+    """
 
     is_lax: bool
     steps: tuple[PathStep, ...]
+    plain: tuple[Any, ...] | None = None
 
     @property
     def is_definite(self) -> bool:
@@ -141,6 +146,8 @@ class JsonPath:
         Raises:
             PathMissingError: in strict mode, nothing is there.
         """
+        if self.plain is not None and not self.is_lax and document is not None:
+            return _value_at(document, self.plain)
         try:
             matches = self._matches(document)
         except PathMissingError:
@@ -173,6 +180,18 @@ class JsonPath:
         return matches
 
 
+def _value_at(value: Any, plain: Sequence[Any]) -> Any:
+    """Return what some names and indices lead to, one after the other."""
+    try:
+        for part in plain:
+            if not isinstance(value, dict if isinstance(part, str) else list):
+                raise PathMissingError("no object or array")
+            value = value[part]
+    except (KeyError, IndexError) as error:
+        raise PathMissingError(f"no {error}") from error
+    return value
+
+
 def _descendants(value: Any) -> Iterator[Any]:
     yield value
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -201,7 +220,9 @@ def path_of(text: str) -> JsonPath:
             raise _no_path(text)
         step, at = _step(path, at, text)
         steps.append(PathStep(step.kind, step.parts, is_deep))
-    return JsonPath(mode is not None and mode[1].lower() == "lax", tuple(steps))
+    is_plain = all(step.kind in ("names", "indices") and len(step.parts) == 1 and not step.is_deep for step in steps)
+    plain = tuple(step.parts[0] for step in steps) if is_plain else None
+    return JsonPath(mode is not None and mode[1].lower() == "lax", tuple(steps), plain)
 
 
 def _step(path: str, at: int, text: str) -> tuple[PathStep, int]:

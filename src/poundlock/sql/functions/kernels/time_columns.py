@@ -59,13 +59,19 @@ def formatted(
             patterns, lambda at, rest, text: format_one(at, rest, pattern_of(text, dialect)), pa.string()
         )
     known = pattern_of(same, dialect)
-    if len(local) and fixed_layout(known) is not None:
-        year, _, _ = civil_of(local // DAY)
-        if int(year.min()) >= 0 and int(year.max()) <= 9999:
-            return _by_digits(local, _or_zeros(nanos, local), known, valid)
-    coarse = local - local % known.resolution
-    rest = _or_zeros(nanos, local) if known.resolution == 1 else np.zeros(len(local), np.int64)
-    columns = [column_of(coarse, pa.int64(), valid), column_of(rest, pa.int64())]
+    slots = local // known.resolution
+    low, high = (int(slots.min()), int(slots.max())) if len(slots) else (0, 0)
+    year, _, _ = civil_of(np.array([low, high]) * known.resolution // DAY)
+    is_fixed = fixed_layout(known) is not None and int(year[0]) >= 0 and int(year[1]) <= 9999
+    if is_fixed and high - low < len(slots) // 4:
+        texts = _by_digits(
+            np.arange(low, high + 1) * known.resolution, _or_zeros(None, slots[: high - low + 1]), known, None
+        )
+        return texts.take(column_of(slots - low, pa.int64(), valid))
+    if is_fixed and len(local):
+        return _by_digits(local, _or_zeros(nanos, local), known, valid)
+    rest = _or_zeros(nanos if known.resolution == 1 else None, local)
+    columns = [column_of(slots * known.resolution, pa.int64(), valid), column_of(rest, pa.int64())]
     return over_distinct(columns, lambda at, rest: format_one(at, rest, known), pa.string())
 
 
@@ -132,11 +138,13 @@ def parsed_by(
         return micros, known
     lengths, valid = np.diff(ends_in(texts)), valid_in(texts)
     is_asked = np.ones(len(texts), np.bool_) if valid is None else valid.copy()
+    present = set(np.unique(lengths).tolist())
     for pattern in patterns:
         layout = fixed_layout(pattern)
-        if layout is None:
+        width = sum(each for _, each, _ in layout or ())
+        if layout is None or width not in present:
             continue
-        rows = np.flatnonzero(is_asked & (lengths == sum(width for _, width, _ in layout)))
+        rows = np.flatnonzero(is_asked & (lengths == width))
         if len(rows):
             times, fits = _from_digits(texts, rows, layout, is_lenient=pattern.dialect == "SimpleDateFormat")
             micros[rows[fits]], known[rows[fits]] = times[fits], True
