@@ -2,9 +2,9 @@
 
 All take their arguments as they are written; `s SIMILAR TO p [ESCAPE e]` is SIMILAR_TO(s, p[, e]).
 
-Arrow's RE2 computes REGEXP, REGEXP_COUNT, REGEXP_REPLACE and REGEXP_EXTRACT of the whole match where the pattern is constant and means
-the same to it: it has no \\b, $, backreference, lookaround, possessive quantifier or flag, and for REPLACE and COUNT does not match an empty
-text. Everything else is computed by Python's re, once for each distinct text.
+Arrow's RE2 computes REGEXP, REGEXP_COUNT, REGEXP_REPLACE, REGEXP_SUBSTR and REGEXP_EXTRACT where the pattern is constant and means the
+same to it: it has no \\b, $, backreference, lookaround, possessive quantifier or flag, for REPLACE and COUNT does not match an empty text,
+and for EXTRACT the group is part of every match. Everything else is computed by Python's re, once for each distinct text.
 
 A literal that is no regular expression is refused; a value that is none gives NULL, and FALSE of REGEXP, as in Flink.
 """
@@ -54,10 +54,11 @@ def _matches(text: str, pattern: str) -> bool:
 
 
 def _extract(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
-    is_whole = len(columns) == 2 or constant_in(columns[2]) == 0
-    regex = _constant(columns[1]) if is_whole else None
-    if regex is not None:
-        return pc.struct_field(pc.extract_regex(columns[0], pattern=f"(?P<whole>{regex.re2})"), indices=[0])
+    group = constant_in(columns[2]) if len(columns) > 2 else 0
+    regex = _constant(columns[1])
+    re2 = regex.extracts[group] if regex is not None and group in range(len(regex.extracts)) else None
+    if re2 is not None:
+        return pc.struct_field(pc.extract_regex(columns[0], pattern=re2), indices=[0])
     return over_distinct(columns, _extracted, pa.string())
 
 

@@ -107,7 +107,11 @@ def defined(
         asked = given[:1] if nulls == "with the first argument" else given
         return replace(made, is_nullable=nulls == "always" or (nulls != "never" and may_be_null(asked)))
 
-    return SqlFunction(name, returns, run, accepts or signature.accepts, is_deterministic, engine)
+    def accepted(given: Sequence[Given]) -> Sequence[SqlType | None]:
+        signature.check(given)
+        return signature.accepts(given) if accepts is None else accepts(given)
+
+    return SqlFunction(name, returns, run, accepted, is_deterministic, engine)
 
 
 def varying(given: Sequence[Given]) -> SqlType:
@@ -135,4 +139,6 @@ def _kinds_of(form: str, count: int) -> list[str] | None:
 
 
 def _fits(kind: str, given: Given) -> bool:
-    return kind == "any" or is_null(given) or given.type.root in _KINDS[kind]
+    if is_null(given):
+        return kind == "any" or kind in _OF_NULL
+    return kind == "any" or given.type.root in _KINDS[kind]

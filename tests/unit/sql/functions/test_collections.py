@@ -194,6 +194,12 @@ def test_what_arrays_do_not_do_is_refused() -> None:
         ARRAYS.type_of("ARRAY_UNION", pa.array([[1]], INTS), pa.array([["a"]], pa.list_(pa.string())))
     with pytest.raises(DefinitionError, match="ARRAY_JOIN does not take ARRAY<INT>"):
         ARRAYS.type_of("ARRAY_JOIN", pa.array([[1]], INTS), "-")
+    contains = ARRAYS.named["ARRAY_CONTAINS"]
+    assert contains.accepts is not None
+    with pytest.raises(DefinitionError, match=r"write ARRAY_CONTAINS\(array, any\)"):
+        contains.accepts([Given(INT)])
+    with pytest.raises(DefinitionError, match=r"MAP_KEYS does not take \(NULL\)"):
+        ARRAYS.type_of("MAP_KEYS", None)
 
 
 def test_decimals_keep_their_type() -> None:

@@ -50,6 +50,30 @@ def test_which_patterns_are_left_to_re2() -> None:
     assert [pattern for pattern in OTHER if compiled(pattern).re2 is not None] == ["(?<n>a)b", "a*", ""]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "certain"),
+    [
+        ("(&|^)id=([^&]*)", [True, True]),
+        ("x(q)?", [False]),
+        ("(a)|(b)", [False, False]),
+        ("((a)|b)+c", [True, False]),
+        ("(?:(a)(b))*(c){0,2}(d)+(e){1}", [False, False, False, True, True]),
+        ("(?:x|(y))(z)", [False, True]),
+        ("(a(b)?)(?<n>c)", [True, False, True]),
+    ],
+)
+@given(st.lists(st.text(st.sampled_from("abcdexyzq&id=n"), max_size=10), min_size=1, max_size=5))
+@FEW
+def test_groups_that_every_match_has_are_left_to_re2(pattern: str, certain: list[bool], values: list[str]) -> None:
+    regex = compiled(pattern)
+    assert [each is not None for each in regex.extracts] == [True, *certain]
+    for group in range(len(certain) + 1):
+        found = [regex.python.search(text) for text in values]
+        assert PATTERNS.call("REGEXP_EXTRACT", pa.array(values), pattern, group) == [
+            None if each is None else each[group] for each in found
+        ]
+
+
 # What Java 17 says: the matches in order, each group after a match.
 @pytest.mark.parametrize(
     ("pattern", "text", "matches"),

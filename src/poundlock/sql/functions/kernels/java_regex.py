@@ -8,8 +8,7 @@ translated are \\G, \\X, scripts and blocks of Unicode, the flags d, u, U and x,
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -18,31 +17,19 @@ import pyarrow.compute as pc
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import texts_of
+from poundlock.sql.functions.kernels.character_classes import (
+    CLASSES,
+    LAST,
+    LINE_ENDS,
+    VERTICAL,
+    Ranges,
+    complement,
+    intersection,
+    literal,
+    property_ranges,
+    written_class,
+)
 
-Ranges = list[tuple[int, int]]
-_LAST = 0x10FFFF
-_LINE_ENDS: Ranges = [(0x0A, 0x0A), (0x0D, 0x0D), (0x85, 0x85), (0x2028, 0x2029)]
-_VERTICAL: Ranges = [(0x0A, 0x0D), (0x85, 0x85), (0x2028, 0x2029)]
-_DIGIT: Ranges = [(0x30, 0x39)]
-_UPPER: Ranges = [(0x41, 0x5A)]
-_LOWER: Ranges = [(0x61, 0x7A)]
-_ALPHA: Ranges = [*_UPPER, *_LOWER]
-_PUNCTUATION: Ranges = [(0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E)]
-_CLASSES: dict[str, Ranges] = {
-    "d": _DIGIT, "w": [*_DIGIT, *_UPPER, (0x5F, 0x5F), *_LOWER], "s": [(0x09, 0x0D), (0x20, 0x20)], "v": _VERTICAL,
-    "h": [(0x09, 0x09), (0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x180E, 0x180E), (0x2000, 0x200A),
-          (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000)],
-}  # fmt: skip
-_PROPERTIES: dict[str, Ranges] = {
-    "Lower": _LOWER, "Upper": _UPPER, "ASCII": [(0, 0x7F)], "Alpha": _ALPHA, "Digit": _DIGIT, "Punct": _PUNCTUATION,
-    "Alnum": [*_DIGIT, *_ALPHA], "Graph": [(0x21, 0x7E)], "Print": [(0x20, 0x7E)], "Blank": [(0x09, 0x09), (0x20, 0x20)],
-    "Cntrl": [(0, 0x1F), (0x7F, 0x7F)], "XDigit": [*_DIGIT, (0x41, 0x46), (0x61, 0x66)],
-    "Space": [(0x09, 0x0D), (0x20, 0x20)],
-}  # fmt: skip
-_BINARY_PROPERTIES = {
-    "IsAlphabetic": ("L", "Nl"), "IsLetter": ("L",), "IsDigit": ("Nd",), "IsUppercase": ("Lu",), "IsLowercase": ("Ll",),
-    "IsPunctuation": ("P",), "IsControl": ("Cc",), "IsWhite_Space": ("Z",),
-}  # fmt: skip
 _CONTROLS = {"t": 0x09, "n": 0x0A, "r": 0x0D, "f": 0x0C, "a": 0x07, "e": 0x1B}
 _GROUPS = ("?:", "?=", "?!", "?>", "?<=", "?<!")
 _QUANTIFIER = re.compile(r"([*+?]|\{\d+(?:,\d*)?\})([+?]?)")
@@ -58,10 +45,13 @@ class JavaRegex:
     Args:
         python: Python's.
         re2: RE2's, in which no group captures; None where it means something else.
+        extracts: RE2's for the whole match and for each group, in which that group alone captures; None of a group that some matches
+            have no part in: RE2 would give an empty text.
     """
 
     python: re.Pattern[str]
     re2: str | None
+    extracts: tuple[str | None, ...] = ()
 
     @property
     def may_be_empty(self) -> bool:
@@ -99,7 +89,8 @@ def compiled(pattern: str) -> JavaRegex:
         raise DefinitionError(
             f"'{pattern}' is no regular expression: {error}", next="write a regular expression of Java's"
         ) from error
-    return JavaRegex(python, _checked("".join(translation.re2)) if translation.is_plain else None)
+    re2 = _checked("".join(translation.re2)) if translation.is_plain else None
+    return JavaRegex(python, re2, translation.extracts() if re2 is not None else ())
 
 
 def _checked(pattern: str) -> str | None:
@@ -113,11 +104,29 @@ def _checked(pattern: str) -> str | None:
 
 @dataclass(slots=True)
 class _Level:
-    """A group that is open: how many parentheses end it, and the flags within it."""
+    """A group that is open, or the whole pattern.
+
+    Args:
+        closing: how many parentheses end it.
+        opening: of a group that captures, where it begins in RE2's pattern.
+        has_choice: whether it has alternatives.
+        is_optional: whether a match need not have it.
+    """
 
     closing: int = 1
     dot_all: bool = False
     multiline: bool = False
+    outer: _Level | None = None
+    opening: int | None = None
+    has_choice: bool = False
+    is_optional: bool = False
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether every match has it."""
+        if self.outer is None:
+            return True
+        return not self.is_optional and not self.outer.has_choice and self.outer.is_certain
 
 
 @dataclass(slots=True)
@@ -131,6 +140,8 @@ class _Translation:
     python: list[str] = field(default_factory=list)
     re2: list[str] = field(default_factory=list)
     levels: list[_Level] = field(default_factory=lambda: [_Level(0)])
+    capturing: list[_Level] = field(default_factory=list)
+    closed: _Level | None = None
 
     def translate(self) -> str:
         """Return Python's pattern."""
@@ -140,6 +151,15 @@ class _Translation:
         if len(self.levels) > 1:
             raise re.error("a group is not closed")
         return "".join(self.python)
+
+    def extracts(self) -> tuple[str | None, ...]:
+        """Return RE2's patterns of the whole match and of each group."""
+        return (f"(?P<whole>{''.join(self.re2)})", *(self._extract(each) for each in self.capturing))
+
+    def _extract(self, group: _Level) -> str | None:
+        if group.opening is None or not group.is_certain:
+            return None
+        return "".join([*self.re2[: group.opening], "(?P<whole>", *self.re2[group.opening + 1 :]])
 
     def _write(self, both: str) -> None:
         self.python.append(both)
@@ -162,19 +182,23 @@ class _Translation:
         elif letter == ")":
             if len(self.levels) == 1:
                 raise re.error("a parenthesis closes nothing")
-            self._write(")" * self.levels.pop().closing)
+            self.closed = self.levels.pop()
+            self._write(")" * self.closed.closing)
+            return
         elif letter == ".":
-            self._write(_written(_complement(_LINE_ENDS)) if not level.dot_all else _written([(0, _LAST)]))
+            self._write(written_class(complement(LINE_ENDS)) if not level.dot_all else written_class([(0, LAST)]))
         elif letter == "$":
             self._write_python(_LINE_END if level.multiline else _TEXT_END)
         elif letter == "^":
             self._write_python(_LINE_START) if level.multiline else self._write("^")
         elif letter == "|":
+            level.has_choice = True
             self._write("|")
         elif letter in "*+?{":
             self._quantifier()
         else:
-            self._write(_literal(ord(letter)))
+            self._write(literal(ord(letter)))
+        self.closed = None
 
     def _quantifier(self) -> None:
         """Write how often something is taken: greedily, reluctantly or possessively."""
@@ -182,6 +206,8 @@ class _Translation:
         if match is None:
             raise re.error("braces hold no number of times")
         self.at = match.end()
+        if self.closed is not None and re.match(r"[*?]|\{0", match[1]):
+            self.closed.is_optional = True
         self._write_python(match[0]) if match[2] == "+" else self._write(match[0])
 
     def _open(self) -> None:
@@ -191,14 +217,12 @@ class _Translation:
         kind = next((each for each in _GROUPS if rest.startswith(each)), None)
         named = re.match(r"\?<([A-Za-z][A-Za-z0-9]*)>", rest)
         flags = re.match(r"\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])", rest)
-        inner = _Level(1, outer.dot_all, outer.multiline)
+        inner = _Level(1, outer.dot_all, outer.multiline, outer)
         if kind is not None:
             self._write(f"({kind}") if kind == "?:" else self._write_python(f"({kind}")
             self.at += len(kind)
         elif named:
-            self.groups += 1
-            self.python.append(f"(?P<{named[1]}>")
-            self.re2.append("(?:")
+            self._capture(inner, f"(?P<{named[1]}>")
             self.at += named.end()
         elif flags:
             self._flags(flags, inner)
@@ -206,10 +230,15 @@ class _Translation:
         elif rest.startswith("?"):
             raise re.error("there is no such group")
         else:
-            self.groups += 1
-            self.python.append("(")
-            self.re2.append("(?:")
+            self._capture(inner, "(")
         self.levels.append(inner)
+
+    def _capture(self, group: _Level, opening: str) -> None:
+        self.groups += 1
+        self.capturing.append(group)
+        group.opening = len(self.re2)
+        self.python.append(opening)
+        self.re2.append("(?:")
 
     def _flags(self, flags: re.Match[str], inner: _Level) -> None:
         on, off = flags[1], flags[2] or ""
@@ -237,20 +266,20 @@ class _Translation:
             self._special(letter)
             return
         if letter == "Q":
-            self._write("".join(_literal(ord(each)) for each in self._quoted()))
+            self._write("".join(literal(ord(each)) for each in self._quoted()))
             return
         if letter == "E":
             self.at += 1
             return
         ranges = self._ranges()
         single = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
-        self._write(_literal(ranges[0][0]) if single else _written(ranges))
+        self._write(literal(ranges[0][0]) if single else written_class(ranges))
 
     def _special(self, letter: str) -> None:
         if letter in "bB":
             self._write_python(f"(?u:\\{letter})")
         elif letter == "R":
-            self._write(f"(?:\\r\\n|{_written(_VERTICAL)})")
+            self._write(f"(?:\\r\\n|{written_class(VERTICAL)})")
         elif letter in "AzZ":
             self._write_python({"A": r"\A", "z": r"\Z", "Z": _TEXT_END}[letter])
         elif letter == "k":
@@ -279,16 +308,16 @@ class _Translation:
         """Return the characters of an escape that stands for some."""
         letter = self.pattern[self.at]
         self.at += 1
-        if letter.lower() in _CLASSES:
-            ranges = _CLASSES[letter.lower()]
-            return ranges if letter.islower() else _complement(ranges)
+        if letter.lower() in CLASSES:
+            ranges = CLASSES[letter.lower()]
+            return ranges if letter.islower() else complement(ranges)
         if letter in "pP":
             match = re.compile(r"\{([A-Za-z_=]+)\}|([A-Z])").match(self.pattern, self.at)
             if match is None:
                 raise re.error("\\p names no class")
             self.at = match.end()
-            ranges = _property(match[1] or match[2])
-            return ranges if letter == "p" else _complement(ranges)
+            ranges = property_ranges(match[1] or match[2])
+            return ranges if letter == "p" else complement(ranges)
         code = self._code(letter)
         return [(code, code)]
 
@@ -311,7 +340,7 @@ class _Translation:
 
     def _class(self) -> str:
         """Return a class of characters, behind whose bracket the pass is."""
-        return _written(self._class_ranges())
+        return written_class(self._class_ranges())
 
     def _class_ranges(self) -> Ranges:
         negated = self.pattern.startswith("^", self.at)
@@ -322,13 +351,13 @@ class _Translation:
         while is_first or self.pattern[self.at] != "]":
             if self.pattern.startswith("&&", self.at):
                 self.at += 2
-                whole, ranges = _intersection(whole, ranges), []
+                whole, ranges = intersection(whole, ranges), []
             else:
                 ranges = [*ranges, *self._class_item()]
             is_first = False
         self.at += 1
-        whole = _intersection(whole, ranges)
-        return _complement(whole) if negated else whole
+        whole = intersection(whole, ranges)
+        return complement(whole) if negated else whole
 
     def _class_item(self) -> Ranges:
         letter = self.pattern[self.at]
@@ -353,66 +382,3 @@ class _Translation:
         letter = self.pattern[self.at]
         self.at += 1
         return self._ranges() if letter == "\\" else [(ord(letter), ord(letter))]
-
-
-def _literal(code: int) -> str:
-    letter = chr(code)
-    if letter.isalnum() or code > 0x7F or letter == "_":
-        return letter
-    return f"\\x{code:02x}" if code < 0x20 or code == 0x7F else f"\\{letter}"
-
-
-def _written(ranges: Ranges) -> str:
-    """Return a class of characters as Python and RE2 write it."""
-    merged = _merged(ranges)
-    if not merged:
-        raise re.error("a class has no characters")
-    negated = merged[0][0] == 0 and merged[-1][1] == _LAST and len(merged) > 1
-    listed = _complement(merged) if negated else merged
-    parts = [_literal(low) if low == high else f"{_literal(low)}-{_literal(high)}" for low, high in listed]
-    return f"[{'^' if negated else ''}{''.join(parts)}]"
-
-
-def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    merged: Ranges = []
-    for low, high in sorted(ranges):
-        if merged and low <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
-        else:
-            merged.append((low, high))
-    return merged
-
-
-def _complement(ranges: Sequence[tuple[int, int]]) -> Ranges:
-    result: Ranges = []
-    start = 0
-    for low, high in _merged(ranges):
-        if low > start:
-            result.append((start, low - 1))
-        start = high + 1
-    return [*result, (start, _LAST)] if start <= _LAST else result
-
-
-def _intersection(first: Ranges | None, second: Ranges) -> Ranges:
-    if first is None:
-        return second
-    return _complement([*_complement(first), *_complement(second)])
-
-
-def _property(name: str) -> Ranges:
-    if name in _PROPERTIES:
-        return _PROPERTIES[name]
-    categories = _BINARY_PROPERTIES.get(name, (name.removeprefix("Is"),))
-    ranges = _merged(each for category in categories for each in _category(category))
-    if not ranges:
-        raise re.error(f"there is no class {name} here")
-    return ranges
-
-
-@lru_cache(maxsize=64)
-def _category(prefix: str) -> tuple[tuple[int, int], ...]:
-    """Return the characters of a category of Unicode's, such as L or Nd."""
-    if not re.fullmatch("[CLMNPSZ][a-z]?", prefix):
-        return ()
-    codes = (code for code in range(_LAST + 1) if unicodedata.category(chr(code)).startswith(prefix))
-    return tuple(_merged((code, code) for code in codes))
