@@ -31,7 +31,34 @@ class MatchRecognize(exp.MatchRecognize):
     arg_types: ClassVar = {**exp.MatchRecognize.arg_types, "within": False}
 
 
+class TypedLiteral(exp.Expression):
+    """A literal of a date or time: `DATE '2026-01-05'`. A CAST of a text to that type is another thing."""
+
+    arg_types: ClassVar = {"this": True, "to": True}
+
+
+_SPECIAL_SYNTAX = "CAST TRY_CAST CEIL FLOOR EXTRACT TRIM SUBSTRING POSITION OVERLAY JSON_OBJECT JSON_OBJECTAGG".split()
+_WITHOUT_PARENTHESES = "CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME LOCALTIMESTAMP".split()
+_TIMES = exp.DType.DATE, exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPLTZ
+_ON_NOTHING = ("NULL",), ("ERROR",), ("EMPTY", "ARRAY"), ("EMPTY", "OBJECT"), ("TRUE",), ("FALSE",), ("UNKNOWN",)
+
+
 class _FlinkParser(Parser):
+    # sqlglot makes functions of other databases' meaning of most names: the analysis has a table of Flink's. Aggregates stay.
+    FUNCTIONS: ClassVar = {
+        name: build
+        for name, build in Parser.FUNCTIONS.items()
+        if issubclass(exp.FUNCTION_BY_NAME.get(name, exp.Func), exp.AggFunc) or name == "ROW_NUMBER"
+    }
+    NO_PAREN_FUNCTIONS: ClassVar = {}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar = {
+        "CASE": Parser.NO_PAREN_FUNCTION_PARSERS["CASE"],
+        **{word: lambda self: self._parse_without_parentheses() for word in _WITHOUT_PARENTHESES},
+        "UNKNOWN": lambda self: self.expression(exp.Cast(this=exp.Null(), to=exp.DataType(this=exp.DType.BOOLEAN))),
+    }
+    TYPE_LITERAL_PARSERS: ClassVar = {
+        kind: lambda self, this, to: self.expression(TypedLiteral(this=this, to=to)) for kind in _TIMES
+    }
     CONSTRAINT_PARSERS: ClassVar = {
         **Parser.CONSTRAINT_PARSERS,
         "METADATA": lambda self: self._parse_metadata(),
@@ -39,8 +66,11 @@ class _FlinkParser(Parser):
     }
     SCHEMA_UNNAMED_CONSTRAINTS: ClassVar = {*Parser.SCHEMA_UNNAMED_CONSTRAINTS, "WATERMARK"}
     FUNCTION_PARSERS: ClassVar = {
-        **Parser.FUNCTION_PARSERS,
+        **{name: Parser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX},
+        "CEILING": Parser.FUNCTION_PARSERS["CEIL"],
         "JSON_ARRAY": lambda self: self._parse_json_array(),
+        "JSON_EXISTS": lambda self: self._parse_json_path("JSON_EXISTS"),
+        "JSON_QUERY": lambda self: self._parse_json_path("JSON_QUERY"),
         "JSON_VALUE": lambda self: self._parse_json_value(json_path=False),
         "TIMESTAMPADD": lambda self: self._parse_with_unit("TIMESTAMPADD"),
         "TIMESTAMPDIFF": lambda self: self._parse_with_unit("TIMESTAMPDIFF"),
@@ -64,6 +94,27 @@ class _FlinkParser(Parser):
             if self._match_text_seq(kind, "ON", "NULL"):
                 nulls = exp.var(f"{kind} ON NULL")
         return self.expression(exp.JSONArray(expressions=values, null_handling=nulls))
+
+    def _parse_json_path(self, function: str) -> exp.Expr:
+        """Parse the arguments of a function of a document and a path, and the words behind them, which become words of the call."""
+        arguments = self._parse_csv(self._parse_disjunction)
+        words: list[exp.Expr] = []
+        if self._match(TokenType.RETURNING):
+            arguments.append(self._parse_types())
+        for behind in (("WITHOUT",), ("WITH", "CONDITIONAL"), ("WITH", "UNCONDITIONAL"), ("WITH",)):
+            if self._match_text_seq(*behind):
+                self._match_text_seq("ARRAY")
+                if not self._match_text_seq("WRAPPER"):
+                    self.raise_error(f"Expected WRAPPER in {function}")
+                words.append(exp.var(f"{' '.join(behind)} WRAPPER"))
+        for when in ("EMPTY", "ERROR"):
+            words += [exp.var(" ".join((*do, "ON", when))) for do in _ON_NOTHING if self._match_text_seq(*do, "ON", when)]
+        return self.expression(exp.Anonymous(this=function, expressions=[*arguments, *words]))
+
+    def _parse_without_parentheses(self) -> exp.Expr:
+        name = self._prev
+        self._match_pair(TokenType.L_PAREN, TokenType.R_PAREN)  # which may stand there
+        return self.expression(exp.Anonymous(this=name.text.upper())).update_positions(name)
 
     def _parse_with_unit(self, function: str) -> exp.Expr:
         """Parse the arguments of a function the first of which is a unit of time."""

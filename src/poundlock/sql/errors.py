@@ -43,7 +43,7 @@ class SqlError(DefinitionError):
 
     @classmethod
     def at(cls, node: exp.Expr, what: str, *, script: str, next: str, kind: str = "other") -> SqlError:
-        """Return the error of a part of a statement: its place is that of the first name in it, or of the first name around it."""
+        """Return the error of a part of a statement: its place is that of the first name in it, or of the first one around it."""
         return cls(what, place=place_of(node), script=script, next=next, kind=kind)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -54,7 +54,7 @@ def place_of(node: exp.Expr) -> Place:
     """Return where a part of a statement begins: sqlglot knows it of names."""
     around: exp.Expr | None = node
     while around is not None:
-        known = [each.meta for each in around.find_all(exp.Identifier) if "line" in each.meta]
+        known = [each.meta for each in around.find_all(exp.Identifier, exp.Func, exp.Literal) if "line" in each.meta]
         if known:
             first = min(known, key=lambda each: each["start"])
             return Place(first["line"], max(first["col"] - (first["end"] - first["start"]), 1))

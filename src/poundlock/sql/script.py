@@ -244,7 +244,7 @@ class _Reader:
         return self._error(what, _place(token), next)
 
     def _error(self, what: str, place: Place, next: str) -> SqlError:
-        return SqlError(what, place=place, script=self._script, next=next)
+        return SqlError(what, place=place, script=self._script, next=next, kind="syntax")
 
 
 def _place(token: Token) -> Place:

@@ -17,7 +17,12 @@ from poundlock.errors import DefinitionError
 Root = Literal[
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "CHAR", "VARCHAR", "BINARY",
     "VARBINARY", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "ARRAY", "MAP", "MULTISET", "ROW",
+    "INTERVAL_YEAR_MONTH", "INTERVAL_DAY_TIME", "NULL",
 ]  # fmt: skip
+UNDECLARED: Mapping[Root, str] = {
+    "INTERVAL_YEAR_MONTH": "INTERVAL MONTH", "INTERVAL_DAY_TIME": "INTERVAL SECOND(3)", "NULL": "NULL",
+}  # fmt: skip
+"""How the types are written that only expressions have, no columns. Values of intervals are whole months, or milliseconds."""
 LONGEST = 2_147_483_647
 """The length of STRING and BYTES."""
 
@@ -29,6 +34,7 @@ _ARROW: Mapping[Root, pa.DataType] = {
     "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
     "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "CHAR": pa.string(), "VARCHAR": pa.string(),
     "BINARY": pa.binary(), "VARBINARY": pa.binary(), "DATE": pa.date32(), "TIME": pa.time32("ms"),
+    "INTERVAL_YEAR_MONTH": pa.int32(), "INTERVAL_DAY_TIME": pa.int64(), "NULL": pa.null(),
 }  # fmt: skip
 _MICROS = 6  # digits of a second that a timestamp has at most before it counts nanoseconds
 
@@ -77,7 +83,7 @@ class SqlType:
         if self.sizes:
             return f"{self.root}({', '.join(map(str, self.sizes))})"
         if not self.of and self.root != "ROW":
-            return self.root
+            return UNDECLARED.get(self.root, self.root)
         inner = [str(each) if each.is_nullable else f"{each} NOT NULL" for each in self.of]
         if self.root == "ROW":
             inner = [f"`{name}` {each}" for name, each in zip(self.names, inner, strict=True)]
@@ -85,7 +91,11 @@ class SqlType:
 
     def not_null(self) -> SqlType:
         """Return the type of the same values without NULL."""
-        return replace(self, is_nullable=False)
+        return self.with_null(False)
+
+    def with_null(self, is_nullable: bool = True) -> SqlType:
+        """Return the type of the same values, with NULL or without."""
+        return self if self.is_nullable == is_nullable else replace(self, is_nullable=is_nullable)
 
     @property
     def arrow(self) -> pa.DataType:
@@ -172,5 +182,5 @@ def _field(declared: exp.Expr) -> SqlType:
 
 
 def _unknown(declared: exp.Expr) -> DefinitionError:
-    kinds = sorted({"STRING", "BYTES", *get_args(Root)})
+    kinds = sorted({"STRING", "BYTES", *get_args(Root)} - set(UNDECLARED))
     return DefinitionError(f"there is no type {declared.sql()}", next=f"use one of {', '.join(kinds)}")
