@@ -1,0 +1,177 @@
+"""Texts of values, as CAST writes them and `print` shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import tzinfo
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from poundlock.formats.arrays import column_of, ends_in, joined, numbers_in, texts_of, valid_in
+from poundlock.sql.kernels.columns import by_value, int_values, texts
+from poundlock.sql.kernels.zones import local_of
+from poundlock.sql.types import SqlType
+
+_DAY_MS = 86_400_000
+_LEAST_PLAIN, _MOST_PLAIN = 1e-3, 1e7  # a floating point number between them is written without an exponent
+
+
+def text_of(column: pa.Array, kind: SqlType, zone: tzinfo) -> pa.Array:
+    """Return the texts of values, those of texts as they are."""
+    root = kind.root
+    if root in ("CHAR", "VARCHAR"):
+        return column
+    if root == "NULL":
+        return pa.nulls(len(column), pa.string())
+    if root == "BOOLEAN":
+        return pc.if_else(column, texts_of(["TRUE"])[0], texts_of(["FALSE"])[0])
+    if root in ("FLOAT", "DOUBLE"):
+        return by_value(column, lambda values: texts([real_text(v, is_float=root == "FLOAT") for v in values]))
+    if root == "DECIMAL":
+        return decimal_texts(column)
+    if root in ("BINARY", "VARBINARY"):
+        return utf8(column)
+    if root in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        return timestamp_texts(local_of(column, zone) if root == "TIMESTAMP_LTZ" else column, kind.sizes[0])
+    if root == "DATE":
+        return pc.strftime(column, format="%Y-%m-%d") if _fits_four_digits(column) else by_value(column, _dates)
+    if root == "TIME":
+        return time_texts(column, kind.sizes[0])
+    if root == "INTERVAL_YEAR_MONTH":
+        return by_value(column, lambda values: texts(list(map(_months, values))))
+    if root == "INTERVAL_DAY_TIME":
+        return by_value(column, lambda values: texts(list(map(_milliseconds, values))))
+    if kind.of:
+        return _nested(column, kind, zone)
+    return pc.cast(column, pa.string())
+
+
+def decimal_texts(column: pa.Array) -> pa.Array:
+    """Return decimals with all digits of their scale, never with an exponent."""
+    precision, scale = column.type.precision, column.type.scale
+    whole = pa.Array.from_buffers(
+        pa.decimal128(precision, 0), len(column), column.buffers(), column.null_count, column.offset
+    )
+    digits = pc.cast(whole, pa.string())
+    if not scale:
+        return digits
+    is_negative = pc.starts_with(digits, "-")
+    digits = pc.utf8_lpad(pc.utf8_ltrim(digits, "-"), scale + 1, "0")
+    sign = pc.if_else(is_negative, texts_of(["-"])[0], texts_of([""])[0])
+    before, behind = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)
+    return pc.binary_join_element_wise(sign, before, texts_of(["."])[0], behind, texts_of([""])[0])
+
+
+def real_text(value: float, *, is_float: bool = False) -> str:
+    """Return a floating point number as Java writes it: `1.0E10`, `0.1`, `NaN`, `-Infinity`."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    shortest = str(np.float32(value)) if is_float else repr(value)
+    if value == 0:
+        return "-0.0" if shortest.startswith("-") else "0.0"
+    sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
+    written = "".join(map(str, digits))
+    point = len(written) + int(exponent)
+    if _LEAST_PLAIN <= abs(value) < _MOST_PLAIN:
+        written = written.rjust(len(written) - min(point - 1, 0), "0").ljust(point + 1, "0")
+        point = max(point, 1)
+        return f"{'-' * sign}{written[:point]}.{written[point:]}"
+    return f"{'-' * sign}{written[0]}.{written[1:] or '0'}E{point - 1}"
+
+
+def timestamp_texts(local: pa.Array, precision: int) -> pa.Array:
+    """Return local times as `2026-01-05 10:00:00.123`, with at least as many digits of a second as the precision is."""
+    seconds = pc.strftime(pc.cast(local, pa.timestamp("s"), safe=False), format="%Y-%m-%d %H:%M:%S")
+    unit, most = (10**6, 6) if local.type.unit == "us" else (10**9, 9)
+    whole = pc.cast(pc.floor_temporal(local, 1, "second"), pa.timestamp("s"))
+    seconds = pc.strftime(whole, format="%Y-%m-%d %H:%M:%S")
+    return _with_fraction(seconds, int_values(local) % unit, most, min(precision, most), valid_in(local))
+
+
+def time_texts(column: pa.Array, precision: int) -> pa.Array:
+    """Return times of a day as `10:00:00.123`."""
+    clock = pc.strftime(pc.cast(column_of(int_values(column), pa.int64(), valid_in(column)), pa.timestamp("ms")), format="%H:%M:%S")
+    clock = pc.utf8_slice_codeunits(clock, 0, 8)
+    return _with_fraction(clock, int_values(column) % 1000, 3, min(precision, 3), valid_in(column), trimmed=False)
+
+
+def utf8(column: pa.Array) -> pa.Array:
+    """Return byte strings as the texts that they are in UTF-8."""
+    try:
+        return pc.cast(column, pa.string())
+    except pa.ArrowInvalid:
+        return by_value(column, lambda values: texts([value.decode("utf-8", "replace") for value in values]))
+
+
+def _with_fraction(
+    seconds: pa.Array, parts: np.ndarray[tuple[int], np.dtype[np.int64]], most: int, least: int, valid: object, *, trimmed: bool = True
+) -> pa.Array:
+    """Return texts with the parts of a second behind them: all their digits but zeros at the end, and those of the precision always."""
+    digits = pc.utf8_lpad(pc.cast(column_of(parts, pa.int64()), pa.string()), most, "0")
+    kept = pc.utf8_slice_codeunits(digits, 0, least) if least else texts_of([""] * len(digits))
+    if trimmed:
+        rest = pc.utf8_rtrim(pc.utf8_slice_codeunits(digits, least), "0")
+        kept = pc.binary_join_element_wise(kept, rest, "")
+    behind = pc.if_else(pc.equal(kept, texts_of([""])[0]), kept, pc.binary_join_element_wise(texts_of([""])[0], kept, "."))
+    return pc.binary_join_element_wise(seconds, behind, "")
+
+
+def _fits_four_digits(column: pa.Array) -> bool:
+    days = int_values(column)
+    return not len(days) or bool(days.min() >= -719_162 and days.max() <= 2_932_896)
+
+
+def _dates(values: Sequence[object]) -> pa.Array:
+    return texts([str(value) for value in values])
+
+
+def _months(months: int) -> str:
+    years, rest = divmod(abs(months), 12)
+    return f"{'-' if months < 0 else '+'}{years}-{rest:02}"
+
+
+def _milliseconds(ms: int) -> str:
+    days, rest = divmod(abs(ms), _DAY_MS)
+    clock = f"{rest // 3_600_000:02}:{rest // 60_000 % 60:02}:{rest // 1000 % 60:02}.{rest % 1000:03}"
+    return f"{'-' if ms < 0 else '+'}{days} {clock}"
+
+
+def _nested(column: pa.Array, kind: SqlType, zone: tzinfo) -> pa.Array:
+    """Return the texts of rows `(1, a)`, arrays `[1, NULL]` and maps `{k=1}`."""
+    if kind.root == "ROW":
+        fields = [_or_null(text_of(each, of, zone)) for each, of in zip(column.flatten(), kind.of, strict=True)]
+        inner = pc.binary_join_element_wise(*fields, ", ") if len(fields) > 1 else fields[0]
+        return _between("(", inner, ")", column)
+    ends = ends_in(column)
+    begin, count = int(ends[0]), int(ends[-1] - ends[0])
+    if kind.root == "ARRAY":
+        items = _or_null(text_of(column.values.slice(begin, count), kind.of[0], zone))
+        brackets = "[]"
+    else:
+        values = SqlType("INT") if kind.root == "MULTISET" else kind.of[1]
+        keys = _or_null(text_of(column.keys.slice(begin, count), kind.of[0], zone))
+        items = pc.binary_join_element_wise(keys, _or_null(text_of(column.items.slice(begin, count), values, zone)), "=")
+        brackets = "{}"
+    lists = pa.ListArray.from_arrays(column_of((ends - begin).astype(np.int32), pa.int32()), items)
+    return _between(brackets[0], pc.binary_join(lists, ", "), brackets[1], column)
+
+
+def _or_null(column: pa.Array) -> pa.Array:
+    return pc.coalesce(column, texts_of(["NULL"])[0])
+
+
+def _between(begin: str, inner: pa.Array, end: str, column: pa.Array) -> pa.Array:
+    whole = joined([pc.binary_join_element_wise(texts_of([begin])[0], inner, texts_of([end])[0], "")])
+    if not column.null_count:
+        return whole
+    return pc.if_else(pc.is_valid(column), whole, pa.nulls(len(whole), pa.string()))
+
+
+def widths(column: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the lengths of texts in characters."""
+    return numbers_in(pc.utf8_length(column)).astype(np.int64)
