@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 
 from poundlock.sql.types import LONGEST, STRING, Root, SqlType
 
@@ -54,7 +53,18 @@ def common_type(types: Iterable[SqlType], *, to_text: bool = False) -> SqlType |
     Args:
         to_text: whether texts and other types have STRING in common, as in the branches of CASE and in set operations.
     """
-    return reduce(lambda a, b: None if a is None else _of_two(a, b, to_text), types, NULL.not_null())
+    made: SqlType | None = NULL.not_null()
+    for each in types:
+        made = made and _of_two(made, each, to_text)
+    return made
+
+
+def aligned_types(types: Sequence[SqlType], common: SqlType) -> Sequence[SqlType | None]:
+    """Return what each of some types is cast to so that all columns are of one type; None for those that are."""
+    return [
+        None if each.arrow == common.arrow and each.root not in ("CHAR", "BINARY") else common.with_null(each.is_nullable)
+        for each in types
+    ]
 
 
 def _of_two(a: SqlType, b: SqlType, to_text: bool) -> SqlType | None:
@@ -162,7 +172,7 @@ def number_of_text(other: SqlType) -> SqlType:
 
 _INTO: Mapping[Root, frozenset[Root]] = {
     "BOOLEAN": frozenset({"BOOLEAN", *TEXTS, *INTEGERS}),
-    **dict.fromkeys((*INTEGERS, "DECIMAL", *FLOATS), frozenset({"BOOLEAN", *TEXTS, *NUMBERS})),  # type: ignore[dict-item]
+    **dict.fromkeys((*INTEGERS, "DECIMAL", *FLOATS), frozenset({"BOOLEAN", *TEXTS, *NUMBERS})),
     **dict.fromkeys(BINARIES, frozenset({*TEXTS, *BINARIES})),
     "DATE": frozenset({"DATE", *TIMESTAMPS, *TEXTS}),
     "TIME": frozenset({"TIME", *TIMESTAMPS, *TEXTS}),

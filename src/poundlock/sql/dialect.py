@@ -100,7 +100,7 @@ class _FlinkParser(Parser):
         arguments = self._parse_csv(self._parse_disjunction)
         words: list[exp.Expr] = []
         if self._match(TokenType.RETURNING):
-            arguments.append(self._parse_types())
+            arguments.append(self._parse_types() or exp.null())
         for behind in (("WITHOUT",), ("WITH", "CONDITIONAL"), ("WITH", "UNCONDITIONAL"), ("WITH",)):
             if self._match_text_seq(*behind):
                 self._match_text_seq("ARRAY")

@@ -5,11 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from poundlock.errors import DefinitionError, TerminalError
 from poundlock.sql.types import SqlType
+
+
+class TypeMismatch(DefinitionError):
+    """Values of such types do not go together in an operator; other errors of arguments are plain DefinitionErrors."""
+
+
+class EvaluationError(TerminalError):
+    """A value makes the job fail: a division by zero, a text that is no number.
+
+    Args:
+        kind: of failure, one word for all that have the same reason: division_by_zero, cast_failed …
+    """
+
+    def __init__(self, what: str, *, next: str, kind: str = "other", **where: Any) -> None:
+        super().__init__(what, next=next, **where)
+        self.kind = kind
+
+    def __reduce__(self) -> tuple[object, ...]:
+        where = {"job": self.job, "checkpoint": self.checkpoint, "participant": self.participant}
+        return partial(type(self), self.what, next=self.next, kind=self.kind, **where), ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +76,8 @@ class SqlFunction:
         run: computes it over columns, one array an argument, all of one length. Raises TerminalError where a value makes the job fail.
         accepts: the type that each argument is cast to before the call, None as it is; by default all as they are.
         engine: who computes it, for the documentation.
+        is_total: whether it has a result for whatever values: it may be computed for rows that do not need it, where a CASE or AND
+            would leave them out.
     """
 
     name: str
@@ -62,3 +86,4 @@ class SqlFunction:
     accepts: Callable[[Sequence[Given]], Sequence[SqlType | None]] | None = None
     is_deterministic: bool = True
     engine: str = field(default="Arrow", compare=False)
+    is_total: bool = field(default=False, compare=False)

@@ -140,7 +140,7 @@ def _alike(a: pa.Array, b: pa.Array) -> tuple[pa.Array, pa.Array]:
     if max(each.type.precision - each.type.scale for each in (a, b)) + scale + 1 <= MOST_DIGITS:
         return a, b
     # The sum of two decimals of 38 digits has at most 77; but one of the two numbers of digits is below that.
-    return tuple(pc.cast(each, pa.decimal256(MOST_WIDE_DIGITS - 1, scale)) for each in (a, b))  # type: ignore[return-value]
+    return tuple(pc.cast(each, pa.decimal256(MOST_WIDE_DIGITS - 1, scale)) for each in (a, b))
 
 
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:

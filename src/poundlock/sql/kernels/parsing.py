@@ -170,4 +170,5 @@ def _timestamp(text: str, precision: int, digits: int) -> int | None:
         return None
     days = day_of(year, month, min(day, _last_day(year, month)))
     fraction = int(f"{matched[7] or '':0<{digits}}"[: min(precision, digits)].ljust(digits, "0") or 0)
-    return (days * 86_400 + hour * 3600 + minute * 60 + second) * 10**digits + fraction
+    whole: int = (days * 86_400 + hour * 3600 + minute * 60 + second) * 10**digits
+    return whole + fraction

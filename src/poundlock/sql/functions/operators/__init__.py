@@ -1,0 +1,1 @@
+"""Operators of SQL, which are functions whose names are signs and words."""
