@@ -7,6 +7,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from poundlock.sql.types import SqlType
@@ -22,7 +23,8 @@ def _value(value: Any, kind: SqlType) -> Any:
     if value is None:
         return None
     if kind.root == "DECIMAL":
-        return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.sizes[1]))
+        made = Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.sizes[1]))
+        return made if made.adjusted() < kind.sizes[0] - kind.sizes[1] else None
     if kind.root == "DATE":
         return date.fromisoformat(value)
     if kind.root == "TIME":
@@ -38,8 +40,16 @@ def _value(value: Any, kind: SqlType) -> Any:
     return value
 
 
+def written_column(column: pa.Array, kind: SqlType) -> list[Any]:
+    """Return the values of a column as a case writes them."""
+    if kind.root == "DATE":  # Python has no year 0
+        days = column.cast(pa.int32()).to_pylist()
+        return [None if day is None else str(np.datetime64(day, "D")) for day in days]
+    return [written(value, kind) for value in column.to_pylist()]
+
+
 def written(value: Any, kind: SqlType) -> Any:
-    """Return a value of a column as a case writes it."""
+    """Return a value as a case writes it."""
     if value is None:
         return None
     if kind.root == "DECIMAL":

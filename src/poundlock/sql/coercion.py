@@ -62,7 +62,9 @@ def common_type(types: Iterable[SqlType], *, to_text: bool = False) -> SqlType |
 def aligned_types(types: Sequence[SqlType], common: SqlType) -> Sequence[SqlType | None]:
     """Return what each of some types is cast to so that all columns are of one type; None for those that are."""
     return [
-        None if each.arrow == common.arrow and each.root not in ("CHAR", "BINARY") else common.with_null(each.is_nullable)
+        None
+        if each.arrow == common.arrow and each.root not in ("CHAR", "BINARY")
+        else common.with_null(each.is_nullable)
         for each in types
     ]
 

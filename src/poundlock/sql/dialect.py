@@ -37,8 +37,8 @@ class TypedLiteral(exp.Expression):
     arg_types: ClassVar = {"this": True, "to": True}
 
 
-_SPECIAL_SYNTAX = "CAST TRY_CAST CEIL FLOOR EXTRACT TRIM SUBSTRING POSITION OVERLAY JSON_OBJECT JSON_OBJECTAGG".split()
-_WITHOUT_PARENTHESES = "CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME LOCALTIMESTAMP".split()
+_SPECIAL_SYNTAX = ["CAST", "TRY_CAST", "CEIL", "FLOOR", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY", "JSON_OBJECT", "JSON_OBJECTAGG"]
+_WITHOUT_PARENTHESES = ["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP"]
 _TIMES = exp.DType.DATE, exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPLTZ
 _ON_NOTHING = ("NULL",), ("ERROR",), ("EMPTY", "ARRAY"), ("EMPTY", "OBJECT"), ("TRUE",), ("FALSE",), ("UNKNOWN",)
 
@@ -108,7 +108,9 @@ class _FlinkParser(Parser):
                     self.raise_error(f"Expected WRAPPER in {function}")
                 words.append(exp.var(f"{' '.join(behind)} WRAPPER"))
         for when in ("EMPTY", "ERROR"):
-            words += [exp.var(" ".join((*do, "ON", when))) for do in _ON_NOTHING if self._match_text_seq(*do, "ON", when)]
+            words += [
+                exp.var(" ".join((*do, "ON", when))) for do in _ON_NOTHING if self._match_text_seq(*do, "ON", when)
+            ]
         return self.expression(exp.Anonymous(this=function, expressions=[*arguments, *words]))
 
     def _parse_without_parentheses(self) -> exp.Expr:

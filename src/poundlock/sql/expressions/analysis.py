@@ -26,7 +26,7 @@ from poundlock.sql.errors import SqlError
 from poundlock.sql.expressions import literals
 from poundlock.sql.expressions.tree import Expression, Literal, SqlCall
 from poundlock.sql.functions.function import Given, SqlFunction, TypeMismatch
-from poundlock.sql.functions.operators.comparison import aligned, compared_as
+from poundlock.sql.functions.operators.comparison import aligned, compared_as, may_be_null
 from poundlock.sql.functions.operators.intervals import DATETIMES
 from poundlock.sql.functions.table import FUNCTIONS
 from poundlock.sql.types import SqlType, type_of
@@ -126,10 +126,17 @@ class ExpressionAnalysis:
         if analyse is not None:
             return analyse(node)
         if isinstance(node, exp.AggFunc):
-            self._refuse(node, f"{_shown(node)}: an aggregate is not possible here", "write it in SELECT or HAVING", "illegal_aggregate")
+            self._refuse(
+                node,
+                f"{_shown(node)}: an aggregate is not possible here",
+                "write it in SELECT or HAVING",
+                "illegal_aggregate",
+            )
         if isinstance(node, exp.Func):
             self._unknown_function(node, node.sql_name())
-        return self._refuse(node, f"{_shown(node)} is no expression of one row", "write it as a column of a query", "unsupported_query")
+        return self._refuse(
+            node, f"{_shown(node)} is no expression of one row", "write it as a column of a query", "unsupported_query"
+        )
 
     def condition(self, node: exp.Expr, clause: str = "WHERE") -> Expression:
         """Return the tree of a condition.
@@ -141,10 +148,17 @@ class ExpressionAnalysis:
         if made.type.root == "NULL":
             return self.converted(made, BOOLEAN)
         if made.type.root != "BOOLEAN":
-            self._refuse(node, f"{clause} needs a condition, and this is {made.type}", "compare it, such as x <> 0", "type_mismatch")
+            self._refuse(
+                node,
+                f"{clause} needs a condition, and this is {made.type}",
+                "compare it, such as x <> 0",
+                "type_mismatch",
+            )
         return made
 
-    def call(self, name: str, arguments: Sequence[Expression], node: exp.Expr, options: Sequence[str] = ()) -> Expression:
+    def call(
+        self, name: str, arguments: Sequence[Expression], node: exp.Expr, options: Sequence[str] = ()
+    ) -> Expression:
         """Return the call of a function of the table, with the casts that it needs.
 
         Raises:
@@ -157,7 +171,8 @@ class ExpressionAnalysis:
             if function.accepts is not None:
                 wanted = function.accepts([_given(each) for each in arguments])
                 arguments = [
-                    each if kind is None else self.converted(each, kind) for each, kind in zip(arguments, wanted, strict=True)
+                    each if kind is None else self.converted(each, kind)
+                    for each, kind in zip(arguments, wanted, strict=True)
                 ]
             kind = function.returns([_given(each) for each in arguments])
         except DefinitionError as error:
@@ -246,7 +261,11 @@ class ExpressionAnalysis:
         if a_is:
             return self.call(f"INTERVAL {name}", (a, b), node)
         if b_is or (a.type.root in DATETIMES and name in ("+", "-")):
-            return self.call(f"DATETIME {name}", (a, b), node) if name in ("+", "-") else self._no_operator(node, a, name, b)
+            return (
+                self.call(f"DATETIME {name}", (a, b), node)
+                if name in ("+", "-")
+                else self._no_operator(node, a, name, b)
+            )
         return self.call(name, (a, b), node)
 
     def _no_operator(self, node: exp.Expr, a: Expression, name: str, b: Expression) -> NoReturn:
@@ -274,7 +293,12 @@ class ExpressionAnalysis:
         if isinstance(asked, exp.JSON):
             kind = asked.this
             return self.call("IS_JSON", (value,), node, (kind.upper(),) if isinstance(kind, str) else ())
-        return self._refuse(node, f"{_shown(node)}: there is no such question", "write IS [NOT] NULL, TRUE, FALSE, UNKNOWN or JSON", "syntax")
+        return self._refuse(
+            node,
+            f"{_shown(node)}: there is no such question",
+            "write IS [NOT] NULL, TRUE, FALSE, UNKNOWN or JSON",
+            "syntax",
+        )
 
     def _between(self, node: exp.Between) -> Expression:
         value, low, high = (self.expression(each) for each in (node.this, node.args["low"], node.args["high"]))
@@ -299,12 +323,13 @@ class ExpressionAnalysis:
         wanted = aligned(types, common or sought.type)
         pairs = zip((sought, *listed), wanted, strict=True)
         arguments = tuple(each if kind is None else self.converted(each, kind) for each, kind in pairs)
-        return SqlCall("IN", arguments, BOOLEAN.with_null(any(each.is_nullable for each in types)))
+        return SqlCall("IN", arguments, BOOLEAN.with_null(any(map(may_be_null, types))))
 
     def _like(self, node: exp.Expr) -> Expression:
         inner, escape = (node.this, [node.expression]) if isinstance(node, exp.Escape) else (node, [])
         name = "LIKE" if isinstance(inner, exp.Like) else "SIMILAR_TO"
-        return self.call(name, [self.expression(each) for each in (inner.this, inner.expression, *escape)], node)
+        made = self.call(name, [self.expression(each) for each in (inner.this, inner.expression, *escape)], node)
+        return self.call("NOT", (made,), node) if inner.args.get("negate") else made
 
     # --- choices and casts ----------------------------------------------------------------------------------------------
 
@@ -320,11 +345,18 @@ class ExpressionAnalysis:
         values.append(literals.null() if otherwise is None else self.expression(otherwise))
         return self._chosen(conditions, values, node, "CASE")
 
-    def _chosen(self, conditions: Sequence[Expression], values: Sequence[Expression], node: exp.Expr, what: str) -> Expression:
+    def _chosen(
+        self, conditions: Sequence[Expression], values: Sequence[Expression], node: exp.Expr, what: str
+    ) -> Expression:
         common = common_type((each.type for each in values), to_text=True)
         if common is None or common.root == "NULL":
             types = ", ".join(str(each.type) for each in values)
-            self._refuse(node, f"{what} of ({types}): these types have none in common", "CAST the values to one type", "type_mismatch")
+            self._refuse(
+                node,
+                f"{what} of ({types}): these types have none in common",
+                "CAST the values to one type",
+                "type_mismatch",
+            )
         *chosen, otherwise = (self.converted(each, common.with_null(each.type.is_nullable)) for each in values)
         branches = tuple(each for pair in zip(conditions, chosen, strict=True) for each in pair)
         return SqlCall("CASE", (*branches, otherwise), common)
@@ -338,7 +370,11 @@ class ExpressionAnalysis:
         if not can_cast(value.type, kind):
             between = {value.type.root, kind.root}
             is_time = between & set(TIMESTAMPS) and between & set(NUMBERS)
-            how = "use TO_TIMESTAMP_LTZ(number, 0 or 3), or UNIX_TIMESTAMP(text)" if is_time else "CAST to STRING, and that to the type"
+            how = (
+                "use TO_TIMESTAMP_LTZ(number, 0 or 3), or UNIX_TIMESTAMP(text)"
+                if is_time
+                else "CAST to STRING, and that to the type"
+            )
             self._refuse(node, f"{value.type} cannot be CAST to {kind}", how, "type_mismatch")
         is_try = isinstance(node, exp.TryCast)
         if isinstance(value, Literal) and value.value is None:
@@ -348,14 +384,20 @@ class ExpressionAnalysis:
     # --- rows, arrays, maps ---------------------------------------------------------------------------------------------
 
     def _array(self, node: exp.Expr) -> Expression:
-        return self.call("ARRAY" if isinstance(node, exp.Array) else "ROW", [self.expression(each) for each in node.expressions], node)
+        return self.call(
+            "ARRAY" if isinstance(node, exp.Array) else "ROW",
+            [self.expression(each) for each in node.expressions],
+            node,
+        )
 
     def _bracket(self, node: exp.Bracket) -> Expression:
         name, of = node.this, [self.expression(each) for each in node.expressions]
         if isinstance(name, exp.Column) and not name.table and not name.this.quoted and name.name.upper() == "MAP":
             return self.call("MAP", of, node)
         if len(of) != 1:
-            self._refuse(node, f"{len(of)} places of one element", "write one number or key between [ and ]", "wrong_arguments")
+            self._refuse(
+                node, f"{len(of)} places of one element", "write one number or key between [ and ]", "wrong_arguments"
+            )
         container = self.expression(name)
         if container.type.root == "ROW" and isinstance(of[0], Literal) and of[0].type.root in (*INTEGERS, *TEXTS):
             place = of[0].value
@@ -420,7 +462,9 @@ class ExpressionAnalysis:
     def _json_array(self, node: exp.JSONArray) -> Expression:
         handling = node.args.get("null_handling")
         present = "NULL" in (handling.name.upper().split()[:1] if handling is not None else ())
-        return self.call("JSON_ARRAY", self._present(*node.expressions), node, ("NULL ON NULL" if present else "ABSENT ON NULL",))
+        return self.call(
+            "JSON_ARRAY", self._present(*node.expressions), node, ("NULL ON NULL" if present else "ABSENT ON NULL",)
+        )
 
     def _json_value(self, node: exp.JSONValue) -> Expression:
         return self.call("JSON_VALUE", self._present(node.this, node.args["path"]), node)

@@ -69,7 +69,9 @@ def number(written: str) -> Literal:
             return Literal(whole, (INT if whole < 1 << 31 else BIGINT).not_null())
     digits, scale = len(before) + len(behind), len(behind)
     if digits > MOST_DIGITS:
-        raise DefinitionError(f"{written} has more than {MOST_DIGITS} digits", next="write it as DOUBLE, such as 1.5E40")
+        raise DefinitionError(
+            f"{written} has more than {MOST_DIGITS} digits", next="write it as DOUBLE, such as 1.5E40"
+        )
     return Literal(Decimal(written), SqlType("DECIMAL", (digits, scale), is_nullable=False))
 
 
@@ -88,7 +90,9 @@ def time_literal(written: str, kind: exp.DType) -> Literal:
         DefinitionError: it is not written as one, or there is no such day or time.
     """
     name = "TIMESTAMP_LTZ" if kind is exp.DType.TIMESTAMPLTZ else kind.value
-    day_text, _, clock_text = written.partition(" ") if kind.value in ("TIMESTAMP", "TIMESTAMPLTZ") else (written, "", written)
+    day_text, _, clock_text = (
+        written.partition(" ") if kind.value in ("TIMESTAMP", "TIMESTAMPLTZ") else (written, "", written)
+    )
     day, clock = _DATE.fullmatch(day_text), _TIME.fullmatch(clock_text)
     is_date, is_time = kind is exp.DType.DATE, kind is exp.DType.TIME
     if (day is None and not is_time) or (clock is None and not is_date):
@@ -118,12 +122,17 @@ def interval(node: exp.Interval) -> Literal:
         value = value.this
     if not isinstance(value, exp.Literal) or unit is None:
         raise DefinitionError(
-            f"{node.sql()} is no INTERVAL", next="write a number in quotes and a unit, INTERVAL '5' MINUTE; of a column: x * INTERVAL '1' MINUTE"
+            f"{node.sql()} is no INTERVAL",
+            next="write a number in quotes and a unit, INTERVAL '5' MINUTE; of a column: x * INTERVAL '1' MINUTE",
         )
     written = value.name.strip()
     if written[:1] in ("-", "+"):
         sign, written = -sign if written[0] == "-" else sign, written[1:]
-    span = [each.name.upper() for each in (unit.this, unit.expression)] if isinstance(unit, exp.IntervalSpan) else [unit.name.upper()]
+    span = (
+        [each.name.upper() for each in (unit.this, unit.expression)]
+        if isinstance(unit, exp.IntervalSpan)
+        else [unit.name.upper()]
+    )
     units = [each.removesuffix("S") if each.removesuffix("S") in (*_MONTHS, *_MILLISECONDS) else each for each in span]
     if units == ["YEAR", "MONTH"]:
         return _years_and_months(written, sign)
@@ -134,7 +143,9 @@ def interval(node: exp.Interval) -> Literal:
 
 def _of_unit(written: str, unit: str, sign: int) -> Literal:
     if unit not in _MONTHS and unit not in _MILLISECONDS:
-        raise DefinitionError(f"there is no unit {unit} of intervals", next=f"write one of {', '.join((*_MONTHS, *_MILLISECONDS))}")
+        raise DefinitionError(
+            f"there is no unit {unit} of intervals", next=f"write one of {', '.join((*_MONTHS, *_MILLISECONDS))}"
+        )
     if not re.fullmatch(_NUMBER.get(unit, r"(\d+)"), written, re.ASCII):
         raise _bad("INTERVAL", written, f"it is no number of the unit {unit}")
     if unit in _MONTHS:
@@ -151,13 +162,19 @@ def _years_and_months(written: str, sign: int) -> Literal:
 
 def _of_span(written: str, units: list[str], sign: int) -> Literal:
     if not set(units) <= set(_SPANS) or _SPANS.index(units[0]) >= _SPANS.index(units[1]):
-        raise DefinitionError(f"there are no intervals of {' TO '.join(units)}", next="write DAY TO SECOND, HOUR TO MINUTE or the like")
+        raise DefinitionError(
+            f"there are no intervals of {' TO '.join(units)}", next="write DAY TO SECOND, HOUR TO MINUTE or the like"
+        )
     between = _SPANS[_SPANS.index(units[0]) : _SPANS.index(units[1]) + 1]
     pattern = r"(\d+)" + "".join(_SEPARATORS[unit] + _NUMBER.get(unit, r"(\d{1,2})") for unit in between[1:])
     matched = re.fullmatch(pattern, written, re.ASCII)
     if matched is None:
-        raise _bad("INTERVAL", written, f"it is not written as {' TO '.join(units)}, such as '1 02:03:04' for DAY TO SECOND")
-    total = sum((Decimal(part) * _MILLISECONDS[unit] for part, unit in zip(matched.groups(), between, strict=True)), Decimal())
+        raise _bad(
+            "INTERVAL", written, f"it is not written as {' TO '.join(units)}, such as '1 02:03:04' for DAY TO SECOND"
+        )
+    total = sum(
+        (Decimal(part) * _MILLISECONDS[unit] for part, unit in zip(matched.groups(), between, strict=True)), Decimal()
+    )
     return Literal(sign * int(total), DAY_TIME.not_null())
 
 

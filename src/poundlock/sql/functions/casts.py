@@ -113,7 +113,8 @@ def _sized_bytes(column: pa.Array, source: SqlType, target: SqlType) -> pa.Array
         return column
     is_fixed = target.root == "BINARY"
     return by_value(
-        column, lambda values: byte_strings([v[:length].ljust(length, b"\0") if is_fixed else v[:length] for v in values])
+        column,
+        lambda values: byte_strings([v[:length].ljust(length, b"\0") if is_fixed else v[:length] for v in values]),
     )
 
 
@@ -128,7 +129,9 @@ def _integers(column: pa.Array, source: SqlType, target: SqlType) -> pa.Array:
         number = np.nan_to_num(numbers_in(column).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
         with np.errstate(invalid="ignore"):
             inside = np.clip(number, -(2.0**62), 2.0**62).astype(np.int64)
-            far = np.where(number >= 2.0**63, bounds.max, np.where(number < -(2.0**63), bounds.min, number.astype(np.int64)))
+            far = np.where(
+                number >= 2.0**63, bounds.max, np.where(number < -(2.0**63), bounds.min, number.astype(np.int64))
+            )
         values = np.clip(np.where(np.abs(number) < 2.0**62, inside, far), bounds.min, bounds.max)
     else:
         values = int_values(column)
@@ -143,7 +146,9 @@ def _reals(column: pa.Array, target: SqlType) -> pa.Array:
 
 def _decimals(column: pa.Array, source: SqlType, target: SqlType) -> pa.Array:
     if source.root in FLOATS:
-        read: Callable[[float], Decimal] = (lambda v: Decimal(str(np.float32(v)))) if source.root == "FLOAT" else (lambda v: Decimal(repr(v)))
+        read: Callable[[float], Decimal] = (
+            (lambda v: Decimal(str(np.float32(v)))) if source.root == "FLOAT" else (lambda v: Decimal(repr(v)))
+        )
         return by_value(column, lambda values: of_decimals(list(map(read, values)), target))
     if source.root == "BOOLEAN":
         column = pc.cast(column, pa.int8())
@@ -199,5 +204,3 @@ def _nested(column: pa.Array, source: SqlType, target: SqlType, zone: tzinfo, is
     if target.root == "MAP":
         values = cast(values, source.of[1], target.of[1], zone, is_try=is_try)
     return pc.cast(pa.MapArray.from_arrays(offsets, keys, values, mask=missing), target.arrow)
-
-

@@ -52,7 +52,10 @@ def _double(given: Sequence[Given], name: str, counts: tuple[int, ...]) -> SqlTy
 
 
 def _as_doubles(given: Sequence[Given]) -> Sequence[SqlType | None]:
-    return [DOUBLE.with_null(each.type.is_nullable) if each.type.root in (*NUMBERS, "NULL", *TEXTS) else None for each in given]
+    return [
+        DOUBLE.with_null(each.type.is_nullable) if each.type.root in (*NUMBERS, "NULL", *TEXTS) else None
+        for each in given
+    ]
 
 
 def _reals(columns: Sequence[pa.Array], evaluation: Evaluation, compute: Callable[..., Reals]) -> pa.Array:
@@ -151,6 +154,7 @@ def _to_places(column: pa.Array, places: int, kind: SqlType, name: str) -> pa.Ar
         return column if places >= 0 else _whole_to_places(column, -places, kind, name)
     if name == "TRUNCATE":
         return pc.round(column, places, "towards_zero")
+
     # Flink rounds the decimal that the number is written as.
     def rounded(values: list[float]) -> pa.Array:
         return column_of(np.array([_half_up(v, places) for v in values], numbers_in(column).dtype), column.type)
@@ -208,7 +212,9 @@ def _random_integer(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.A
 def _random_type(given: Sequence[Given], name: str, kind: SqlType, *counts: int) -> SqlType:
     if len(given) not in counts or not all(each.type.root in INTEGERS for each in given):
         types = ", ".join(str(each.type) for each in given)
-        raise DefinitionError(f"{name} does not take ({types})", next=f"give it {' or '.join(map(str, counts))} whole numbers")
+        raise DefinitionError(
+            f"{name} does not take ({types})", next=f"give it {' or '.join(map(str, counts))} whole numbers"
+        )
     return kind.with_null(_is_nullable(given))
 
 

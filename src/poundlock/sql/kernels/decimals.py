@@ -85,7 +85,9 @@ def quotient(a: pa.Array, b: pa.Array, kind: SqlType) -> pa.Array:
     dividend = _as(wide(a), pa.decimal256(p, 0))
     divisor = _as(wide(b), pa.decimal256(q, shift - _SCALE_OF_ARROW))
     divided = pc.divide(dividend, divisor)
-    return fitted(_as(divided, pa.decimal256(min(max(divided.type.precision, scale), MOST_WIDE_DIGITS - 1), scale)), kind)
+    return fitted(
+        _as(divided, pa.decimal256(min(max(divided.type.precision, scale), MOST_WIDE_DIGITS - 1), scale)), kind
+    )
 
 
 def remainder(a: pa.Array, b: pa.Array, kind: SqlType) -> pa.Array:

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from poundlock.formats.arrays import column_of, numbers_in, texts_of
 from poundlock.sql.kernels.columns import (
-    both_valid,
     by_value,
     numbers,
     trues,
@@ -30,11 +29,11 @@ from poundlock.sql.types import SqlType
 
 _WHOLE = r"^(?P<sign>[+-]?)0*(?P<digits>[0-9]*)(?P<rest>\.[0-9]*)?$"
 _LONGEST_WHOLE = 19  # digits of the greatest 64-bit number
-_REAL = re.compile(r"\s*([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?=[dDfF]?\s*$)))[dDfF]?\s*", re.ASCII)
-_DECIMAL = re.compile(r"[ \n\t]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \n\t]*", re.ASCII)
-_TIMESTAMP = re.compile(
-    r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?", re.ASCII
+_REAL = re.compile(
+    r"\s*([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?=[dDfF]?\s*$)))[dDfF]?\s*", re.ASCII
 )
+_DECIMAL = re.compile(r"[ \n\t]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \n\t]*", re.ASCII)
+_TIMESTAMP = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?", re.ASCII)
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 _DAYS_OF_MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _DAY_MS, _HOUR_MS, _MINUTE_MS, _SECOND_MS = 86_400_000, 3_600_000, 60_000, 1000
@@ -48,7 +47,9 @@ def whole_numbers(column: pa.Array, kind: SqlType) -> pa.Array:
     sign, digits = pc.struct_field(parts, "sign"), pc.struct_field(parts, "digits")
     # Something has to stand behind a sign, be it a point; zeros in front are gone from the digits.
     is_number = pc.and_(pc.is_valid(parts), pc.greater(pc.utf8_length(trimmed), pc.utf8_length(sign)))
-    is_number = pc.and_(is_number, pc.less_equal(pc.utf8_length(digits), column_of(np.array([_LONGEST_WHOLE], "i4"), pa.int32())[0]))
+    is_number = pc.and_(
+        is_number, pc.less_equal(pc.utf8_length(digits), column_of(np.array([_LONGEST_WHOLE], "i4"), pa.int32())[0])
+    )
     read = trues(is_number)
     plain = pc.if_else(pc.and_(truths(read), pc.not_equal(digits, texts_of([""])[0])), digits, texts_of(["0"])[0])
     size = numbers_in(pc.cast(plain, pa.uint64()))

@@ -95,7 +95,9 @@ def timestamp_texts(local: pa.Array, precision: int) -> pa.Array:
 
 def time_texts(column: pa.Array, precision: int) -> pa.Array:
     """Return times of a day as `10:00:00.123`."""
-    clock = pc.strftime(pc.cast(column_of(int_values(column), pa.int64(), valid_in(column)), pa.timestamp("ms")), format="%H:%M:%S")
+    clock = pc.strftime(
+        pc.cast(column_of(int_values(column), pa.int64(), valid_in(column)), pa.timestamp("ms")), format="%H:%M:%S"
+    )
     clock = pc.utf8_slice_codeunits(clock, 0, 8)
     return _with_fraction(clock, int_values(column) % 1000, 3, min(precision, 3), valid_in(column), trimmed=False)
 
@@ -109,7 +111,13 @@ def utf8(column: pa.Array) -> pa.Array:
 
 
 def _with_fraction(
-    seconds: pa.Array, parts: np.ndarray[tuple[int], np.dtype[np.int64]], most: int, least: int, valid: object, *, trimmed: bool = True
+    seconds: pa.Array,
+    parts: np.ndarray[tuple[int], np.dtype[np.int64]],
+    most: int,
+    least: int,
+    valid: object,
+    *,
+    trimmed: bool = True,
 ) -> pa.Array:
     """Return texts with the parts of a second behind them: all their digits but zeros at the end, and those of the precision always."""
     digits = pc.utf8_lpad(pc.cast(column_of(parts, pa.int64()), pa.string()), most, "0")
@@ -117,7 +125,9 @@ def _with_fraction(
     if trimmed:
         rest = pc.utf8_rtrim(pc.utf8_slice_codeunits(digits, least), "0")
         kept = pc.binary_join_element_wise(kept, rest, "")
-    behind = pc.if_else(pc.equal(kept, texts_of([""])[0]), kept, pc.binary_join_element_wise(texts_of([""])[0], kept, "."))
+    behind = pc.if_else(
+        pc.equal(kept, texts_of([""])[0]), kept, pc.binary_join_element_wise(texts_of([""])[0], kept, ".")
+    )
     return pc.binary_join_element_wise(seconds, behind, "")
 
 
@@ -155,7 +165,9 @@ def _nested(column: pa.Array, kind: SqlType, zone: tzinfo) -> pa.Array:
     else:
         values = SqlType("INT") if kind.root == "MULTISET" else kind.of[1]
         keys = _or_null(text_of(column.keys.slice(begin, count), kind.of[0], zone))
-        items = pc.binary_join_element_wise(keys, _or_null(text_of(column.items.slice(begin, count), values, zone)), "=")
+        items = pc.binary_join_element_wise(
+            keys, _or_null(text_of(column.items.slice(begin, count), values, zone)), "="
+        )
         brackets = "{}"
     lists = pa.ListArray.from_arrays(column_of((ends - begin).astype(np.int32), pa.int32()), items)
     return _between(brackets[0], pc.binary_join(lists, ", "), brackets[1], column)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from poundlock.sql.kernels.columns import by_value, numbers
 
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001, a local time
+_EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -32,7 +32,9 @@ def instants_of(local: pa.Array, zone: tzinfo) -> pa.Array:
     try:
         made = pc.assume_timezone(local, _name(zone), ambiguous="earliest", nonexistent="raise")
     except pa.ArrowInvalid:
-        return by_value(local, lambda values: numbers([_instant(v, zone) for v in values], pa.timestamp("us", "UTC"), "i8"))
+        return by_value(
+            local, lambda values: numbers([_instant(v, zone) for v in values], pa.timestamp("us", "UTC"), "i8")
+        )
     return pc.cast(made, pa.timestamp(unit, "UTC"))
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from sqlglot import exp
-from support.sql_rows import batch_of, written
 
 from poundlock.sql.errors import SqlError
 from poundlock.sql.expressions.analysis import ExpressionAnalysis
@@ -21,6 +20,7 @@ from poundlock.sql.functions.function import EvaluationError
 from poundlock.sql.script import ParsedStatement, statements_of
 from poundlock.sql.tables import PhysicalColumn, table_of
 from poundlock.sql.types import SqlType
+from support.sql_rows import batch_of, written_column
 
 PACK = json.loads((Path(__file__).parents[3] / "conformance/data/sql.json").read_text())
 CONTEXT = Context(UTC)
@@ -77,7 +77,15 @@ REFUSED = [
     if case["id"].split(".")[0] == "error"
     and select_of(case) is not None
     and case["expected"].get("class")
-    in ("unknown_column", "unknown_function", "wrong_arguments", "type_mismatch", "bad_literal", "cast_failed", "division_by_zero")
+    in (
+        "unknown_column",
+        "unknown_function",
+        "wrong_arguments",
+        "type_mismatch",
+        "bad_literal",
+        "cast_failed",
+        "division_by_zero",
+    )
 ]
 
 
@@ -91,7 +99,9 @@ def sorted_rows(rows: list[list[Any]]) -> list[str]:
     return sorted(json.dumps([normal(value) for value in row], sort_keys=True) for row in rows)
 
 
-@pytest.mark.parametrize("case", [case for case in PLAIN if case["id"].split(".")[0] in ("scalar", "nested")], ids=lambda each: each["id"])
+@pytest.mark.parametrize(
+    "case", [case for case in PLAIN if case["id"].split(".")[0] in ("scalar", "nested")], ids=lambda each: each["id"]
+)
 def test_expressions_are_flinks(case: dict[str, Any]) -> None:
     query = select_of(case)
     assert query is not None
@@ -101,10 +111,11 @@ def test_expressions_are_flinks(case: dict[str, Any]) -> None:
     types = [each.type for _, each in program.outputs]
     assert result.schema.names == [column["name"] for column in expected["columns"]]
     assert [str(each).replace(" NOT NULL", "") for each in types] == [
-        column["type"].replace("TIMESTAMP(3) WITH LOCAL TIME ZONE", "TIMESTAMP_LTZ(3)") for column in expected["columns"]
+        column["type"].replace("TIMESTAMP(3) WITH LOCAL TIME ZONE", "TIMESTAMP_LTZ(3)")
+        for column in expected["columns"]
     ]
-    columns = [column.to_pylist() for column in result.columns]
-    rows = [[written(value, kind) for value, kind in zip(row, types, strict=True)] for row in zip(*columns, strict=True)]
+    columns = [written_column(column, kind) for column, kind in zip(result.columns, types, strict=True)]
+    rows = list(map(list, zip(*columns, strict=True)))
     assert sorted_rows(rows) == sorted_rows(expected["rows"])
 
 

@@ -80,7 +80,11 @@ def _divided(a: pa.Array, b: pa.Array, sign: str, kind: SqlType) -> pa.Array:
 
 
 def _refuse_zero(a: pa.Array, b: pa.Array, sign: str) -> None:
-    zero = is_zero(b) if pa.types.is_decimal(b.type) else pc.equal(b, column_of(np.zeros(1, numbers_in(b).dtype), b.type)[0])
+    zero = (
+        is_zero(b)
+        if pa.types.is_decimal(b.type)
+        else pc.equal(b, column_of(np.zeros(1, numbers_in(b).dtype), b.type)[0])
+    )
     if pc.any(pc.and_(zero, pc.is_valid(a))).as_py():
         raise EvaluationError(
             f"division by zero in {'a remainder' if sign == '%' else 'a division'}",

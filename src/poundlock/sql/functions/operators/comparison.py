@@ -46,7 +46,9 @@ def compared_as(sign: str, a: SqlType, b: SqlType) -> SqlType:
     """
     made = comparison_type(a, b)
     if made is None:
-        raise TypeMismatch(f"{a} {sign} {b}: these types are not comparable", next="CAST one of them to the other's type")
+        raise TypeMismatch(
+            f"{a} {sign} {b}: these types are not comparable", next="CAST one of them to the other's type"
+        )
     return made
 
 
@@ -87,7 +89,12 @@ def _returns(given: Sequence[Given], sign: str, *, never_null: bool = False) -> 
     common = compared_as(sign, a, b)
     if sign not in ("=", "<>") and not never_null and common.root in ("ARRAY", "MAP", "MULTISET", "ROW"):
         raise TypeMismatch(f"{a} {sign} {b}: {common.root} has no order", next="compare its elements or fields")
-    return BOOLEAN.with_null((a.is_nullable or b.is_nullable) and not never_null)
+    return BOOLEAN.with_null((may_be_null(a) or may_be_null(b)) and not never_null)
+
+
+def may_be_null(kind: SqlType) -> bool:
+    """Return whether a comparison with such values may be NULL: those of a row are compared field by field."""
+    return kind.is_nullable or (kind.root == "ROW" and any(map(may_be_null, kind.of)))
 
 
 def _accepts(given: Sequence[Given], sign: str) -> Sequence[SqlType | None]:

@@ -72,7 +72,9 @@ def _extreme_type(given: Sequence[Given], name: str) -> SqlType:
     return made.with_null(any(each.type.is_nullable for each in given))
 
 
-def _extreme(columns: Sequence[pa.Array], evaluation: Evaluation, keeps: Callable[[pa.Array, pa.Array], pa.Array]) -> pa.Array:
+def _extreme(
+    columns: Sequence[pa.Array], evaluation: Evaluation, keeps: Callable[[pa.Array, pa.Array], pa.Array]
+) -> pa.Array:
     """Return the greatest or the least; null where one is null."""
     return reduce(lambda a, b: pc.if_else(compared(keeps, a, b), a, b), columns)
 

@@ -84,14 +84,19 @@ def _moved_type(given: Sequence[Given], sign: str) -> SqlType:
 def _of_intervals(given: Sequence[Given], sign: str) -> SqlType:
     a, b = (each.type for each in given)
     if a.root != b.root or a.root not in INTERVALS:
-        raise TypeMismatch(f"{a} {sign} {b}: these are not two intervals of one kind", next="write both in months, or both in days and seconds")
+        raise TypeMismatch(
+            f"{a} {sign} {b}: these are not two intervals of one kind",
+            next="write both in months, or both in days and seconds",
+        )
     return a.with_null(a.is_nullable or b.is_nullable)
 
 
 def _of_number(given: Sequence[Given], sign: str) -> SqlType:
     a, b = (each.type for each in given)
     if a.root not in INTERVALS or b.root not in NUMBERS:
-        raise TypeMismatch(f"{a} {sign} {b}: an interval goes with a number there", next=f"write INTERVAL '1' DAY {sign} 2")
+        raise TypeMismatch(
+            f"{a} {sign} {b}: an interval goes with a number there", next=f"write INTERVAL '1' DAY {sign} 2"
+        )
     return a.with_null(a.is_nullable or b.is_nullable)
 
 
@@ -99,7 +104,9 @@ def _moved(columns: Sequence[pa.Array], evaluation: Evaluation, sign: int) -> pa
     return later(columns[0], columns[1], evaluation, sign)
 
 
-def _combined(columns: Sequence[pa.Array], evaluation: Evaluation, compute: Callable[[pa.Array, pa.Array], pa.Array]) -> pa.Array:
+def _combined(
+    columns: Sequence[pa.Array], evaluation: Evaluation, compute: Callable[[pa.Array, pa.Array], pa.Array]
+) -> pa.Array:
     return compute(*columns)
 
 
@@ -108,7 +115,9 @@ def _times(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     if pa.types.is_integer(b.type):
         made = int_values(a) * int_values(b)
         return pc.cast(column_of(made, pa.int64(), both_valid(columns)), evaluation.returns.arrow, safe=False)
-    return pc.cast(pc.multiply(pc.cast(a, pa.float64()), pc.cast(b, pa.float64())), evaluation.returns.arrow, safe=False)
+    return pc.cast(
+        pc.multiply(pc.cast(a, pa.float64()), pc.cast(b, pa.float64())), evaluation.returns.arrow, safe=False
+    )
 
 
 def _divided(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:

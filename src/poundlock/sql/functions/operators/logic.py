@@ -58,7 +58,9 @@ def _is(columns: Sequence[pa.Array], evaluation: Evaluation, *, value: bool, is_
     return truths(flags != is_negated)
 
 
-def _of_truths(name: str, run: Callable[[Sequence[pa.Array], Evaluation], pa.Array], *, is_null: bool = True) -> SqlFunction:
+def _of_truths(
+    name: str, run: Callable[[Sequence[pa.Array], Evaluation], pa.Array], *, is_null: bool = True
+) -> SqlFunction:
     returns = partial(_truths if is_null else _never_null, name=name)
     return SqlFunction(name, returns, run, _as_boolean, is_total=True)
 
@@ -71,7 +73,9 @@ FUNCTIONS: Sequence[SqlFunction] = (
     SqlFunction("IS NOT NULL", _any, _is_not_null, is_total=True),
     *(
         _of_truths(
-            f"IS {'NOT ' * is_negated}{str(value).upper()}", partial(_is, value=value, is_negated=is_negated), is_null=False
+            f"IS {'NOT ' * is_negated}{str(value).upper()}",
+            partial(_is, value=value, is_negated=is_negated),
+            is_null=False,
         )
         for value in (True, False)
         for is_negated in (False, True)

@@ -27,7 +27,9 @@ def _pattern_type(given: Sequence[Given]) -> SqlType:
         if each.type.root not in (*TEXTS, "NULL"):
             raise TypeMismatch(f"LIKE with {each.type}, which is no text", next="CAST it to STRING")
     if len(given) > 2 and isinstance(given[2].value, str) and len(given[2].value) != 1:
-        raise DefinitionError(f"LIKE … ESCAPE {given[2].value!r}: that is not one character", next="write LIKE 'a\\_b' ESCAPE '\\'")
+        raise DefinitionError(
+            f"LIKE … ESCAPE {given[2].value!r}: that is not one character", next="write LIKE 'a\\_b' ESCAPE '\\'"
+        )
     return BOOLEAN.with_null(any(each.type.is_nullable for each in given[:2]))
 
 
@@ -85,7 +87,9 @@ def _joined_type(given: Sequence[Given]) -> SqlType:
             is_fixed = all(each.root == fixed for each in types)
             root = fixed if is_fixed else varying
             return SqlType(root, (longest(types),), is_nullable=is_nullable)  # type: ignore[arg-type]
-    raise TypeMismatch(" || ".join(map(str, types)) + ": these are not all texts", next="CAST what is no text to STRING")
+    raise TypeMismatch(
+        " || ".join(map(str, types)) + ": these are not all texts", next="CAST what is no text to STRING"
+    )
 
 
 def _joined(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import Numbers, column_of, ends_in, indices_of, valid_in
 from poundlock.sql.coercion import INT, INTEGERS, aligned_types, common_type
-from poundlock.sql.functions.function import Evaluation, Given, SqlFunction, TypeMismatch
+from poundlock.sql.functions.function import Evaluation, EvaluationError, Given, SqlFunction, TypeMismatch
 from poundlock.sql.functions.operators.comparison import compared_as, equal
 from poundlock.sql.kernels.columns import both_valid, int_values, trues, valid_flags
 from poundlock.sql.types import SqlType
@@ -36,7 +36,9 @@ def _row(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
 
 def _array_type(given: Sequence[Given]) -> SqlType:
     if not given:
-        raise DefinitionError("ARRAY without an element has no type", next="write CAST(NULL AS ARRAY<type>), or give one")
+        raise DefinitionError(
+            "ARRAY without an element has no type", next="write CAST(NULL AS ARRAY<type>), or give one"
+        )
     return SqlType("ARRAY", of=(_common(given, "ARRAY"),), is_nullable=False)
 
 
@@ -64,6 +66,10 @@ def _map_accepts(given: Sequence[Given]) -> Sequence[SqlType | None]:
 
 def _map(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     keys, values, rows = columns[::2], columns[1::2], evaluation.rows
+    if any(key.null_count for key in keys):
+        raise EvaluationError(
+            "a key of a map is NULL", next="write COALESCE(key, '…'), or leave such rows out, and start the job again"
+        )
     kept = np.ones((rows, len(keys)), np.bool_)
     for number, key in enumerate(keys):
         for later in keys[number + 1 :]:
@@ -90,7 +96,8 @@ def _item_type(given: Sequence[Given]) -> SqlType:
             raise TypeMismatch(f"an element of an array by {key}", next="write its number, from 1")
         if given[1].is_literal and given[1].value is not None and given[1].value < 1:
             raise DefinitionError(
-                f"there is no element {given[1].value}: the elements of an array are counted from 1", next="write [1] for the first one"
+                f"there is no element {given[1].value}: the elements of an array are counted from 1",
+                next="write [1] for the first one",
             )
         return container.of[0].with_null()
     if container.root == "MAP":
@@ -137,7 +144,9 @@ def _taken(values: pa.Array, places: Numbers, there: np.ndarray[tuple[int], np.d
 def _cardinality_type(given: Sequence[Given]) -> SqlType:
     if len(given) != 1 or given[0].type.root not in ("ARRAY", "MAP", "MULTISET"):
         types = ", ".join(str(each.type) for each in given)
-        raise DefinitionError(f"CARDINALITY does not take ({types})", next="write CARDINALITY(array) or CARDINALITY(map)")
+        raise DefinitionError(
+            f"CARDINALITY does not take ({types})", next="write CARDINALITY(array) or CARDINALITY(map)"
+        )
     return INT.with_null(given[0].type.is_nullable)
 
 
@@ -158,7 +167,7 @@ def _field(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
 FUNCTIONS: Sequence[SqlFunction] = (
     SqlFunction("ROW", _row_type, _row, is_total=True),
     SqlFunction("ARRAY", _array_type, _array, _array_accepts, is_total=True),
-    SqlFunction("MAP", _map_type, _map, _map_accepts, is_total=True),
+    SqlFunction("MAP", _map_type, _map, _map_accepts),
     SqlFunction("[]", _item_type, _item, _item_accepts, is_total=True),
     SqlFunction(".field", _field_type, _field, is_total=True),
     SqlFunction("CARDINALITY", _cardinality_type, _cardinality, is_total=True),
