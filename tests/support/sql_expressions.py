@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from poundlock.sql.analysis.scope import NamedFields, QueryScope
 from poundlock.sql.expressions.analysis import ExpressionAnalysis
 from poundlock.sql.expressions.evaluation import Context, evaluate
-from poundlock.sql.expressions.scopes import TableScope
 from poundlock.sql.expressions.tree import Expression
+from poundlock.sql.relations.fields import Field
 from poundlock.sql.script import ParsedStatement, statements_of
 from poundlock.sql.types import SqlType, type_of
 
@@ -28,12 +29,17 @@ def kind(declared: str) -> SqlType:
     return type_of(declared_type)
 
 
+def scope_of(script: str, table: str, columns: Mapping[str, SqlType]) -> QueryScope:
+    """Return the scope of the columns of one table."""
+    return QueryScope(script, (NamedFields(table, tuple(Field(name, name, of) for name, of in columns.items())),))
+
+
 def tree(text: str, columns: Mapping[str, str] | None = None) -> Expression:
     """Return the tree of an expression over columns, given as names and types."""
     script = f"SELECT {text}"
     (made,) = statements_of(script)
     assert isinstance(made, ParsedStatement)
-    scope = TableScope(script, "t", {name: kind(of) for name, of in (columns or {}).items()})
+    scope = scope_of(script, "t", {name: kind(of) for name, of in (columns or {}).items()})
     node = made.expression.expressions[0]
     return ExpressionAnalysis(script, scope).expression(node.this if isinstance(node, exp.Alias) else node)
 

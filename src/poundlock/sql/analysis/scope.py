@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from poundlock.errors import did_you_mean
 from poundlock.sql.errors import SqlError
+from poundlock.sql.expressions.tree import Expression
 from poundlock.sql.relations.fields import Field
 
 
@@ -58,6 +59,15 @@ class QueryScope:
                 return matches[0]
             scope = scope.outer
         raise self._unknown(parts, node)
+
+    def resolve(self, parts: tuple[str, ...], node: exp.Expr) -> tuple[Expression, tuple[str, ...]]:
+        """Return the column that a name means as an expression, and the names of fields in it that stand behind.
+
+        Raises:
+            SqlError: there is no such column, or more than one.
+        """
+        field, behind = self.find(parts, node)
+        return field.ref, tuple(behind)
 
     def _matches(self, parts: Sequence[str], node: exp.Expr) -> Iterator[tuple[Field, Sequence[str]]]:
         if len(parts) > 1:

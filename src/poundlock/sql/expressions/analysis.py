@@ -6,6 +6,7 @@ What is no expression of one row (aggregates, OVER, sub-queries, PROCTIME()) is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NoReturn, Protocol
 
 from sqlglot import exp
@@ -15,12 +16,12 @@ from poundlock.sql.coercion import (
     BOOLEAN,
     INTEGERS,
     INTERVALS,
+    NUMBERS,
     TEXTS,
     TIMESTAMPS,
     can_cast,
     common_type,
 )
-from poundlock.sql.coercion import NUMBERS as NUMBERS
 from poundlock.sql.dialect import TypedLiteral
 from poundlock.sql.errors import SqlError
 from poundlock.sql.expressions import literals
@@ -413,12 +414,13 @@ class ExpressionAnalysis:
         if name not in self._functions and name != "NULLIF" and name != "TYPEOF":
             self._unknown_function(node, name)
         options = [each.name.upper() for each in node.expressions if isinstance(each, exp.Var)]
-        arguments = [self.expression(each) for each in node.expressions if not isinstance(each, exp.Var)]
+        declared = [each for each in node.expressions if isinstance(each, exp.DataType)]
+        arguments = [self.expression(each) for each in node.expressions if not isinstance(each, exp.Var | exp.DataType)]
         if name == "NULLIF":
             return self._null_if(arguments, node)
         if name == "TYPEOF" and arguments:
             return literals.text(f"{arguments[0].type}{'' if arguments[0].type.is_nullable else ' NOT NULL'}")
-        return self.call(name, arguments, node, options)
+        return self._returning(self.call(name, arguments, node, options), declared[0] if declared else None, node)
 
     def _null_if(self, arguments: Sequence[Expression], node: exp.Expr) -> Expression:
         if len(arguments) != 2:
@@ -454,20 +456,44 @@ class ExpressionAnalysis:
     def _present(self, *nodes: exp.Expr | None) -> list[Expression]:
         return [self.expression(each) for each in nodes if each is not None]
 
+    # --- JSON ----------------------------------------------------------------------------------------------------------
+
     def _json_object(self, node: exp.JSONObject) -> Expression:
         pairs = [part for each in node.expressions for part in (each.this, each.expression)]
-        absent = "ABSENT" in str(node.args.get("null_handling") or "").upper()
-        return self.call("JSON_OBJECT", self._present(*pairs), node, ("ABSENT ON NULL" if absent else "NULL ON NULL",))
+        handling = str(node.args.get("null_handling") or "NULL ON NULL").upper()
+        return self._json_made("JSON_OBJECT", pairs, node, handling)
 
     def _json_array(self, node: exp.JSONArray) -> Expression:
         handling = node.args.get("null_handling")
-        present = "NULL" in (handling.name.upper().split()[:1] if handling is not None else ())
-        return self.call(
-            "JSON_ARRAY", self._present(*node.expressions), node, ("NULL ON NULL" if present else "ABSENT ON NULL",)
-        )
+        return self._json_made("JSON_ARRAY", node.expressions, node, handling.name if handling else "ABSENT ON NULL")
+
+    def _json_made(self, name: str, parts: Sequence[exp.Expr], node: exp.Expr, handling: str) -> Expression:
+        """Return the call of what makes JSON: parts that are JSON themselves are put in as they are, not as texts."""
+        inner = [isinstance(each, exp.JSONObject | exp.JSONArray) or _calls(each, "JSON") for each in parts]
+        raw = [f"RAW {number}" for number, is_raw in enumerate(inner) if is_raw]
+        return self.call(name, self._present(*parts), node, (handling, *raw))
 
     def _json_value(self, node: exp.JSONValue) -> Expression:
-        return self.call("JSON_VALUE", self._present(node.this, node.args["path"]), node)
+        arguments, options = self._present(node.this, node.args["path"]), []
+        condition = node.args.get("on_condition")
+        for when in ("empty", "error"):
+            do = condition.args.get(when) if condition is not None else None
+            if isinstance(do, exp.Expr):
+                arguments.append(self.expression(do))
+                options.append(f"DEFAULT ON {when.upper()}")
+            elif do:
+                options.append(str(do).upper())
+        return self._returning(self.call("JSON_VALUE", arguments, node, options), node.args.get("returning"), node)
+
+    def _returning(self, call: Expression, declared: exp.Expr | None, node: exp.Expr) -> Expression:
+        """Return a call with the type that stands behind RETURNING."""
+        if not isinstance(declared, exp.DataType) or not isinstance(call, SqlCall):
+            return call
+        try:
+            kind = type_of(declared)
+        except DefinitionError as error:
+            self._refuse(node, error.what, error.next, "wrong_arguments")
+        return replace(call, type=kind.with_null())
 
     # --- errors ---------------------------------------------------------------------------------------------------------
 
@@ -503,6 +529,10 @@ def _literal_as(literal: Literal, kind: SqlType) -> Literal | None:
     if source.root in INTEGERS and kind.root == "DOUBLE":
         return Literal(float(value), kind)
     return None
+
+
+def _calls(node: exp.Expr, name: str) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.upper() == name
 
 
 def _shown(node: exp.Expr) -> str:

@@ -15,11 +15,11 @@ from sqlglot import exp
 from poundlock.sql.errors import SqlError
 from poundlock.sql.expressions.analysis import ExpressionAnalysis
 from poundlock.sql.expressions.evaluation import Context, Program
-from poundlock.sql.expressions.scopes import TableScope
 from poundlock.sql.functions.function import EvaluationError
 from poundlock.sql.script import ParsedStatement, statements_of
 from poundlock.sql.tables import PhysicalColumn, table_of
 from poundlock.sql.types import SqlType
+from support.sql_expressions import scope_of
 from support.sql_rows import batch_of, written_column
 
 PACK = json.loads((Path(__file__).parents[3] / "conformance/data/sql.json").read_text())
@@ -59,7 +59,7 @@ def select_of(case: Mapping[str, Any]) -> exp.Select | None:
 
 def program_of(case: Mapping[str, Any], query: exp.Select) -> tuple[Program, pa.RecordBatch]:
     name, columns, rows = tables_of(case)
-    analysis = ExpressionAnalysis(case["script"], TableScope(case["script"], name, columns))
+    analysis = ExpressionAnalysis(case["script"], scope_of(case["script"], name, columns))
     outputs = []
     for number, node in enumerate(query.expressions):
         inner = node.this if isinstance(node, exp.Alias) else node
