@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
 from poundlock.sql.expressions.analysis import ExpressionAnalysis
-from poundlock.sql.expressions.evaluation import Context, evaluate
+from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
 from poundlock.sql.expressions.tree import Expression
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.script import ParsedStatement, statements_of
@@ -51,7 +51,7 @@ def values(
     types = {name: of for name, (of, _) in (columns or {}).items()}
     arrays = [pa.array(column, kind(of).arrow) for of, column in (columns or {}).values()]
     batch = pa.RecordBatch.from_arrays(arrays, names=list(types)) if types else ONE_ROW
-    made: list[Any] = evaluate(tree(text, types), batch, Context(zone, now_us)).to_pylist()
+    made: list[Any] = evaluate(tree(text, types), batch, EvaluationContext(zone, now_us)).to_pylist()
     return made
 
 

@@ -37,7 +37,19 @@ class TypedLiteral(exp.Expression):
     arg_types: ClassVar = {"this": True, "to": True}
 
 
-_SPECIAL_SYNTAX = ["CAST", "TRY_CAST", "CEIL", "FLOOR", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY", "JSON_OBJECT", "JSON_OBJECTAGG"]
+_SPECIAL_SYNTAX = [
+    "CAST",
+    "TRY_CAST",
+    "CEIL",
+    "FLOOR",
+    "EXTRACT",
+    "TRIM",
+    "SUBSTRING",
+    "POSITION",
+    "OVERLAY",
+    "JSON_OBJECT",
+    "JSON_OBJECTAGG",
+]
 _WITHOUT_PARENTHESES = ["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP"]
 _TIMES = exp.DType.DATE, exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPLTZ
 _ON_NOTHING = ("NULL",), ("ERROR",), ("EMPTY", "ARRAY"), ("EMPTY", "OBJECT"), ("TRUE",), ("FALSE",), ("UNKNOWN",)

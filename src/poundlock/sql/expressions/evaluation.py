@@ -30,7 +30,7 @@ Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class EvaluationContext:
     """What expressions are computed in.
 
     Args:
@@ -63,7 +63,7 @@ class Program:
         """The columns of the result."""
         return pa.schema([pa.field(name, each.type.arrow) for name, each in self.outputs])
 
-    def run(self, batch: pa.RecordBatch, context: Context) -> pa.RecordBatch:
+    def run(self, batch: pa.RecordBatch, context: EvaluationContext) -> pa.RecordBatch:
         """Return the result for a batch.
 
         Raises:
@@ -77,7 +77,7 @@ class Program:
         return pa.RecordBatch.from_arrays([rows.of(each) for _, each in self.outputs], schema=self.schema)
 
 
-def evaluate(expression: Expression, batch: pa.RecordBatch, context: Context) -> pa.Array:
+def evaluate(expression: Expression, batch: pa.RecordBatch, context: EvaluationContext) -> pa.Array:
     """Return the values of an expression for the rows of a batch.
 
     Raises:
@@ -94,14 +94,14 @@ class _Constants:
     kept: list[Expression] = field(default_factory=list)
     """The parts themselves: so long no other part has the number of one."""
 
-    def of(self, expression: Expression, context: Context) -> pa.Array | None:
+    def of(self, expression: Expression, context: EvaluationContext) -> pa.Array | None:
         """Return the value as a column of one row, None of what is not constant, or fails: for no row it need be computed."""
         if id(expression) not in self.values:
             self.kept.append(expression)
             self.values[id(expression)] = self._computed(expression, context)
         return self.values[id(expression)]
 
-    def _computed(self, expression: Expression, context: Context) -> pa.Array | None:
+    def _computed(self, expression: Expression, context: EvaluationContext) -> pa.Array | None:
         if isinstance(expression, Literal):
             return column_of_literal(expression)
         if not is_constant(expression):
@@ -118,7 +118,7 @@ class _Rows:
     """Some rows, and what was computed for them."""
 
     batch: pa.RecordBatch
-    context: Context
+    context: EvaluationContext
     constants: _Constants
     known: dict[int, pa.Array] = field(default_factory=dict)
 

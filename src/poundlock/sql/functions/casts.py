@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import tzinfo
-from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,7 @@ from poundlock.sql.coercion import BINARIES, FLOATS, INTEGERS, NESTED, TEXTS, TI
 from poundlock.sql.functions.function import EvaluationError
 from poundlock.sql.kernels import parsing
 from poundlock.sql.kernels.columns import by_value, byte_strings, int_values, wrapped
-from poundlock.sql.kernels.decimals import exact, fitted, low_bits, of_decimals
+from poundlock.sql.kernels.decimals import exact, fitted, low_bits, of_reals
 from poundlock.sql.kernels.rendering import text_of
 from poundlock.sql.kernels.zones import instants_of, local_of
 from poundlock.sql.types import LONGEST, SqlType
@@ -146,10 +145,7 @@ def _reals(column: pa.Array, target: SqlType) -> pa.Array:
 
 def _decimals(column: pa.Array, source: SqlType, target: SqlType) -> pa.Array:
     if source.root in FLOATS:
-        read: Callable[[float], Decimal] = (
-            (lambda v: Decimal(str(np.float32(v)))) if source.root == "FLOAT" else (lambda v: Decimal(repr(v)))
-        )
-        return by_value(column, lambda values: of_decimals(list(map(read, values)), target))
+        return of_reals(column, target)
     if source.root == "BOOLEAN":
         column = pc.cast(column, pa.int8())
     return fitted(exact(column), target)

@@ -16,10 +16,11 @@ from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import column_of, numbers_in, valid_in
 from poundlock.sql.coercion import DOUBLE, FLOATS, INT, INTEGERS, NUMBERS, TEXTS, rounded_type
 from poundlock.sql.functions.function import Evaluation, Given, SqlFunction
-from poundlock.sql.kernels.columns import both_valid, by_value, decimals, int_values, truths, valid_flags, wrapped
-from poundlock.sql.kernels.decimals import fitted, is_zero, wide
+from poundlock.sql.kernels.columns import both_valid, decimals, int_values, truths, valid_flags, wrapped
+from poundlock.sql.kernels.decimals import fitted, half_up, is_zero, wide
 from poundlock.sql.types import SqlType
 
+_EXACT_POWERS = 22  # of ten that a DOUBLE has exactly
 Reals = npt.NDArray[np.float64]
 _MODES: Mapping[str, str] = {"ROUND": "half_towards_infinity", "TRUNCATE": "towards_zero"}
 
@@ -156,10 +157,12 @@ def _to_places(column: pa.Array, places: int, kind: SqlType, name: str) -> pa.Ar
         return pc.round(column, places, "towards_zero")
 
     # Flink rounds the decimal that the number is written as.
-    def rounded(values: list[float]) -> pa.Array:
-        return column_of(np.array([_half_up(v, places) for v in values], numbers_in(column).dtype), column.type)
-
-    return by_value(column, rounded)
+    moved, sure = half_up(column, places)
+    made = moved / 10.0**places if places <= _EXACT_POWERS else moved
+    if not sure.all():
+        values = numbers_in(column)
+        made[~sure] = [_half_up(value, places) for value in values[~sure].tolist()]
+    return column_of(made.astype(numbers_in(column).dtype), column.type, valid_in(column))
 
 
 def _half_up(value: float, places: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Context
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,7 @@ from poundlock.formats.arrays import (
     with_nulls,
 )
 
-_WIDTHS = {16: pa.decimal128, 32: pa.decimal256}
-
-
-def nulls(rows: int, kind: pa.DataType) -> pa.Array:
-    """Return a column of nulls."""
-    return pa.nulls(rows, kind)
+_EXACT = Context(prec=80)
 
 
 def repeated(value: pa.Array, rows: int) -> pa.Array:
@@ -138,12 +134,3 @@ def wrapped(values: npt.NDArray[np.int64], kind: pa.DataType) -> npt.NDArray[Any
 def int_values(column: pa.Array) -> npt.NDArray[np.int64]:
     """Return whole numbers, dates, times or timestamps as 64 bits each, those at nulls as they lie in memory."""
     return numbers_in(column).astype(np.int64)
-
-
-def _exact() -> Any:
-    from decimal import Context
-
-    return Context(prec=80)
-
-
-_EXACT = _exact()

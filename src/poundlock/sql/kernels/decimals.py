@@ -13,12 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import column_of, valid_in
-from poundlock.sql.kernels.columns import both_valid, decimals, null_where, trues, unscaled_in
+from poundlock.formats.arrays import column_of, numbers_in, valid_in
+from poundlock.sql.kernels.columns import both_valid, by_value, decimals, null_where, placed, trues, truths, unscaled_in
 from poundlock.sql.types import SqlType
 
 MOST_DIGITS, MOST_WIDE_DIGITS, _DIGITS_OF_64_BITS = 38, 76, 18
 _SCALE_OF_ARROW = 4
+_SURELY_EXACT, _NEAR_THE_MIDDLE = 2.0**40, 1e-3
 _CONTEXT = Context(prec=160, rounding=ROUND_DOWN)
 _OF_INTEGER = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 
@@ -119,6 +120,42 @@ def of_64_bits(unscaled: npt.NDArray[np.int64], kind: pa.DataType, valid: npt.ND
     return column_of(words, kind, valid)
 
 
+def half_up(column: pa.Array, places: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Return floating point numbers times a power of ten, rounded half up as the decimals that they are written as, and where that is sure.
+
+    It is not where a number is near the middle of two, or has many digits: those have to be looked at one by one.
+    """
+    with np.errstate(all="ignore"):
+        moved = numbers_in(column).astype(np.float64) * 10.0**places
+        size = np.abs(moved)
+        sure = (size < _SURELY_EXACT) & (np.abs(size - np.floor(size) - 0.5) > _NEAR_THE_MIDDLE)
+        sure &= 0 <= places <= _DIGITS_OF_64_BITS
+        return np.copysign(np.floor(size + 0.5), moved), sure
+
+
+def of_reals(column: pa.Array, kind: SqlType) -> pa.Array:
+    """Return floating point numbers as decimals: those that they are written as, rounded half up."""
+    precision, scale = kind.sizes
+    valid = valid_in(column)
+    moved, sure = half_up(column, scale)
+    sure &= pa.types.is_float64(column.type)
+    if valid is not None:
+        sure |= ~valid
+    moved = np.where(sure, moved, 0.0)
+    with np.errstate(invalid="ignore"):
+        fits = np.abs(moved) < 10.0**precision
+        made = of_64_bits(moved.astype(np.int64), kind.arrow, fits if valid is None else fits & valid)
+    if sure.all():
+        return made
+    is_float = bool(pa.types.is_float32(column.type))
+    rest = by_value(
+        column.filter(truths(~sure)),
+        lambda values: of_decimals([Decimal(str(np.float32(v)) if is_float else repr(v)) for v in values], kind),
+    )
+    rows = np.arange(len(column))
+    return placed([(rows[sure], made.filter(truths(sure))), (rows[~sure], rest)], len(column), kind.arrow)
+
+
 def of_decimals(values: list[Decimal | None], kind: SqlType) -> pa.Array:
     """Return Python's decimals as values of a type: rounded half up, null where they have too many digits."""
     precision, scale = kind.sizes
@@ -172,8 +209,3 @@ def _pairs(a: pa.Array, b: pa.Array, kind: SqlType, compute: Callable[[int, int]
 
 def _one_by_one(column: pa.Array, kind: SqlType) -> pa.Array:
     return of_decimals(column.to_pylist(), kind)
-
-
-def valid_of(column: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """Return which decimals are not null."""
-    return valid_in(column)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import tzinfo
 from decimal import Decimal
 
@@ -10,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import column_of, ends_in, joined, numbers_in, texts_of, valid_in
-from poundlock.sql.kernels.columns import by_value, int_values, texts
+from poundlock.formats.arrays import column_of, ends_in, joined, numbers_in, texts_of
+from poundlock.sql.kernels.columns import by_value, placed, texts, truths
 from poundlock.sql.kernels.zones import local_of
 from poundlock.sql.types import SqlType
 
 _DAY_MS = 86_400_000
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}  # of a second
 _LEAST_PLAIN, _MOST_PLAIN = 1e-3, 1e7  # a floating point number between them is written without an exponent
 
 
@@ -29,7 +29,7 @@ def text_of(column: pa.Array, kind: SqlType, zone: tzinfo) -> pa.Array:
     if root == "BOOLEAN":
         return pc.if_else(column, texts_of(["TRUE"])[0], texts_of(["FALSE"])[0])
     if root in ("FLOAT", "DOUBLE"):
-        return by_value(column, lambda values: texts([real_text(v, is_float=root == "FLOAT") for v in values]))
+        return real_texts(column)
     if root == "DECIMAL":
         return decimal_texts(column)
     if root in ("BINARY", "VARBINARY"):
@@ -37,7 +37,7 @@ def text_of(column: pa.Array, kind: SqlType, zone: tzinfo) -> pa.Array:
     if root in ("TIMESTAMP", "TIMESTAMP_LTZ"):
         return timestamp_texts(local_of(column, zone) if root == "TIMESTAMP_LTZ" else column, kind.sizes[0])
     if root == "DATE":
-        return pc.strftime(column, format="%Y-%m-%d") if _fits_four_digits(column) else by_value(column, _dates)
+        return pc.cast(column, pa.string())
     if root == "TIME":
         return time_texts(column, kind.sizes[0])
     if root == "INTERVAL_YEAR_MONTH":
@@ -65,6 +65,22 @@ def decimal_texts(column: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(sign, before, texts_of(["."])[0], behind, texts_of([""])[0])
 
 
+def real_texts(column: pa.Array) -> pa.Array:
+    """Return floating point numbers as Java writes them."""
+    size = np.abs(numbers_in(column))
+    # Arrow writes as many digits as are needed as well, but other exponents, and no point behind a whole number.
+    plain = (size >= _LEAST_PLAIN) & (size < _MOST_PLAIN)
+    written = pc.cast(column, pa.string())
+    written = pc.if_else(pc.match_substring(written, "."), written, pc.binary_join_element_wise(written, ".0", ""))
+    if plain.all():
+        return written
+    is_float = bool(pa.types.is_float32(column.type))
+    others = column.filter(truths(~plain))
+    rest = by_value(others, lambda values: texts([real_text(value, is_float=is_float) for value in values]))
+    places = np.arange(len(column))
+    return placed([(places[plain], written.filter(truths(plain))), (places[~plain], rest)], len(column), pa.string())
+
+
 def real_text(value: float, *, is_float: bool = False) -> str:
     """Return a floating point number as Java writes it: `1.0E10`, `0.1`, `NaN`, `-Infinity`."""
     if value != value:
@@ -85,21 +101,16 @@ def real_text(value: float, *, is_float: bool = False) -> str:
 
 
 def timestamp_texts(local: pa.Array, precision: int) -> pa.Array:
-    """Return local times as `2026-01-05 10:00:00.123`, with at least as many digits of a second as the precision is."""
-    seconds = pc.strftime(pc.cast(local, pa.timestamp("s"), safe=False), format="%Y-%m-%d %H:%M:%S")
-    unit, most = (10**6, 6) if local.type.unit == "us" else (10**9, 9)
-    whole = pc.cast(pc.floor_temporal(local, 1, "second"), pa.timestamp("s"))
-    seconds = pc.strftime(whole, format="%Y-%m-%d %H:%M:%S")
-    return _with_fraction(seconds, int_values(local) % unit, most, min(precision, most), valid_in(local))
+    """Return local times as `2026-01-05 10:00:00.123`: with all digits of a second but zeros behind those of the precision."""
+    digits = _DIGITS[local.type.unit]
+    return _with_fraction(pc.cast(local, pa.string()), digits, min(precision, digits))
 
 
 def time_texts(column: pa.Array, precision: int) -> pa.Array:
-    """Return times of a day as `10:00:00.123`."""
-    clock = pc.strftime(
-        pc.cast(column_of(int_values(column), pa.int64(), valid_in(column)), pa.timestamp("ms")), format="%H:%M:%S"
-    )
-    clock = pc.utf8_slice_codeunits(clock, 0, 8)
-    return _with_fraction(clock, int_values(column) % 1000, 3, min(precision, 3), valid_in(column), trimmed=False)
+    """Return times of a day as `10:00:00.123`, with as many digits of a second as the precision is."""
+    kept = min(precision, _DIGITS["ms"])
+    whole = pc.cast(column, pa.string())
+    return pc.utf8_slice_codeunits(whole, 0, len("10:00:00.") + kept if kept else len("10:00:00"))
 
 
 def utf8(column: pa.Array) -> pa.Array:
@@ -110,34 +121,14 @@ def utf8(column: pa.Array) -> pa.Array:
         return by_value(column, lambda values: texts([value.decode("utf-8", "replace") for value in values]))
 
 
-def _with_fraction(
-    seconds: pa.Array,
-    parts: np.ndarray[tuple[int], np.dtype[np.int64]],
-    most: int,
-    least: int,
-    valid: object,
-    *,
-    trimmed: bool = True,
-) -> pa.Array:
-    """Return texts with the parts of a second behind them: all their digits but zeros at the end, and those of the precision always."""
-    digits = pc.utf8_lpad(pc.cast(column_of(parts, pa.int64()), pa.string()), most, "0")
-    kept = pc.utf8_slice_codeunits(digits, 0, least) if least else texts_of([""] * len(digits))
-    if trimmed:
-        rest = pc.utf8_rtrim(pc.utf8_slice_codeunits(digits, least), "0")
-        kept = pc.binary_join_element_wise(kept, rest, "")
-    behind = pc.if_else(
-        pc.equal(kept, texts_of([""])[0]), kept, pc.binary_join_element_wise(texts_of([""])[0], kept, ".")
-    )
-    return pc.binary_join_element_wise(seconds, behind, "")
-
-
-def _fits_four_digits(column: pa.Array) -> bool:
-    days = int_values(column)
-    return not len(days) or bool(days.min() >= -719_162 and days.max() <= 2_932_896)
-
-
-def _dates(values: Sequence[object]) -> pa.Array:
-    return texts([str(value) for value in values])
+def _with_fraction(whole: pa.Array, digits: int, kept: int) -> pa.Array:
+    """Return texts that end in so many digits behind a point without the zeros at the end that are not among those that are kept."""
+    if kept == digits:
+        return whole
+    if not kept:
+        return pc.utf8_rtrim(pc.utf8_rtrim(whole, "0"), ".")
+    before, rest = pc.utf8_slice_codeunits(whole, 0, kept - digits), pc.utf8_slice_codeunits(whole, kept - digits)
+    return pc.binary_join_element_wise(before, pc.utf8_rtrim(rest, "0"), "")
 
 
 def _months(months: int) -> str:
@@ -182,8 +173,3 @@ def _between(begin: str, inner: pa.Array, end: str, column: pa.Array) -> pa.Arra
     if not column.null_count:
         return whole
     return pc.if_else(pc.is_valid(column), whole, pa.nulls(len(whole), pa.string()))
-
-
-def widths(column: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the lengths of texts in characters."""
-    return numbers_in(pc.utf8_length(column)).astype(np.int64)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poundlock.sql.expressions.evaluation import Context, Program, evaluate
+from poundlock.sql.expressions.evaluation import EvaluationContext, Program, evaluate
 from poundlock.sql.functions.function import EvaluationError
 from support.sql_expressions import kind, tree, values
 
@@ -152,9 +152,9 @@ def test_rows_of_a_part_of_a_batch_are_the_rows(expression: str) -> None:
     made = tree(expression, {name: of for name, (of, _) in columns.items()})
     arrays = [pa.array(column, kind(of).arrow) for of, column in columns.values()]
     batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
-    whole = evaluate(made, batch, Context(UTC)).to_pylist()
+    whole = evaluate(made, batch, EvaluationContext(UTC)).to_pylist()
     for begin, count in ((0, 4), (1, 3), (2, 2), (3, 1), (1, 1), (4, 0)):
-        part = evaluate(made, batch.slice(begin, count), Context(UTC))
+        part = evaluate(made, batch.slice(begin, count), EvaluationContext(UTC))
         part.validate(full=True)
         assert part.type == made.type.arrow
         assert part.to_pylist() == whole[begin : begin + count]
@@ -164,12 +164,12 @@ def test_a_program_is_pickled_without_what_it_has_computed() -> None:
     columns = {"i": "INT"}
     program = Program((("n", tree("i + 2 * 3", columns)), ("c", tree("'x' || 'y'"))), tree("i > 1", columns))
     batch = pa.RecordBatch.from_arrays([pa.array([1, 2, None, 3], pa.int32())], names=["i"])
-    result = program.run(batch, Context(UTC)).to_pylist()
+    result = program.run(batch, EvaluationContext(UTC)).to_pylist()
     assert result == [{"n": 8, "c": "xy"}, {"n": 9, "c": "xy"}]
     copied = pickle.loads(pickle.dumps(program))
     assert copied == program
-    assert copied.run(batch, Context(UTC)).to_pylist() == result
-    assert program.run(batch.slice(0, 1), Context(UTC)).num_rows == 0
+    assert copied.run(batch, EvaluationContext(UTC)).to_pylist() == result
+    assert program.run(batch.slice(0, 1), EvaluationContext(UTC)).num_rows == 0
 
 
 def test_an_error_of_a_value_crosses_processes() -> None:

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from poundlock.sql.errors import SqlError
 from poundlock.sql.expressions.analysis import ExpressionAnalysis
-from poundlock.sql.expressions.evaluation import Context, Program
+from poundlock.sql.expressions.evaluation import EvaluationContext, Program
 from poundlock.sql.functions.function import EvaluationError
 from poundlock.sql.script import ParsedStatement, statements_of
 from poundlock.sql.tables import PhysicalColumn, table_of
@@ -23,7 +23,7 @@ from support.sql_expressions import scope_of
 from support.sql_rows import batch_of, written_column
 
 PACK = json.loads((Path(__file__).parents[3] / "conformance/data/sql.json").read_text())
-CONTEXT = Context(UTC)
+CONTEXT = EvaluationContext(UTC)
 
 
 def tables_of(case: Mapping[str, Any]) -> tuple[str, dict[str, SqlType], list[dict[str, Any]]]:

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.errors import DefinitionError
-from poundlock.formats.arrays import indices_of, numbers_in
+from poundlock.formats.arrays import indices_of, numbers_in, texts_of
 from poundlock.sql.coercion import BINARIES, BOOLEAN, TEXTS, longest
 from poundlock.sql.functions.function import Evaluation, EvaluationError, Given, SqlFunction, TypeMismatch
 from poundlock.sql.kernels.columns import both_valid, placed
 from poundlock.sql.types import STRING, SqlType
 
-_OUTSIDE_REGEX = set("%_")
+_WILDCARDS = ("%", "_")
 
 
 def _pattern_type(given: Sequence[Given]) -> SqlType:
@@ -30,6 +30,9 @@ def _pattern_type(given: Sequence[Given]) -> SqlType:
         raise DefinitionError(
             f"LIKE … ESCAPE {given[2].value!r}: that is not one character", next="write LIKE 'a\\_b' ESCAPE '\\'"
         )
+    pattern, escape = given[1].value, given[2].value if len(given) > 2 else None
+    if isinstance(pattern, str) and (len(given) == 2 or isinstance(escape, str)):
+        like_parts(pattern, escape)
     return BOOLEAN.with_null(any(each.type.is_nullable for each in given[:2]))
 
 
@@ -37,46 +40,73 @@ def _texts(given: Sequence[Given]) -> Sequence[SqlType | None]:
     return [STRING if each.type.root == "NULL" else None for each in given]
 
 
-def like_regex(pattern: str, escape: str | None) -> str:
-    """Return the regular expression of a pattern of LIKE."""
-    made, at = [], 0
+def like_parts(pattern: str, escape: str | None) -> list[str]:
+    """Return the parts of a pattern of LIKE: `%`, `_`, and texts, with a = before each.
+
+    Raises:
+        DefinitionError: it escapes what need not be.
+    """
+    parts: list[str] = []
+    plain, at = "", 0
     while at < len(pattern):
         sign = pattern[at]
         if sign == escape:
             at += 1
-            if at == len(pattern) or (pattern[at] not in _OUTSIDE_REGEX and pattern[at] != escape):
-                raise EvaluationError(
+            if at == len(pattern) or pattern[at] not in (*_WILDCARDS, escape):
+                raise DefinitionError(
                     f"the pattern {pattern!r} of LIKE escapes what is no %, _ or {escape!r}",
                     next=f"write {escape}{escape} for {escape} itself",
                 )
-            made.append(re.escape(pattern[at]))
+            plain += pattern[at]
+        elif sign in _WILDCARDS:
+            parts += [f"={plain}"] if plain else []
+            parts.append(sign)
+            plain = ""
         else:
-            made.append({"%": ".*", "_": "."}.get(sign) or re.escape(sign))
+            plain += sign
         at += 1
-    return rf"(?s)\A{''.join(made)}\z"
+    return [*parts, f"={plain}"] if plain else parts
+
+
+def _is_like(text: pa.Array, parts: list[str]) -> pa.Array:
+    """Return which texts have a pattern: the frequent ones without a regular expression."""
+    texts = [part[1:] for part in parts if part[0] == "="]
+    match ["text" if part[0] == "=" else part for part in parts]:
+        case []:
+            return pc.equal(text, texts_of([""])[0])
+        case ["text"]:
+            return pc.equal(text, texts_of(texts)[0])
+        case ["text", "%"]:
+            return pc.starts_with(text, texts[0])
+        case ["%", "text"]:
+            return pc.ends_with(text, texts[0])
+        case ["%", "text", "%"]:
+            return pc.match_substring(text, texts[0])
+    regex = "".join(re.escape(part[1:]) if part[0] == "=" else {"%": ".*", "_": "."}[part] for part in parts)
+    return pc.match_substring_regex(text, rf"(?s)\A{regex}\z")
 
 
 def _matched(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     text, pattern = columns[:2]
     escape = columns[2][0].as_py() if len(columns) > 2 and len(text) else None
     encoded = pattern.dictionary_encode()
-    known = encoded.dictionary.to_pylist()
+    known = [_parts_of(each, escape) for each in encoded.dictionary.to_pylist()]
     if len(known) == 1 and not pattern.null_count:
-        return _of_one(text, like_regex(known[0], escape))
+        return _is_like(text, known[0])
     valid = both_valid((text, pattern))
     codes = numbers_in(encoded.indices)
     parts = []
     for code, each in enumerate(known):
         rows = np.flatnonzero(codes == code) if valid is None else np.flatnonzero((codes == code) & valid)
-        parts.append((rows, _of_one(text.take(indices_of(rows)), like_regex(each, escape))))
+        parts.append((rows, _is_like(text.take(indices_of(rows)), each)))
     return placed(parts, len(text), pa.bool_())
 
 
-def _of_one(text: pa.Array, regex: str) -> pa.Array:
+def _parts_of(pattern: str, escape: str | None) -> list[str]:
     try:
-        return pc.match_substring_regex(text, regex)
-    except pa.ArrowInvalid as error:
-        raise EvaluationError(f"a pattern that is none: {error}", next="correct the pattern") from None
+        return like_parts(pattern, escape)
+    except DefinitionError as error:
+        raise EvaluationError(error.what, next=error.next) from None
 
 
 def _joined_type(given: Sequence[Given]) -> SqlType:
