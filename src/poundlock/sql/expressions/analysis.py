@@ -27,9 +27,11 @@ from poundlock.sql.errors import SqlError
 from poundlock.sql.expressions import literals
 from poundlock.sql.expressions.tree import Expression, Literal, SqlCall
 from poundlock.sql.functions.function import Given, SqlFunction, TypeMismatch
+from poundlock.sql.functions.json import check_returning
 from poundlock.sql.functions.operators.comparison import aligned, compared_as, may_be_null
 from poundlock.sql.functions.operators.intervals import DATETIMES
 from poundlock.sql.functions.table import FUNCTIONS
+from poundlock.sql.functions.time_fields import EXTRACT_UNITS, ROUND_UNITS, SUM_UNITS, unit_in
 from poundlock.sql.types import SqlType, type_of
 
 Hook = Callable[[exp.Expr], Expression | None]
@@ -51,6 +53,9 @@ _BINARY: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.Add: "+", exp.Sub: "-",
     exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.And: "AND", exp.Or: "OR", exp.DPipe: "||",
     exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
+}  # fmt: skip
+_UNITS: Mapping[str, frozenset[str]] = {
+    "EXTRACT": EXTRACT_UNITS, "FLOOR_TO": ROUND_UNITS, "CEIL_TO": ROUND_UNITS, "TIMESTAMPADD": SUM_UNITS, "TIMESTAMPDIFF": SUM_UNITS,
 }  # fmt: skip
 _LONGEST_SHOWN = 60
 
@@ -169,6 +174,8 @@ class ExpressionAnalysis:
         if function is None:
             self._unknown_function(node, name)
         try:
+            if name in _UNITS:
+                options = [unit_in(options[0] if options else "", _UNITS[name])]
             if function.accepts is not None:
                 wanted = function.accepts([_given(each) for each in arguments])
                 arguments = [
@@ -491,6 +498,7 @@ class ExpressionAnalysis:
             return call
         try:
             kind = type_of(declared)
+            check_returning(call.function, kind)
         except DefinitionError as error:
             self._refuse(node, error.what, error.next, "wrong_arguments")
         return replace(call, type=kind.with_null())

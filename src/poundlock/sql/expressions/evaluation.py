@@ -16,12 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from poundlock.errors import TerminalError
 from poundlock.formats.arrays import indices_of
 from poundlock.sql.coercion import EXACT, TEXTS
 from poundlock.sql.expressions.constants import column_of_literal
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, columns_of
 from poundlock.sql.functions.casts import cast
-from poundlock.sql.functions.function import Evaluation, EvaluationError
+from poundlock.sql.functions.function import Evaluation
 from poundlock.sql.functions.operators.comparison import equal
 from poundlock.sql.functions.table import FUNCTIONS
 from poundlock.sql.kernels.columns import placed, repeated, trues, truths, valid_flags
@@ -109,7 +110,7 @@ class _Constants:
         empty = pa.RecordBatch.from_arrays([pa.nulls(1)], ["nothing"])
         try:
             return _Rows(empty, context, self).computed(expression)
-        except EvaluationError:
+        except TerminalError:
             return None
 
 
