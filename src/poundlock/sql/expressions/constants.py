@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from poundlock.formats.arrays import column_of
 from poundlock.sql.expressions.tree import Literal
-from poundlock.sql.kernels.columns import byte_strings, decimals, texts
-from poundlock.sql.kernels.parsing import day_of
+from poundlock.sql.functions.kernels.columns import decimals
+from poundlock.sql.functions.kernels.distinct import python_column
+from poundlock.sql.functions.kernels.sql_times import day_of
 
 _MOST_MICROS = 6
 _TEXTS, _BINARIES = ("CHAR", "VARCHAR"), ("BINARY", "VARBINARY")
@@ -24,9 +25,9 @@ def column_of_literal(literal: Literal) -> pa.Array:
     if value is None:
         return pa.nulls(1, kind.arrow)
     if kind.root in _TEXTS:
-        return texts([value])
+        return python_column([value], pa.string())
     if kind.root in _BINARIES:
-        return byte_strings([value])
+        return python_column([value], pa.binary())
     if kind.root == "DECIMAL":
         return decimals([int(Decimal(value).scaleb(kind.sizes[1]))], kind.arrow)
     if kind.root == "BOOLEAN":

@@ -23,9 +23,9 @@ from poundlock.sql.expressions.constants import column_of_literal
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, columns_of
 from poundlock.sql.functions.casts import cast
 from poundlock.sql.functions.function import Evaluation
+from poundlock.sql.functions.kernels.columns import placed, repeated, trues, truths, valid_flags
 from poundlock.sql.functions.operators.comparison import equal
 from poundlock.sql.functions.table import FUNCTIONS
-from poundlock.sql.kernels.columns import placed, repeated, trues, truths, valid_flags
 
 Places = npt.NDArray[np.int64]
 

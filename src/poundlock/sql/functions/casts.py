@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 from poundlock.formats.arrays import column_of, ends_in, numbers_in, valid_in
 from poundlock.sql.coercion import BINARIES, FLOATS, INTEGERS, NESTED, TEXTS, TIMESTAMPS
 from poundlock.sql.functions.function import EvaluationError
-from poundlock.sql.kernels import parsing
-from poundlock.sql.kernels.columns import by_value, byte_strings, int_values, wrapped
-from poundlock.sql.kernels.decimals import exact, fitted, low_bits, of_reals
-from poundlock.sql.kernels.rendering import text_of
-from poundlock.sql.kernels.zones import instants_of, local_of
+from poundlock.sql.functions.kernels import parsing
+from poundlock.sql.functions.kernels.columns import by_value, wrapped
+from poundlock.sql.functions.kernels.decimals import exact, fitted, low_bits, of_reals
+from poundlock.sql.functions.kernels.distinct import integers_in, python_column
+from poundlock.sql.functions.kernels.rendering import text_of
+from poundlock.sql.functions.kernels.time_values import instant_column, local_column
 from poundlock.sql.types import LONGEST, SqlType
 
 _DAY_MS, _MILLI_DIGITS = 86_400_000, 3
@@ -75,7 +76,7 @@ def _cast(column: pa.Array, source: SqlType, target: SqlType, zone: tzinfo, is_t
         return pc.cast(column, pa.bool_())
     if target.root in TIMESTAMPS:
         return _timestamps(column, source, target, zone)
-    local = local_of(column, zone) if source.root == "TIMESTAMP_LTZ" else column
+    local = local_column(column, zone) if source.root == "TIMESTAMP_LTZ" else column
     if target.root == "DATE":
         return pc.cast(pc.floor_temporal(local, 1, "day"), pa.date32())
     if target.root == "TIME":
@@ -113,7 +114,9 @@ def _sized_bytes(column: pa.Array, source: SqlType, target: SqlType) -> pa.Array
     is_fixed = target.root == "BINARY"
     return by_value(
         column,
-        lambda values: byte_strings([v[:length].ljust(length, b"\0") if is_fixed else v[:length] for v in values]),
+        lambda values: python_column(
+            [v[:length].ljust(length, b"\0") if is_fixed else v[:length] for v in values], pa.binary()
+        ),
     )
 
 
@@ -133,7 +136,7 @@ def _integers(column: pa.Array, source: SqlType, target: SqlType) -> pa.Array:
             )
         values = np.clip(np.where(np.abs(number) < 2.0**62, inside, far), bounds.min, bounds.max)
     else:
-        values = int_values(column)
+        values = integers_in(column)
     return column_of(wrapped(values, target.arrow), target.arrow, valid)
 
 
@@ -155,14 +158,14 @@ def _timestamps(column: pa.Array, source: SqlType, target: SqlType, zone: tzinfo
     arrow = target.arrow
     plain = pa.timestamp(arrow.unit)
     if source.root == "TIME":
-        day = column_of(int_values(column), pa.timestamp("ms"), valid_in(column))
+        day = column_of(integers_in(column), pa.timestamp("ms"), valid_in(column))
         column = pc.cast(day, plain)
     elif source.root == "DATE":
         column = pc.cast(column, plain)
     if source.root != "TIMESTAMP_LTZ" and target.root == "TIMESTAMP_LTZ":
-        column = instants_of(pc.cast(column, plain), zone)
+        column = instant_column(pc.cast(column, plain), zone)
     elif source.root == "TIMESTAMP_LTZ" and target.root == "TIMESTAMP":
-        column = local_of(column, zone)
+        column = local_column(column, zone)
     return _cut(pc.cast(column, arrow, safe=False), source, target.sizes[0])
 
 
@@ -171,12 +174,12 @@ def _cut(column: pa.Array, source: SqlType, precision: int) -> pa.Array:
     if source.root in TIMESTAMPS and source.sizes[0] <= precision:
         return column
     unit = 10 ** max(_DIGITS[column.type.unit] - precision, 0)
-    return column_of(int_values(column) // unit * unit, column.type, valid_in(column)) if unit > 1 else column
+    return column_of(integers_in(column) // unit * unit, column.type, valid_in(column)) if unit > 1 else column
 
 
 def _times(column: pa.Array, source: SqlType, target: SqlType) -> pa.Array:
     unit = 10 ** max(_MILLI_DIGITS - target.sizes[0], 0)
-    values = int_values(column)
+    values = integers_in(column)
     if source.root in TIMESTAMPS:
         values = values // 10 ** (_DIGITS[column.type.unit] - _MILLI_DIGITS) % _DAY_MS
     return column_of((values // unit * unit).astype(np.int32), pa.time32("ms"), valid_in(column))

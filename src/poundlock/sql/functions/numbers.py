@@ -16,8 +16,9 @@ from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import column_of, numbers_in, valid_in
 from poundlock.sql.coercion import DOUBLE, FLOATS, INT, INTEGERS, NUMBERS, TEXTS, rounded_type
 from poundlock.sql.functions.function import Evaluation, Given, SqlFunction
-from poundlock.sql.kernels.columns import both_valid, decimals, int_values, truths, valid_flags, wrapped
-from poundlock.sql.kernels.decimals import fitted, half_up, is_zero, wide
+from poundlock.sql.functions.kernels.columns import decimals, truths, valid_flags, wrapped
+from poundlock.sql.functions.kernels.decimals import fitted, half_up, is_zero, wide
+from poundlock.sql.functions.kernels.distinct import integers_in, valid_of
 from poundlock.sql.types import SqlType
 
 _EXACT_POWERS = 22  # of ten that a DOUBLE has exactly
@@ -61,7 +62,7 @@ def _as_doubles(given: Sequence[Given]) -> Sequence[SqlType | None]:
 
 def _reals(columns: Sequence[pa.Array], evaluation: Evaluation, compute: Callable[..., Reals]) -> pa.Array:
     with np.errstate(all="ignore"):
-        return column_of(compute(*map(numbers_in, columns)), pa.float64(), both_valid(columns))
+        return column_of(compute(*map(numbers_in, columns)), pa.float64(), valid_of(columns))
 
 
 def _of_double(name: str, compute: Callable[..., Reals], count: int) -> SqlFunction:
@@ -134,14 +135,14 @@ def _round(columns: Sequence[pa.Array], evaluation: Evaluation, name: str) -> pa
     column, kind = columns[0], evaluation.returns
     if len(columns) > 1 and columns[1].null_count:
         column = pc.if_else(pc.is_valid(columns[1]), column, pa.nulls(len(column), column.type))
-    places = int_values(columns[1]) if len(columns) > 1 else np.zeros(1, np.int64)
+    places = integers_in(columns[1]) if len(columns) > 1 else np.zeros(1, np.int64)
     different = np.unique(places[valid_flags(columns[1])] if len(columns) > 1 else places)
     if len(different) <= 1:
         return _to_places(column, int(different[0]) if len(different) else 0, kind, name)
     # Every number of places is computed for all rows, and taken where it is that of the row.
     made = _to_places(column, int(different[0]), kind, name)
     for number in different[1:]:
-        flags = truths(int_values(columns[1]) == number)
+        flags = truths(integers_in(columns[1]) == number)
         made = pc.if_else(flags, _to_places(column, int(number), kind, name), made)
     return made
 
@@ -174,7 +175,7 @@ def _half_up(value: float, places: int) -> float:
 def _whole_to_places(column: pa.Array, zeros: int, kind: SqlType, name: str) -> pa.Array:
     if zeros > 18:
         return column_of(np.zeros(len(column), numbers_in(column).dtype), kind.arrow, valid_in(column))
-    unit, values = 10**zeros, int_values(column)
+    unit, values = 10**zeros, integers_in(column)
     rest = np.fmod(values, unit)
     made = values - rest
     if name == "ROUND":
@@ -201,15 +202,15 @@ def _whole(columns: Sequence[pa.Array], evaluation: Evaluation, mode: str) -> pa
 
 
 def _random(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
-    seed = int(int_values(columns[0])[0]) if columns and evaluation.rows else None
+    seed = int(integers_in(columns[0])[0]) if columns and evaluation.rows else None
     return column_of(np.random.default_rng(None if seed is None else abs(seed)).random(evaluation.rows), pa.float64())
 
 
 def _random_integer(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
-    bound = np.maximum(int_values(columns[-1]), 1)
-    seed = int(int_values(columns[0])[0]) if len(columns) > 1 and evaluation.rows else None
+    bound = np.maximum(integers_in(columns[-1]), 1)
+    seed = int(integers_in(columns[0])[0]) if len(columns) > 1 and evaluation.rows else None
     made = np.random.default_rng(None if seed is None else abs(seed)).integers(0, bound)
-    return column_of(made.astype(np.int32), pa.int32(), both_valid(columns))
+    return column_of(made.astype(np.int32), pa.int32(), valid_of(columns))
 
 
 def _random_type(given: Sequence[Given], name: str, kind: SqlType, *counts: int) -> SqlType:

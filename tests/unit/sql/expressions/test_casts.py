@@ -130,19 +130,19 @@ ONES: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "target"), list(itertools.product(TYPES, TYPES)))
-def test_every_pair_of_types_is_cast_or_refused(source: str, target: str) -> None:
+@pytest.mark.parametrize("source", TYPES)
+def test_every_pair_of_types_is_cast_or_refused(source: str) -> None:
     of = kind(source)
     one = {of.names[0]: None} if of.root == "ROW" else ONES.get(of.root, 1)
     columns: dict[str, tuple[str, list[Any]]] = {"x": (source, [one, None])}
-    if not can_cast(of, kind(target)):
+    for target in TYPES:
+        if can_cast(of, kind(target)):
+            assert tree(f"TRY_CAST(x AS {target})", {"x": source}).type == kind(target)
+            assert values(f"TRY_CAST(x AS {target})", columns)[1] is None
+            continue
         with pytest.raises(SqlError, match="cannot be CAST") as refused:
             tree(f"CAST(x AS {target})", {"x": source})
         assert refused.value.kind == "type_mismatch"
-        return
-    made = tree(f"TRY_CAST(x AS {target})", {"x": source})
-    assert made.type == kind(target)
-    assert values(f"TRY_CAST(x AS {target})", columns)[1] is None
 
 
 @given(st.lists(st.sampled_from(TYPES), min_size=2, max_size=3))

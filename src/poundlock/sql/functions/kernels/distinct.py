@@ -98,7 +98,7 @@ def python_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         items = python_column([each for value in values for each in value or ()], kind.value_type)
         return with_validity(pc.cast(lists_of(items, counts), kind), valid)
     dtype = np.dtype(np.float64) if kind == pa.float64() else np.dtype(np.int64)
-    numbers = np.fromiter((value or 0 for value in values), dtype, len(values))
+    numbers = np.fromiter((0 if value is None else value for value in values), dtype, len(values))
     if kind == pa.bool_():
         return column_of(numbers, kind, valid)
     width = np.dtype(f"<i{kind.bit_width // 8}") if kind != pa.float64() else dtype

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
-from poundlock.sql.functions.kernels.time_values import DAY, HOUR, MINUTE, SECOND, days_of, month_lengths
+from poundlock.sql.functions.kernels.time_values import DAY, HOUR, MINUTE, SECOND
 
 _TIMESTAMP = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?", re.ASCII)
 _DATE = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?)?", re.ASCII)
+
+_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def timestamp_micros(text: str, *, is_lenient: bool = False) -> int | None:
@@ -25,7 +25,7 @@ def timestamp_micros(text: str, *, is_lenient: bool = False) -> int | None:
     is_midnight = hour == 24 and not (minute or second or int(match[7] or 0)) and not is_lenient
     if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 + is_midnight and minute < 60 and second < 60):
         return None
-    days = _days(year, month, day if is_lenient else min(day, _longest(year, month)))
+    days = day_of(year, month, day if is_lenient else min(day, _longest(year, month)))
     fraction = int((match[7] or "").ljust(9, "0")[:6])
     return days * DAY + hour * HOUR + minute * MINUTE + second * SECOND + fraction
 
@@ -39,12 +39,16 @@ def date_days(text: str) -> int | None:
     year, month, day = (1 if each is None else int(each) for each in match.groups())
     if year > 9999 or not 1 <= month <= 12 or not 1 <= day <= _longest(year, month):
         return None
-    return _days(year, month, day)
+    return day_of(year, month, day)
 
 
-def _days(year: int, month: int, day: int) -> int:
-    return int(days_of(np.array([year]), np.array([month]), np.array([day]))[0])
+def day_of(year: int, month: int, day: int) -> int:
+    """Return the days from 1970-01-01 to a date, whose day may be beyond its month's last."""
+    shifted = (14 - month) // 12
+    y, m = year + 4800 - shifted, month + 12 * shifted - 3
+    return day + (153 * m + 2) // 5 + 365 * y + y // 4 - y // 100 + y // 400 - 32045 - 2440588
 
 
 def _longest(year: int, month: int) -> int:
-    return int(month_lengths(np.array([year]), np.array([month]))[0])
+    is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    return _LENGTHS[month - 1] + (month == 2 and is_leap)

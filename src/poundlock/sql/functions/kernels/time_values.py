@@ -70,6 +70,18 @@ def to_instant(local: Numbers, zone: tzinfo, *, of_standard: bool = False) -> Nu
     return local - np.minimum(first, _offsets(local, zone, _offset_of_second))
 
 
+def local_column(instants: pa.Array, zone: tzinfo) -> pa.Array:
+    """Return the wall times of instants, as timestamps of the same unit without a zone."""
+    kind = pa.timestamp(instants.type.unit)
+    return column_of_micros(to_local(micros_in(instants), zone), kind, valid_in(instants), nanos_in(instants))
+
+
+def instant_column(local: pa.Array, zone: tzinfo) -> pa.Array:
+    """Return the instants of wall times, as timestamps of the same unit in UTC."""
+    kind = pa.timestamp(local.type.unit, "UTC")
+    return column_of_micros(to_instant(micros_in(local), zone), kind, valid_in(local), nanos_in(local))
+
+
 def _offsets(micros: Numbers, zone: tzinfo, of_slot: Callable[[tzinfo, int], int]) -> Numbers:
     fixed = zone.utcoffset(None)
     if fixed is not None or not len(micros):

@@ -15,8 +15,18 @@ import pyarrow.compute as pc
 from poundlock.formats.arrays import column_of, numbers_in
 from poundlock.sql.coercion import FLOATS, NUMBERS, TEXTS, arithmetic_type, number_of_text
 from poundlock.sql.functions.function import Evaluation, EvaluationError, Given, SqlFunction, TypeMismatch
-from poundlock.sql.kernels.columns import both_valid, wrapped
-from poundlock.sql.kernels.decimals import difference, exact, fitted, is_zero, product, quotient, remainder, total
+from poundlock.sql.functions.kernels.columns import wrapped
+from poundlock.sql.functions.kernels.decimals import (
+    difference,
+    exact,
+    fitted,
+    is_zero,
+    product,
+    quotient,
+    remainder,
+    total,
+)
+from poundlock.sql.functions.kernels.distinct import valid_of
 from poundlock.sql.types import SqlType
 
 _OF_DECIMALS: Mapping[str, Callable[[pa.Array, pa.Array, SqlType], pa.Array]] = {
@@ -55,7 +65,7 @@ def _run(columns: Sequence[pa.Array], evaluation: Evaluation, sign: str) -> pa.A
         if sign != "%":
             return _OF_ARROW[sign](x, y)
         with np.errstate(all="ignore"):
-            return column_of(np.fmod(numbers_in(x), numbers_in(y)), kind.arrow, both_valid((x, y)))
+            return column_of(np.fmod(numbers_in(x), numbers_in(y)), kind.arrow, valid_of((x, y)))
     if sign in ("/", "%"):
         _refuse_zero(a, b, sign)
     if pa.types.is_decimal(a.type) or pa.types.is_decimal(b.type):
@@ -67,7 +77,7 @@ def _run(columns: Sequence[pa.Array], evaluation: Evaluation, sign: str) -> pa.A
 
 
 def _divided(a: pa.Array, b: pa.Array, sign: str, kind: SqlType) -> pa.Array:
-    valid = both_valid((a, b))
+    valid = valid_of((a, b))
     width = np.promote_types(numbers_in(a).dtype, numbers_in(b).dtype)
     x, y = numbers_in(a).astype(width), numbers_in(b).astype(width)
     if valid is not None:

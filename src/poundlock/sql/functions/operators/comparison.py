@@ -22,8 +22,9 @@ from poundlock.sql.coercion import (
     comparison_type,
 )
 from poundlock.sql.functions.function import Evaluation, Given, SqlFunction, TypeMismatch
-from poundlock.sql.kernels.columns import both_valid, truths
-from poundlock.sql.kernels.decimals import MOST_DIGITS, MOST_WIDE_DIGITS, exact
+from poundlock.sql.functions.kernels.columns import truths
+from poundlock.sql.functions.kernels.decimals import MOST_DIGITS, MOST_WIDE_DIGITS, exact
+from poundlock.sql.functions.kernels.distinct import valid_of
 from poundlock.sql.types import SqlType
 
 Compare = Callable[[pa.Array, pa.Array], pa.Array]
@@ -65,7 +66,7 @@ def equal(a: pa.Array, b: pa.Array) -> pa.Array:
         return pc.if_else(pc.and_(pc.is_valid(a), pc.is_valid(b)), made, pa.nulls(len(a), pa.bool_()))
     if pa.types.is_nested(a.type):
         pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
-        return truths(np.fromiter((x == y for x, y in pairs), np.bool_, len(a)), both_valid((a, b)))
+        return truths(np.fromiter((x == y for x, y in pairs), np.bool_, len(a)), valid_of((a, b)))
     return compared(pc.equal, a, b)
 
 

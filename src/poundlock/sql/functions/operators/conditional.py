@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from poundlock.errors import DefinitionError
 from poundlock.sql.coercion import NESTED, common_type
 from poundlock.sql.functions.function import Evaluation, Given, SqlFunction, TypeMismatch
+from poundlock.sql.functions.kernels.columns import trues, truths
 from poundlock.sql.functions.operators.comparison import compared
-from poundlock.sql.kernels.columns import trues, truths
 from poundlock.sql.types import SqlType
 
 

@@ -9,63 +9,41 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.formats.arrays import column_of
-from poundlock.sql.coercion import INTERVALS, NUMBERS
+from poundlock.sql.coercion import INTERVALS, NUMBERS, YEAR_MONTH
 from poundlock.sql.functions.function import Evaluation, EvaluationError, Given, SqlFunction, TypeMismatch
-from poundlock.sql.kernels.columns import both_valid, int_values
-from poundlock.sql.kernels.zones import instants_of, local_of
+from poundlock.sql.functions.kernels.distinct import integers_in, valid_of
+from poundlock.sql.functions.kernels.time_values import (
+    DAY,
+    column_of_micros,
+    micros_in,
+    months_added,
+    nanos_in,
+    to_instant,
+    to_local,
+)
 from poundlock.sql.types import SqlType
 
 DATETIMES = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ")
-DAY_MS = 86_400_000
-_UNITS_OF_MS = {"s": 1000, "ms": 1, "us": 1000, "ns": 1_000_000}
-Numbers = npt.NDArray[np.int64]
-
-
-def months_later(days: Numbers, months: Numbers) -> Numbers:
-    """Return days since 1970 so many months later, at most the last of that month."""
-    whole = days.astype("datetime64[D]")
-    month = whole.astype("datetime64[M]")
-    day = (whole - month.astype("datetime64[D]")).astype(np.int64)
-    later = month + months
-    begin = later.astype("datetime64[D]")
-    last = ((later + 1).astype("datetime64[D]") - begin).astype(np.int64) - 1
-    result: Numbers = begin.astype(np.int64) + np.minimum(day, last)
-    return result
+_MILLISECOND, _DAY_MS = 1000, 86_400_000
 
 
 def later(column: pa.Array, interval: pa.Array, evaluation: Evaluation, sign: int) -> pa.Array:
     """Return dates, times or timestamps plus an interval; minus it where the sign is -1."""
     kind = evaluation.returns
-    valid = both_valid((column, interval))
-    by = sign * int_values(interval)
-    of_months = interval.type == pa.int32()
-    if kind.root == "DATE":
-        days = int_values(column)
-        made = months_later(days, by) if of_months else days + by // DAY_MS
-        return column_of(made.astype(np.int32), kind.arrow, valid)
-    if kind.root == "TIME":
-        made = int_values(column) if of_months else (int_values(column) + by) % DAY_MS
-        return column_of(made.astype(np.int32), kind.arrow, valid)
-    if pa.types.is_date(column.type):
-        column = pc.cast(column, kind.arrow)
-    if of_months and kind.root == "TIMESTAMP_LTZ":
-        local = local_of(column, evaluation.zone)
-        moved = column_of(_months_of(local, by), local.type, valid)
-        return pc.cast(instants_of(moved, evaluation.zone), kind.arrow)
-    if of_months:
-        return column_of(_months_of(column, by), kind.arrow, valid)
-    return column_of(int_values(column) + by * _UNITS_OF_MS[column.type.unit], kind.arrow, valid)
-
-
-def _months_of(column: pa.Array, months: Numbers) -> Numbers:
-    day = DAY_MS * _UNITS_OF_MS[column.type.unit]
-    values = int_values(column)
-    return months_later(values // day, months) * day + values % day
+    micros, by = micros_in(column), sign * integers_in(interval)
+    if interval.type == YEAR_MONTH.arrow:
+        is_instant = kind.root == "TIMESTAMP_LTZ"
+        local = to_local(micros, evaluation.zone) if is_instant else micros
+        moved = micros if kind.root == "TIME" else months_added(local, by)
+        moved = to_instant(moved, evaluation.zone) if is_instant else moved
+    else:
+        moved = micros + by * _MILLISECOND
+        moved = moved % DAY if kind.root == "TIME" else moved
+    return column_of_micros(moved, kind.arrow, valid_of((column, interval)), nanos_in(column))
 
 
 def _moved_type(given: Sequence[Given], sign: str) -> SqlType:
@@ -76,7 +54,7 @@ def _moved_type(given: Sequence[Given], sign: str) -> SqlType:
             next=f"write ts {sign} INTERVAL '1' DAY",
         )
     made = at.type
-    if made.root == "DATE" and by.type.root == "INTERVAL_DAY_TIME" and by.value is not None and by.value % DAY_MS:
+    if made.root == "DATE" and by.type.root == "INTERVAL_DAY_TIME" and by.value is not None and by.value % _DAY_MS:
         made = SqlType("TIMESTAMP", (0 if by.value % 1000 == 0 else 3,))
     return made.with_null(at.type.is_nullable or by.type.is_nullable)
 
@@ -113,8 +91,8 @@ def _combined(
 def _times(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     a, b = columns
     if pa.types.is_integer(b.type):
-        made = int_values(a) * int_values(b)
-        return pc.cast(column_of(made, pa.int64(), both_valid(columns)), evaluation.returns.arrow, safe=False)
+        made = integers_in(a) * integers_in(b)
+        return pc.cast(column_of(made, pa.int64(), valid_of(columns)), evaluation.returns.arrow, safe=False)
     return pc.cast(
         pc.multiply(pc.cast(a, pa.float64()), pc.cast(b, pa.float64())), evaluation.returns.arrow, safe=False
     )

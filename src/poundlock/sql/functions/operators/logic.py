@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from poundlock.sql.coercion import BOOLEAN
 from poundlock.sql.functions.function import Evaluation, Given, SqlFunction, TypeMismatch
-from poundlock.sql.kernels.columns import trues, truths
+from poundlock.sql.functions.kernels.columns import trues, truths
 from poundlock.sql.types import SqlType
 
 

@@ -16,7 +16,8 @@ from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import indices_of, numbers_in, texts_of
 from poundlock.sql.coercion import BINARIES, BOOLEAN, TEXTS, longest
 from poundlock.sql.functions.function import Evaluation, EvaluationError, Given, SqlFunction, TypeMismatch
-from poundlock.sql.kernels.columns import both_valid, placed
+from poundlock.sql.functions.kernels.columns import placed
+from poundlock.sql.functions.kernels.distinct import valid_of
 from poundlock.sql.types import STRING, SqlType
 
 _WILDCARDS = ("%", "_")
@@ -93,7 +94,7 @@ def _matched(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     known = [_parts_of(each, escape) for each in encoded.dictionary.to_pylist()]
     if len(known) == 1 and not pattern.null_count:
         return _is_like(text, known[0])
-    valid = both_valid((text, pattern))
+    valid = valid_of((text, pattern))
     codes = numbers_in(encoded.indices)
     parts = []
     for code, each in enumerate(known):

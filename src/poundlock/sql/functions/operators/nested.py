@@ -12,8 +12,9 @@ from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import Numbers, column_of, ends_in, indices_of, valid_in
 from poundlock.sql.coercion import INT, INTEGERS, aligned_types, common_type
 from poundlock.sql.functions.function import Evaluation, EvaluationError, Given, SqlFunction, TypeMismatch
+from poundlock.sql.functions.kernels.columns import trues, valid_flags
+from poundlock.sql.functions.kernels.distinct import integers_in, valid_of
 from poundlock.sql.functions.operators.comparison import compared_as, equal
-from poundlock.sql.kernels.columns import both_valid, int_values, trues, valid_flags
 from poundlock.sql.types import SqlType
 
 
@@ -118,8 +119,8 @@ def _item(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     if len(container) == 0:
         return pa.nulls(0, evaluation.returns.arrow)
     if pa.types.is_list(container.type):
-        number = int_values(key)
-        valid = both_valid(columns)
+        number = integers_in(key)
+        valid = valid_of(columns)
         there = (number >= 1) & (number <= counts)
         there &= True if valid is None else valid
         return _taken(container.values, begins + number - 1, there)

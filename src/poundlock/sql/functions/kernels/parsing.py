@@ -9,22 +9,17 @@ import re
 from collections.abc import Callable
 from datetime import tzinfo
 from decimal import Decimal
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import column_of, numbers_in, texts_of
-from poundlock.sql.kernels.columns import (
-    by_value,
-    numbers,
-    trues,
-    truths,
-    wrapped,
-)
-from poundlock.sql.kernels.decimals import of_decimals
-from poundlock.sql.kernels.zones import instants_of
+from poundlock.formats.arrays import column_of, numbers_in, texts_of, valid_in
+from poundlock.sql.functions.kernels.columns import by_value, trues, truths, wrapped
+from poundlock.sql.functions.kernels.decimals import of_decimals
+from poundlock.sql.functions.kernels.distinct import integers_in, python_column
+from poundlock.sql.functions.kernels.sql_times import date_days, timestamp_micros
+from poundlock.sql.functions.kernels.time_values import instant_column
 from poundlock.sql.types import SqlType
 
 _WHOLE = r"^(?P<sign>[+-]?)0*(?P<digits>[0-9]*)(?P<rest>\.[0-9]*)?$"
@@ -33,11 +28,11 @@ _REAL = re.compile(
     r"\s*([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?=[dDfF]?\s*$)))[dDfF]?\s*", re.ASCII
 )
 _DECIMAL = re.compile(r"[ \n\t]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ \n\t]*", re.ASCII)
-_TIMESTAMP = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?", re.ASCII)
+_PLAIN_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_PLAIN_TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?$"
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
-_DAYS_OF_MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_DAY_MS, _HOUR_MS, _MINUTE_MS, _SECOND_MS = 86_400_000, 3_600_000, 60_000, 1000
-_MICROS, _NANOS = 6, 9  # digits of a second
+_HOUR_MS, _MINUTE_MS, _SECOND_MS = 3_600_000, 60_000, 1000
+_MICROS = 6  # digits of a second
 
 
 def whole_numbers(column: pa.Array, kind: SqlType) -> pa.Array:
@@ -62,8 +57,8 @@ def whole_numbers(column: pa.Array, kind: SqlType) -> pa.Array:
 
 def reals(column: pa.Array, kind: SqlType) -> pa.Array:
     """Return floating point numbers."""
-    dtype = np.float32 if kind.root == "FLOAT" else np.float64
-    return by_value(column, lambda values: numbers(list(map(_real, values)), kind.arrow, dtype))
+    made = by_value(column, lambda values: python_column(list(map(_real, values)), pa.float64()))
+    return pc.cast(made, kind.arrow, safe=False)
 
 
 def decimal_numbers(column: pa.Array, kind: SqlType) -> pa.Array:
@@ -80,53 +75,56 @@ def truth_values(column: pa.Array) -> pa.Array:
 
 def dates(column: pa.Array) -> pa.Array:
     """Return dates: year, year-month or year-month-day, without what stands behind a blank."""
-    return by_value(column, lambda values: numbers(list(map(day_of_text, values)), pa.date32(), np.int32))
+    plain = _of_arrow(column, _PLAIN_DATE, pa.date32())
+    return by_value(column, _of_python(date_days, pa.date32())) if plain is None else plain
 
 
 def times(column: pa.Array, kind: SqlType) -> pa.Array:
     """Return times of a day: hour, hour:minute or hour:minute:second, with a fraction and an offset where there are any."""
     unit = 10 ** max(3 - kind.sizes[0], 0)
-    return by_value(
-        column,
-        lambda values: numbers(
-            [None if ms is None else ms // unit * unit for ms in map(_time, values)], pa.time32("ms"), np.int32
-        ),
-    )
+
+    def read(text: str) -> int | None:
+        ms = _time(text)
+        return None if ms is None else ms // unit * unit
+
+    return by_value(column, _of_python(read, pa.time32("ms")))
 
 
 def timestamps(column: pa.Array, kind: SqlType, zone: tzinfo) -> pa.Array:
     """Return timestamps: year-month-day, and hour:minute:second with up to nine digits of a fraction; a day behind the month's last is that."""
-    precision = kind.sizes[0]
-    unit, digits = ("us", _MICROS) if precision <= _MICROS else ("ns", _NANOS)
-    read: Callable[[str], int | None] = partial(_timestamp, precision=precision, digits=digits)
-    local = by_value(column, lambda values: numbers(list(map(read, values)), pa.timestamp(unit), np.int64))
-    return instants_of(local, zone) if kind.root == "TIMESTAMP_LTZ" else local
+    (precision,) = kind.sizes
+    local = (
+        _micros(column, precision) if precision <= _MICROS else by_value(column, _of_python(_nanos, pa.timestamp("ns")))
+    )
+    return instant_column(local, zone) if kind.root == "TIMESTAMP_LTZ" else local
 
 
-def day_of(year: int, month: int, day: int) -> int:
-    """Return the days from 1970-01-01 to a day of the Gregorian calendar."""
-    shifted = (14 - month) // 12
-    y, m = year + 4800 - shifted, month + 12 * shifted - 3
-    return day + (153 * m + 2) // 5 + 365 * y + y // 4 - y // 100 + y // 400 - 32045 - 2440588
+def _micros(column: pa.Array, precision: int) -> pa.Array:
+    local = _of_arrow(column, _PLAIN_TIMESTAMP, pa.timestamp("us"))
+    if local is None:
+        local = by_value(column, _of_python(timestamp_micros, pa.timestamp("us")))
+    unit = 10 ** (_MICROS - precision)
+    return column_of(integers_in(local) // unit * unit, local.type, valid_in(local)) if unit > 1 else local
 
 
-def day_of_text(text: str) -> int | None:
-    """Return the day that a text says, None where it says none."""
-    blank = text.find(" ")
-    parts = [part.strip() for part in (text[:blank] if blank > 0 else text).split("-", 2)]
-    if not all(part.isascii() and part.isdigit() for part in parts):
-        return None
-    year, month, day = (*map(int, parts), 1, 1)[:3]
-    return day_of(year, month, day) if _is_day(year, month, day) else None
+def _nanos(text: str) -> int | None:
+    micros = timestamp_micros(text)
+    fraction = text.partition(".")[2]
+    return None if micros is None else micros * 1000 + int(f"{fraction:0<9}"[_MICROS:9])
 
 
-def _is_day(year: int, month: int, day: int) -> bool:
-    return 0 <= year <= 9999 and 1 <= month <= 12 and 1 <= day <= _last_day(year, month)
+def _of_arrow(column: pa.Array, plain: str, kind: pa.DataType) -> pa.Array | None:
+    """Return texts that all have the plain form, read by Arrow; None where one has not, or is no day."""
+    if pc.all(pc.match_substring_regex(column, plain)).as_py():
+        try:
+            return pc.cast(column, kind)
+        except pa.ArrowInvalid:
+            return None
+    return None
 
 
-def _last_day(year: int, month: int) -> int:
-    is_leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    return _DAYS_OF_MONTHS[month - 1] + is_leap
+def _of_python(read: Callable[[str], int | None], kind: pa.DataType) -> Callable[[list[str]], pa.Array]:
+    return lambda values: python_column(list(map(read, values)), kind)
 
 
 def _real(text: str) -> float | None:
@@ -159,17 +157,3 @@ def _time(text: str) -> int | None:
 def _milliseconds(fraction: str) -> int:
     digits = [int(digit) if digit.isdigit() else 0 for digit in f"{fraction:0<4}"[:4]]
     return digits[0] * 100 + digits[1] * 10 + digits[2] + (digits[3] >= 5)
-
-
-def _timestamp(text: str, precision: int, digits: int) -> int | None:
-    """Return the units since 1970, of so many digits of a second."""
-    matched = _TIMESTAMP.fullmatch(text)
-    if matched is None:
-        return None
-    year, month, day, hour, minute, second = (int(part or 0) for part in matched.groups()[:6])
-    if not 1 <= month <= 12 or not 1 <= day <= 31 or hour > 23 or minute > 59 or second > 59 or year < 1:
-        return None
-    days = day_of(year, month, min(day, _last_day(year, month)))
-    fraction = int(f"{matched[7] or '':0<{digits}}"[: min(precision, digits)].ljust(digits, "0") or 0)
-    whole: int = (days * 86_400 + hour * 3600 + minute * 60 + second) * 10**digits
-    return whole + fraction

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.formats.arrays import column_of, numbers_in, valid_in
-from poundlock.sql.kernels.columns import both_valid, by_value, decimals, null_where, placed, trues, truths, unscaled_in
+from poundlock.sql.functions.kernels.columns import by_value, decimals, null_where, placed, trues, truths, unscaled_in
+from poundlock.sql.functions.kernels.distinct import valid_of
 from poundlock.sql.types import SqlType
 
 MOST_DIGITS, MOST_WIDE_DIGITS, _DIGITS_OF_64_BITS = 38, 76, 18
@@ -98,7 +99,7 @@ def remainder(a: pa.Array, b: pa.Array, kind: SqlType) -> pa.Array:
     if max(digits) > _DIGITS_OF_64_BITS:
         return _pairs(a, b, kind, _rest, scale)
     x, y = (low_bits(pc.cast(each, pa.decimal128(n, scale))) for each, n in zip((a, b), digits, strict=True))
-    valid = both_valid((a, b))
+    valid = valid_of((a, b))
     made = np.fmod(x, y if valid is None else np.where(valid, y, 1))
     return fitted(of_64_bits(made, pa.decimal128(max(digits), scale), valid), kind)
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.formats.arrays import column_of, ends_in, joined, numbers_in, texts_of
-from poundlock.sql.kernels.columns import by_value, placed, texts, truths
-from poundlock.sql.kernels.zones import local_of
+from poundlock.sql.functions.kernels.columns import by_value, placed, truths
+from poundlock.sql.functions.kernels.distinct import python_column
+from poundlock.sql.functions.kernels.time_values import local_column
 from poundlock.sql.types import SqlType
 
 _DAY_MS = 86_400_000
@@ -35,15 +36,15 @@ def text_of(column: pa.Array, kind: SqlType, zone: tzinfo) -> pa.Array:
     if root in ("BINARY", "VARBINARY"):
         return utf8(column)
     if root in ("TIMESTAMP", "TIMESTAMP_LTZ"):
-        return timestamp_texts(local_of(column, zone) if root == "TIMESTAMP_LTZ" else column, kind.sizes[0])
+        return timestamp_texts(local_column(column, zone) if root == "TIMESTAMP_LTZ" else column, kind.sizes[0])
     if root == "DATE":
         return pc.cast(column, pa.string())
     if root == "TIME":
         return time_texts(column, kind.sizes[0])
     if root == "INTERVAL_YEAR_MONTH":
-        return by_value(column, lambda values: texts(list(map(_months, values))))
+        return by_value(column, lambda values: python_column(list(map(_months, values)), pa.string()))
     if root == "INTERVAL_DAY_TIME":
-        return by_value(column, lambda values: texts(list(map(_milliseconds, values))))
+        return by_value(column, lambda values: python_column(list(map(_milliseconds, values)), pa.string()))
     if kind.of:
         return _nested(column, kind, zone)
     return pc.cast(column, pa.string())
@@ -76,7 +77,9 @@ def real_texts(column: pa.Array) -> pa.Array:
         return written
     is_float = bool(pa.types.is_float32(column.type))
     others = column.filter(truths(~plain))
-    rest = by_value(others, lambda values: texts([real_text(value, is_float=is_float) for value in values]))
+    rest = by_value(
+        others, lambda values: python_column([real_text(value, is_float=is_float) for value in values], pa.string())
+    )
     places = np.arange(len(column))
     return placed([(places[plain], written.filter(truths(plain))), (places[~plain], rest)], len(column), pa.string())
 
@@ -118,7 +121,9 @@ def utf8(column: pa.Array) -> pa.Array:
     try:
         return pc.cast(column, pa.string())
     except pa.ArrowInvalid:
-        return by_value(column, lambda values: texts([value.decode("utf-8", "replace") for value in values]))
+        return by_value(
+            column, lambda values: python_column([value.decode("utf-8", "replace") for value in values], pa.string())
+        )
 
 
 def _with_fraction(whole: pa.Array, digits: int, kept: int) -> pa.Array:

@@ -13,14 +13,10 @@ import pyarrow.compute as pc
 
 from poundlock.formats.arrays import (
     Flags,
-    binary_array,
     column_of,
     flags_in,
     indices_of,
-    numbers_in,
-    texts_of,
     valid_in,
-    with_nulls,
 )
 
 _EXACT = Context(prec=80)
@@ -35,27 +31,6 @@ def repeated(value: pa.Array, rows: int) -> pa.Array:
     if pa.types.is_nested(value.type):
         return value.take(indices_of(np.zeros(rows, np.int64)))
     return pa.repeat(value[0], rows)
-
-
-def texts(values: Sequence[str | None]) -> pa.Array:
-    """Return texts as a column; None for null."""
-    if None not in values:
-        return texts_of(values)  # type: ignore[arg-type]
-    flags = np.fromiter((value is not None for value in values), np.bool_, len(values))
-    return with_nulls(texts_of([value or "" for value in values]), flags)
-
-
-def byte_strings(values: Sequence[bytes | None]) -> pa.Array:
-    """Return byte strings as a column; None for null."""
-    return pc.cast(binary_array(values), pa.binary())
-
-
-def numbers(values: Sequence[Any], kind: pa.DataType, dtype: npt.DTypeLike) -> pa.Array:
-    """Return numbers as a column of a type of the same width; None for null."""
-    if None not in values:
-        return column_of(np.array(values, dtype), kind)
-    flags = np.fromiter((value is not None for value in values), np.bool_, len(values))
-    return column_of(np.array([0 if value is None else value for value in values], dtype), kind, flags)
 
 
 def decimals(unscaled: Sequence[int | None], kind: pa.DataType) -> pa.Array:
@@ -102,12 +77,6 @@ def valid_flags(column: pa.Array) -> Flags:
     return np.ones(len(column), np.bool_) if valid is None else valid
 
 
-def both_valid(columns: Sequence[pa.Array]) -> Flags | None:
-    """Return where no one of some columns is null; None: everywhere."""
-    known = [valid for valid in map(valid_in, columns) if valid is not None]
-    return np.logical_and.reduce(known) if known else None
-
-
 def null_where(column: pa.Array, flags: Flags) -> pa.Array:
     """Return a column with null where flags are true."""
     if not flags.any():
@@ -129,8 +98,3 @@ def placed(parts: Sequence[tuple[npt.NDArray[np.int64], pa.Array]], rows: int, k
 def wrapped(values: npt.NDArray[np.int64], kind: pa.DataType) -> npt.NDArray[Any]:
     """Return whole numbers in the width of a type, without the bits that do not fit, as Java does."""
     return values.astype(np.dtype(f"<i{kind.bit_width // 8}"))
-
-
-def int_values(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Return whole numbers, dates, times or timestamps as 64 bits each, those at nulls as they lie in memory."""
-    return numbers_in(column).astype(np.int64)
