@@ -1,4 +1,4 @@
-"""Columns of one value, of nulls, of some rows, and of Python values: what every function of SQL needs, without pandas."""
+"""Columns of one value, of some rows, of decimals, and truth values as flags: what functions of SQL need, without pandas."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import (
-    Flags,
-    column_of,
-    flags_in,
-    indices_of,
-    valid_in,
-)
+from poundlock.formats.arrays import Flags, column_of, flags_in, indices_of, texts_of, valid_in
 
 _EXACT = Context(prec=80)
 
@@ -31,6 +25,11 @@ def repeated(value: pa.Array, rows: int) -> pa.Array:
     if pa.types.is_nested(value.type):
         return value.take(indices_of(np.zeros(rows, np.int64)))
     return pa.repeat(value[0], rows)
+
+
+def one_text(text: str) -> pa.Scalar:
+    """Return a text as a value of Arrow's; a text of Python's among the arguments of Arrow's functions would import pandas."""
+    return texts_of([text])[0]
 
 
 def decimals(unscaled: Sequence[int | None], kind: pa.DataType) -> pa.Array:

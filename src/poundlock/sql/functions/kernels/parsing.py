@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.formats.arrays import column_of, numbers_in, texts_of, valid_in
-from poundlock.sql.functions.kernels.columns import by_value, trues, truths, wrapped
+from poundlock.sql.functions.kernels.columns import by_value, one_text, trues, truths, wrapped
 from poundlock.sql.functions.kernels.decimals import of_decimals
 from poundlock.sql.functions.kernels.distinct import integers_in, python_column
 from poundlock.sql.functions.kernels.sql_times import date_days, timestamp_micros
@@ -46,9 +46,9 @@ def whole_numbers(column: pa.Array, kind: SqlType) -> pa.Array:
         is_number, pc.less_equal(pc.utf8_length(digits), column_of(np.array([_LONGEST_WHOLE], "i4"), pa.int32())[0])
     )
     read = trues(is_number)
-    plain = pc.if_else(pc.and_(truths(read), pc.not_equal(digits, texts_of([""])[0])), digits, texts_of(["0"])[0])
+    plain = pc.if_else(pc.and_(truths(read), pc.not_equal(digits, one_text(""))), digits, one_text("0"))
     size = numbers_in(pc.cast(plain, pa.uint64()))
-    negative = trues(pc.equal(sign, texts_of(["-"])[0]))
+    negative = trues(pc.equal(sign, one_text("-")))
     most = np.uint64(1 << (kind.arrow.bit_width - 1))
     read &= np.where(negative, size <= most, size < most)
     values = size.astype(np.int64)

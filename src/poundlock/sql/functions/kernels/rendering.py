@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import column_of, ends_in, joined, numbers_in, texts_of
-from poundlock.sql.functions.kernels.columns import by_value, placed, truths
+from poundlock.formats.arrays import column_of, ends_in, joined, numbers_in
+from poundlock.sql.functions.kernels.columns import by_value, one_text, placed, truths
 from poundlock.sql.functions.kernels.distinct import python_column
 from poundlock.sql.functions.kernels.time_values import local_column
 from poundlock.sql.types import SqlType
@@ -28,7 +28,7 @@ def text_of(column: pa.Array, kind: SqlType, zone: tzinfo) -> pa.Array:
     if root == "NULL":
         return pa.nulls(len(column), pa.string())
     if root == "BOOLEAN":
-        return pc.if_else(column, texts_of(["TRUE"])[0], texts_of(["FALSE"])[0])
+        return pc.if_else(column, one_text("TRUE"), one_text("FALSE"))
     if root in ("FLOAT", "DOUBLE"):
         return real_texts(column)
     if root == "DECIMAL":
@@ -61,9 +61,9 @@ def decimal_texts(column: pa.Array) -> pa.Array:
         return digits
     is_negative = pc.starts_with(digits, "-")
     digits = pc.utf8_lpad(pc.utf8_ltrim(digits, "-"), scale + 1, "0")
-    sign = pc.if_else(is_negative, texts_of(["-"])[0], texts_of([""])[0])
+    sign = pc.if_else(is_negative, one_text("-"), one_text(""))
     before, behind = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)
-    return pc.binary_join_element_wise(sign, before, texts_of(["."])[0], behind, texts_of([""])[0])
+    return pc.binary_join_element_wise(sign, before, one_text("."), behind, one_text(""))
 
 
 def real_texts(column: pa.Array) -> pa.Array:
@@ -72,7 +72,9 @@ def real_texts(column: pa.Array) -> pa.Array:
     # Arrow writes as many digits as are needed as well, but other exponents, and no point behind a whole number.
     plain = (size >= _LEAST_PLAIN) & (size < _MOST_PLAIN)
     written = pc.cast(column, pa.string())
-    written = pc.if_else(pc.match_substring(written, "."), written, pc.binary_join_element_wise(written, ".0", ""))
+    written = pc.if_else(
+        pc.match_substring(written, "."), written, pc.binary_join_element_wise(written, one_text(".0"), one_text(""))
+    )
     if plain.all():
         return written
     is_float = bool(pa.types.is_float32(column.type))
@@ -133,7 +135,7 @@ def _with_fraction(whole: pa.Array, digits: int, kept: int) -> pa.Array:
     if not kept:
         return pc.utf8_rtrim(pc.utf8_rtrim(whole, "0"), ".")
     before, rest = pc.utf8_slice_codeunits(whole, 0, kept - digits), pc.utf8_slice_codeunits(whole, kept - digits)
-    return pc.binary_join_element_wise(before, pc.utf8_rtrim(rest, "0"), "")
+    return pc.binary_join_element_wise(before, pc.utf8_rtrim(rest, "0"), one_text(""))
 
 
 def _months(months: int) -> str:
@@ -151,7 +153,7 @@ def _nested(column: pa.Array, kind: SqlType, zone: tzinfo) -> pa.Array:
     """Return the texts of rows `(1, a)`, arrays `[1, NULL]` and maps `{k=1}`."""
     if kind.root == "ROW":
         fields = [_or_null(text_of(each, of, zone)) for each, of in zip(column.flatten(), kind.of, strict=True)]
-        inner = pc.binary_join_element_wise(*fields, ", ") if len(fields) > 1 else fields[0]
+        inner = pc.binary_join_element_wise(*fields, one_text(", ")) if len(fields) > 1 else fields[0]
         return _between("(", inner, ")", column)
     ends = ends_in(column)
     begin, count = int(ends[0]), int(ends[-1] - ends[0])
@@ -162,19 +164,19 @@ def _nested(column: pa.Array, kind: SqlType, zone: tzinfo) -> pa.Array:
         values = SqlType("INT") if kind.root == "MULTISET" else kind.of[1]
         keys = _or_null(text_of(column.keys.slice(begin, count), kind.of[0], zone))
         items = pc.binary_join_element_wise(
-            keys, _or_null(text_of(column.items.slice(begin, count), values, zone)), "="
+            keys, _or_null(text_of(column.items.slice(begin, count), values, zone)), one_text("=")
         )
         brackets = "{}"
     lists = pa.ListArray.from_arrays(column_of((ends - begin).astype(np.int32), pa.int32()), items)
-    return _between(brackets[0], pc.binary_join(lists, ", "), brackets[1], column)
+    return _between(brackets[0], pc.binary_join(lists, one_text(", ")), brackets[1], column)
 
 
 def _or_null(column: pa.Array) -> pa.Array:
-    return pc.coalesce(column, texts_of(["NULL"])[0])
+    return pc.coalesce(column, one_text("NULL"))
 
 
 def _between(begin: str, inner: pa.Array, end: str, column: pa.Array) -> pa.Array:
-    whole = joined([pc.binary_join_element_wise(texts_of([begin])[0], inner, texts_of([end])[0], "")])
+    whole = joined([pc.binary_join_element_wise(one_text(begin), inner, one_text(end), one_text(""))])
     if not column.null_count:
         return whole
     return pc.if_else(pc.is_valid(column), whole, pa.nulls(len(whole), pa.string()))

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.errors import DefinitionError
-from poundlock.formats.arrays import indices_of, numbers_in, texts_of
+from poundlock.formats.arrays import indices_of, numbers_in
 from poundlock.sql.coercion import BINARIES, BOOLEAN, TEXTS, longest
 from poundlock.sql.functions.function import Evaluation, EvaluationError, Given, SqlFunction, TypeMismatch
-from poundlock.sql.functions.kernels.columns import placed
+from poundlock.sql.functions.kernels.columns import one_text, placed
 from poundlock.sql.functions.kernels.distinct import valid_of
 from poundlock.sql.types import STRING, SqlType
 
@@ -74,9 +74,9 @@ def _is_like(text: pa.Array, parts: list[str]) -> pa.Array:
     texts = [part[1:] for part in parts if part[0] == "="]
     match ["text" if part[0] == "=" else part for part in parts]:
         case []:
-            return pc.equal(text, texts_of([""])[0])
+            return pc.equal(text, one_text(""))
         case ["text"]:
-            return pc.equal(text, texts_of(texts)[0])
+            return pc.equal(text, one_text(texts[0]))
         case ["text", "%"]:
             return pc.starts_with(text, texts[0])
         case ["%", "text"]:
