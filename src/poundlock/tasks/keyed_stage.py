@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from poundlock.checkpoint.skew import Shares
 from poundlock.formats.chunk import Batch, NoOrigin
+from poundlock.formats.pieces import slices
 from poundlock.operators.columns.joins.sides import ColumnJoinOperator
 from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork, PartialsOperator
 from poundlock.operators.columns.sent import SentPartials
@@ -33,8 +34,6 @@ from poundlock.tasks.exchange.received import grouped_batches, grouped_pieces, i
 from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_time, with_times
 from poundlock.tasks.report import Directive, TaskReport
 from poundlock.tasks.stage import Parcel, StageBody, StageRun
-
-_BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -195,8 +194,7 @@ class _KeyedTask:
     def _rows(self, head: KeyedHead, side: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one input: by key group, and in each in the order of source, split and position."""
         for result in grouped_batches(self._counted(head, side)):
-            for first in range(0, result.num_rows, _BATCH_ROWS):
-                yield result.slice(first, _BATCH_ROWS)
+            yield from slices(result)
 
     def _emit(
         self, head: KeyedHead, chunks: Iterator[OutputChunk | ColumnChunk], came_as: pa.RecordBatch | None = None

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, texts_of
+from poundlock.formats.pieces import pieces, pieces_of_places
 from poundlock.operators.columns.encoding import decode_key_columns
 from poundlock.operators.columns.groups import Hashes
 from poundlock.operators.columns.partials import RowAggregation
@@ -25,7 +26,6 @@ from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.operators.windows.base import WindowSpec
 
-CHUNK_ROWS = 65_536
 _BOUND = pa.timestamp("us", "UTC")
 Slice = tuple[int, int]
 
@@ -121,7 +121,7 @@ class ResultColumns:
     def chunks(
         self, keys: pa.Array, results: Sequence[pa.Array], starts: Numbers | None = None, ends: Numbers | None = None
     ) -> Iterator[ColumnChunk]:
-        """Yield results in chunks of a set number of rows.
+        """Yield results in chunks that are bounded in rows and bytes.
 
         Args:
             keys: the bytes of the keys.
@@ -135,8 +135,8 @@ class ResultColumns:
         times = np.full(len(keys), MAX) if ends is None else ends - 1
         fields = [*self.keys, pa.field("window_start", _BOUND), pa.field("window_end", _BOUND), *self.results]
         batch = pa.RecordBatch.from_arrays([*columns, *bounds, *results], schema=pa.schema(fields))
-        for first in range(0, batch.num_rows, CHUNK_ROWS):
-            yield ColumnChunk(MAIN, batch.slice(first, CHUNK_ROWS), times[first : first + CHUNK_ROWS])
+        for first, count in pieces(batch.columns):
+            yield ColumnChunk(MAIN, batch.slice(first, count), times[first : first + count])
 
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
@@ -144,13 +144,12 @@ _KINDS = texts_of(["+I", "-U", "+U", "-D"])
 
 
 def row_chunks(rows: pa.RecordBatch, places: Numbers, times: Numbers) -> Iterator[ColumnChunk]:
-    """Yield some of the rows in chunks of a set number.
+    """Yield some of the rows in chunks that are bounded in rows and bytes.
 
     Args:
         places: of the rows that are wanted; `times`: of each of those.
     """
-    for first in range(0, len(places), CHUNK_ROWS):
-        some = slice(first, first + CHUNK_ROWS)
+    for some in pieces_of_places(rows.columns, places):
         yield ColumnChunk(MAIN, rows.take(indices_of(places[some])), times[some])
 
 
@@ -180,14 +179,13 @@ def change_chunks(
     *,
     ranks: Numbers | None = None,
 ) -> Iterator[ColumnChunk]:
-    """Yield changes: rows with their rank, if that is wanted, and the kind of change in columns behind the others.
+    """Yield changes in chunks that are bounded in rows and bytes: rows with their rank, if that is wanted, and the kind of change in columns behind the others.
 
     Args:
         schema: of the changes.
         places: the row of each change; kinds: INSERT and so on; times: event time of each, ms.
     """
-    for first in range(0, len(places), CHUNK_ROWS):
-        some = slice(first, first + CHUNK_ROWS)
+    for some in pieces_of_places(columns, places):
         rows, kind = indices_of(places[some]), _KINDS.take(indices_of(kinds[some]))
         taken = [column.take(rows) for column in columns]
         taken += [] if ranks is None else [column_of(ranks[some], pa.int64())]

@@ -90,12 +90,12 @@ class KeyedOperator:
         if not self.opens_tables_first and not timers:
             return
         self.use(group)
-        out, on_timer, most = self.out, self.on_timer, self.out.chunk_rows
+        out, on_timer = self.out, self.on_timer
         for time, entry in timers.due(limit):
             chunks = on_timer(time, entry, event=event)
             if chunks is not None:
                 yield from chunks
-            if out.size >= most:
+            if out.full:
                 yield from out.drain()
         yield from out.drain()
 

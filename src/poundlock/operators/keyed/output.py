@@ -1,7 +1,7 @@
 """What goes into a keyed operator and what comes out: columns side by side, a batch in, chunks out.
 
-Rows come out in the order they were emitted within a tag; a chunk is never larger than asked for plus what one call emitted. What
-a user's function yields never changes after it was yielded: rows wait in a collector while the function goes on changing its
+Rows come out in the order they were emitted within a tag; a chunk never has more rows than asked for plus what one call emitted, and
+about as many bytes at most, as some of its values tell. What a user's function yields never changes after it was yielded: rows wait in a collector while the function goes on changing its
 state. A tag that was not declared is refused where it is used.
 """
 
@@ -24,6 +24,8 @@ from poundlock.stream.stream import Side
 MAIN = ""
 LATE = "late"
 CHUNK_ROWS = 8192
+CHUNK_BYTES = 32 << 20
+_LOOKED_AT = 16  # values that stand for all that were gathered
 
 
 @dataclass(slots=True)
@@ -81,17 +83,37 @@ class _Buffer:
 
 
 class Collector:
-    """Gathers rows until there are enough for a chunk. Operators yield `drain()` when `full` says so, and at the end."""
+    """Gathers rows until there are enough for a chunk. Operators yield `drain()` when `full` says so, and at the end.
 
-    def __init__(self, chunk_rows: int = CHUNK_ROWS) -> None:
-        self.chunk_rows = chunk_rows
+    How large rows are is looked at when there is one, two, four and so on, some of them each time.
+    """
+
+    def __init__(self, chunk_rows: int = CHUNK_ROWS, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self.chunk_rows, self._chunk_bytes = chunk_rows, chunk_bytes
         self.size = 0
+        self.look_at = 1
+        """With fewer rows than so many `full` is False."""
         self._buffers: defaultdict[str, _Buffer] = defaultdict(_Buffer)
 
     @property
     def full(self) -> bool:
         """Whether it is time to hand on what was gathered."""
-        return self.size >= self.chunk_rows
+        return self.size >= self.look_at and self._is_full()
+
+    def _is_full(self) -> bool:
+        if self.size >= self.chunk_rows or self._bytes() >= self._chunk_bytes:
+            return True
+        self.look_at = min(2 * self.size, self.chunk_rows)
+        return False
+
+    def _bytes(self) -> int:
+        """Return how many bytes the values have, about."""
+        size = 0
+        for buffer in self._buffers.values():
+            values = buffer.values
+            some = values[:: -(-len(values) // _LOOKED_AT)]
+            size += sum(map(bytes_of, some)) * len(values) // len(some)
+        return size
 
     def emit(self, value: Any, key: Any, timestamp: int | None, tag: str = MAIN) -> _Buffer:
         """Add one row; return the rows that it is among."""
@@ -121,9 +143,21 @@ class Collector:
 
     def drain(self) -> Iterator[OutputChunk]:
         """Yield what was gathered, a chunk for each tag, and start over."""
-        buffers, self._buffers, self.size = self._buffers, defaultdict(_Buffer), 0
+        buffers, self._buffers, self.size, self.look_at = self._buffers, defaultdict(_Buffer), 0, 1
         for tag, b in buffers.items():
             yield OutputChunk(tag, b.keys, b.values, b.timestamps, b.windows or None, b.rows or None)
+
+
+def bytes_of(value: Any) -> int:
+    """Return how many bytes a value has as columns, about: the length of its texts and byte strings, and eight for anything else."""
+    if isinstance(value, (str, bytes)):
+        return len(value) + 8
+    if isinstance(value, dict):
+        return sum(map(bytes_of, value.values()))
+    if isinstance(value, (list, tuple)):
+        some = value[:: -(-len(value) // _LOOKED_AT)] if value else value
+        return sum(map(bytes_of, some)) * len(value) // max(len(some), 1)
+    return 8
 
 
 _FIXED = frozenset({type(None), bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta})

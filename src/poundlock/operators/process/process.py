@@ -122,7 +122,7 @@ class ProcessOperator(KeyedOperator):
 
     def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         call, context, keyed = self._inputs[batch.side]
-        store, out, collect, most = self._store, self.out, self._rows.collect, self.out.chunk_rows
+        store, out, collect = self._store, self.out, self._rows.collect
         store.entry = NO_KEY
         times = repeat(None, len(batch)) if batch.timestamps is None else batch.timestamps
         for key, value, time in zip(batch.keys, batch.values, times, strict=True):
@@ -132,7 +132,7 @@ class ProcessOperator(KeyedOperator):
             rows = call(value, context)
             if rows is not None:
                 collect(rows, key, time)
-                if out.size >= most:
+                if out.size >= out.look_at and out.full:
                     yield from out.drain()
         store.entry = NO_KEY
 

@@ -156,7 +156,7 @@ class AlignedWindowOperator(WindowOperatorBase):
                     yield from out.drain()
             return
         keys, contents = iter(pane), iter(pane.values())
-        while some := list(islice(keys, out.chunk_rows)):
+        while some := list(islice(keys, max(out.look_at - out.size, 1))):
             out.emit_windows(list(map(result, islice(contents, len(some)))), some, last, namespace)
             if out.full:
                 yield from out.drain()

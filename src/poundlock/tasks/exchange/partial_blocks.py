@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import ends_in, is_binary, is_text
+from poundlock.formats.pieces import content_bytes
 from poundlock.operators.columns.partials import Partials, RowAggregation
 from poundlock.operators.columns.sent import SentPartials
 from poundlock.tasks.event_time import SplitPlace
@@ -89,7 +89,7 @@ class PartialWriter:
             rows = rows.slice(some.num_rows)
             waiting.batches.append(some)
             waiting.rows += some.num_rows
-            waiting.bytes += _content_bytes(some)
+            waiting.bytes += content_bytes(some.columns)
             whole = waiting.rows % self.stretch.unit == 0
             if whole and (waiting.rows >= self.stretch.rows or waiting.bytes >= self.stretch.bytes):
                 yield from self._flush(where)
@@ -146,21 +146,8 @@ def ordered_blocks(blocks: Sequence[Block]) -> list[Block]:
 
 def _fitting(rows: pa.RecordBatch, most: int) -> int:
     """Return how many of the first rows have at most so many bytes together."""
-    if _content_bytes(rows) <= most:
+    if content_bytes(rows.columns) <= most:
         return int(rows.num_rows)
-    return bisect_right(range(1, rows.num_rows + 1), most, key=lambda count: _content_bytes(rows.slice(0, count)))
-
-
-def _content_bytes(rows: pa.RecordBatch) -> int:
-    """Return how long the values of rows are, the same however rows were cut into batches."""
-    return sum(map(_length, rows.columns))
-
-
-def _length(column: pa.Array) -> int:
-    kind = column.type
-    if pa.types.is_nested(kind) or pa.types.is_dictionary(kind) or pa.types.is_null(kind):
-        return int(column.nbytes)
-    if is_text(kind) or is_binary(kind):
-        ends = ends_in(column)
-        return int(ends[-1] - ends[0]) + 4 * len(column)
-    return len(column) * max(int(kind.bit_width) // 8, 1)
+    return bisect_right(
+        range(1, rows.num_rows + 1), most, key=lambda count: content_bytes(rows.slice(0, count).columns)
+    )

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, indices_of, joined
+from poundlock.formats.pieces import PIECE_ROWS
 from poundlock.operators.columns.groups import Hashes
 from poundlock.operators.columns.joins.kept_rows import StoredRows, read_as
 from poundlock.operators.columns.joins.matching import MatchRanges, TimedRows
-from poundlock.operators.columns.operator import CHUNK_ROWS
 from poundlock.operators.columns.records import joined_rows
 
 _PAIR_BYTES = 64 << 20  # of pairs in a chunk, about
@@ -152,5 +152,5 @@ def pair_chunks(
         side.width if reader.whole is None else int(reader.whole.nbytes) // max(len(reader.used), 1)
         for side, reader in zip(sides, (one, other), strict=True)
     )
-    for pairs in matched.pairs(max(1, min(CHUNK_ROWS, _PAIR_BYTES // width))):
+    for pairs in matched.pairs(max(1, min(PIECE_ROWS, _PAIR_BYTES // width))):
         yield one.of(order[pairs.own]), other.of(pairs.other)

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, joined, numbers_in, ranks_of, valid_in
+from poundlock.formats.pieces import pieces
 from poundlock.operators.columns.groups import Groups, Hashes
 from poundlock.operators.columns.msgpack.values import packed, packed_records, packed_timed, unpacked
 from poundlock.operators.columns.operator import (
-    CHUNK_ROWS,
     INSERT,
     UPDATE_AFTER,
     UPDATE_BEFORE,
@@ -255,8 +255,8 @@ class ColumnLastOperator(ColumnOperator):
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk]:  # type: ignore[override]
         """Yield the last record of each key."""
         values = self._table.entries(self.rows).values
-        for first in range(0, len(values), CHUNK_ROWS):
-            times, columns = self._of.read(values.slice(first, CHUNK_ROWS))
+        for first, count in pieces([values]):
+            times, columns = self._of.read(values.slice(first, count))
             every = np.arange(len(times))
             yield from change_chunks(columns, self._changes, every, np.full(len(times), INSERT), times)
         self._table.drop(self.group)

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.formats.arrays import Numbers, indices_of, joined
+from poundlock.formats.pieces import pieces, pieces_of_places
 from poundlock.operators.columns.groups import Groups
 from poundlock.operators.columns.msgpack.values import packed_records
-from poundlock.operators.columns.operator import CHUNK_ROWS, ColumnChunk, ColumnOperator
+from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, behind, times_in
 from poundlock.operators.columns.rows.records import records_of
 from poundlock.operators.columns.rows.running_values import ranks_for, running_best, running_sums
@@ -102,6 +103,15 @@ class _Records:
     best: Numbers | None = None
     sums: pa.Array | None = None
 
+    def pieces(self, places: Numbers) -> Iterator[slice]:
+        """Yield which of some places are taken together, bounded in rows and bytes."""
+        for some in pieces_of_places(self.columns, self.whole[places]):
+            if self.best is None:
+                yield some
+                continue
+            for part in pieces_of_places([self.columns[self.place]], self.best[places[some]]):
+                yield slice(some.start + part.start, some.start + part.stop)
+
     def at(self, places: Numbers) -> list[pa.Array]:
         """Return the columns of some."""
         whole = indices_of(self.whole[places])
@@ -145,8 +155,7 @@ class ColumnRollingOperator(ColumnOperator):
         at[groups.order] = np.arange(len(groups.order))
         at = at[len(places) :]  # where each row is, in the order they came
         times = np.full(len(at), NO_TIME) if rolling.time is None else times_in(rows.column(rolling.time))
-        for first in range(0, len(at), CHUNK_ROWS):
-            some = slice(first, first + CHUNK_ROWS)
+        for some in records.pieces(at):
             yield ColumnChunk(MAIN, self._batch(records.at(at[some])), times[some])
 
     def _columns(self, rows: pa.RecordBatch, held: Sequence[pa.Array]) -> list[pa.Array]:
@@ -168,8 +177,8 @@ class ColumnRollingOperator(ColumnOperator):
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk]:  # type: ignore[override]
         """Yield the last record of each key."""
         values = self._table.entries(self.rows).values
-        for first in range(0, len(values), CHUNK_ROWS):
-            some = values.slice(first, CHUNK_ROWS)
+        for first, count in pieces([values]):
+            some = values.slice(first, count)
             yield ColumnChunk(MAIN, self._batch(records_of(some, self._held)), np.full(len(some), MAX))
         self._table.drop(self.group)
 

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, indices_of, joined, valid_in
+from poundlock.formats.pieces import pieces
 from poundlock.operators.columns.msgpack.values import packed_records
 from poundlock.operators.columns.msgpack.writing import lists_of
 from poundlock.operators.columns.operator import (
-    CHUNK_ROWS,
     DELETE,
     INSERT,
     UPDATE_AFTER,
@@ -198,8 +198,8 @@ class ColumnTopNOperator(ColumnOperator):
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk]:  # type: ignore[override]
         """Yield the records of each key."""
         values = self._table.entries(self.rows).values
-        for first in range(0, len(values), CHUNK_ROWS):
-            lengths, columns = lists_of_records(values.slice(first, CHUNK_ROWS), self._of.schema)
+        for first, count in pieces([values]):
+            lengths, columns = lists_of_records(values.slice(first, count), self._of.schema)
             every = np.arange(int(lengths.sum()))
             ranks = every - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
             yield from change_chunks(
