@@ -7,6 +7,7 @@ lists, and what they hold; of a column in dictionary form its codes alone, for e
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -115,7 +116,9 @@ def _up_to(column: pa.Array) -> Numbers:
         return count
     if is_text(kind) or is_binary(kind):
         ends = ends_in(column)
-        return ends - ends[0] + 4 * count
+        ends -= ends[0]
+        ends += 4 * count
+        return ends
     if _is_list(kind):
         ends = ends_in(column)
         items = column.values.slice(int(ends[0]), int(ends[-1] - ends[0]))
@@ -132,7 +135,7 @@ def _span(column: pa.Array) -> tuple[int, int]:
     if data is None or not len(column):
         return 0, 0
     wide = pa.types.is_large_list(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
-    ends: npt.NDArray[np.signedinteger] = np.frombuffer(data, np.int64 if wide else np.int32)
+    ends: npt.NDArray[Any] = np.frombuffer(data, np.int64 if wide else np.int32)
     return int(ends[column.offset]), int(ends[column.offset + len(column)])
 
 

@@ -75,9 +75,8 @@ def run_exchange_tasks(
     with utf8_errors():
         loaded: KeyedStage | PartitionedStage = load_shipped(stage)
         prepare_worker()
-        done, parcels = loaded.run(task, (delivery for _, delivery in elements), directive, attempt=new_attempt())
-        report(done)
-        yield from parcels
+        sent = (delivery for _, delivery in elements)
+        report((yield from loaded.run(task, sent, directive, attempt=new_attempt())))
 
 
 def run_rows_tasks(
@@ -87,9 +86,7 @@ def run_rows_tasks(
     with utf8_errors():
         loaded: RowsStage = load_shipped(stage)
         prepare_worker()
-        done, parcels = loaded.run(task, elements, directive, attempt=new_attempt())
-        report(done)
-        yield from parcels
+        report((yield from loaded.run(task, elements, directive, attempt=new_attempt())))
 
 
 def run_arrow_task(

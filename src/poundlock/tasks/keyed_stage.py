@@ -6,7 +6,7 @@ any attempt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ from poundlock.tasks.exchange.arrivals import with_places
 from poundlock.tasks.exchange.blocks import Block, Delivery
 from poundlock.tasks.exchange.partial_blocks import PARTIAL_SIDE, partials_of
 from poundlock.tasks.exchange.received import grouped_batches, grouped_pieces, inputs_of
+from poundlock.tasks.exchange.waiting import Received, receive
 from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_time, with_times
 from poundlock.tasks.report import Directive, TaskReport
 from poundlock.tasks.stage import Parcel, StageBody, StageRun
@@ -77,30 +78,30 @@ class KeyedStage:
 
     def run(
         self, task: int, deliveries: Iterable[Delivery], directive: Directive, *, attempt: str
-    ) -> tuple[TaskReport, list[Parcel]]:
-        """Apply what came for one task, write, prepare.
+    ) -> Generator[Parcel, None, TaskReport]:
+        """Apply what came for one task, write, prepare; yield what goes to later stages as soon as it is full, return the report.
 
         Args:
             task: its index, which says which key groups it has.
             deliveries: all that earlier stages sent to it, in any order.
         """
         with StageRun(self.body, directive, task, attempt) as run:
-            work = _KeyedTask(self, run, list(deliveries))
-            used = work.apply()
-            parcels = list(run.parcels())
+            work = _KeyedTask(self, run, receive(deliveries))
+            used = yield from work.apply()
+            yield from run.parcels()
             report = run.finish(state=(self.space, work.state.finish()), watermarks=used, groups=work.shares())
-        return report, parcels
+        return report
 
 
 class _KeyedTask:
     """One attempt of one task, and what was sent to it."""
 
-    def __init__(self, stage: KeyedStage, run: StageRun, received: Sequence[Delivery]) -> None:
+    def __init__(self, stage: KeyedStage, run: StageRun, received: Received) -> None:
         self._stage, self._run = stage, run
         files = run_files(stage.state_dir)
         self.state = TaskState(run.directive.state[stage.space], run.subtask, files, run.attempt)
-        self._blocks = inputs_of(block for each in received for block in each.blocks)
-        run.received_times = [report for each in received for report in each.reports]
+        self._blocks = inputs_of(received.blocks)
+        run.received_times = received.reports
         self._groups = run.directive.state[stage.space].manifest.max_parallelism
         self._rows_by_group: dict[str, npt.NDArray[np.int64]] = {}
 
@@ -117,7 +118,7 @@ class _KeyedTask:
         there = groups >= 0
         known += np.bincount(groups[there], rows[there], self._groups).astype(np.int64)
 
-    def apply(self) -> str:
+    def apply(self) -> Generator[Parcel, None, str]:
         """Run every operator over its rows; return the watermarks that they ran by, see `Advanced.used`."""
         run, operators = self._run, self._stage.operators
         advanced = self._stage.times.advance(run.directive.time, run.received_times)
@@ -126,39 +127,43 @@ class _KeyedTask:
             operator = head.make()
             operator.open()
             try:
-                self._work(head, operator, watermark.before, watermark.after)
+                for _ in self._work(head, operator, watermark.before, watermark.after):
+                    yield from run.full_parcels()
             finally:
                 operator.close()
             run.chain.tallies[head.id].late += operator.late_dropped
         return advanced.used(head.id for head in operators)
 
-    def _work(self, head: KeyedHead, operator: KeyedOperator, before: int, after: int) -> None:
+    def _work(self, head: KeyedHead, operator: KeyedOperator, before: int, after: int) -> Iterator[None]:
+        """Run an operator over its rows; yield whenever it has emitted some."""
         clock = self._run.directive.time.clock
         group = self.state.operator(head.id, watermark=before, processing_time=clock)
-        self._emit(head, operator.advance_processing_time(group, clock))
+        yield from self._emit(head, operator.advance_processing_time(group, clock))
         if isinstance(operator, ColumnOperator):
-            self._work_on_columns(head, operator, group)
+            yield from self._work_on_columns(head, operator, group)
         for side in sorted(range(len(head.inputs)), key=lambda side: side != head.first):
             if isinstance(operator, ColumnJoinOperator):
-                self._join_columns(head, operator, group, side)
+                yield from self._join_columns(head, operator, group, side)
                 continue
             for rows in self._rows(head, side):
                 taken = head.inputs[side]
                 if side not in head.broadcast or self._run.subtask == 0:  # what comes to every task counts once
                     self._run.chain.tallies[head.id].rows_in += rows.num_rows
                 whole = rows.select(list(taken.whole)) if set(taken.whole) <= set(rows.schema.names) else None
-                self._emit(head, operator.process(group, taken.batch(rows, side)), whole)
-        self._emit(head, operator.advance_watermark(group, after))
+                yield from self._emit(head, operator.process(group, taken.batch(rows, side)), whole)
+        yield from self._emit(head, operator.advance_watermark(group, after))
         if isinstance(operator, (ColumnOperator, ColumnJoinOperator)):
             operator.store(group)
 
-    def _join_columns(self, head: KeyedHead, operator: ColumnJoinOperator, group: KeyGroup, side: int) -> None:
+    def _join_columns(
+        self, head: KeyedHead, operator: ColumnJoinOperator, group: KeyGroup, side: int
+    ) -> Iterator[None]:
         """Give an operator all rows of one side, some at a time where they are many."""
         for rows in grouped_batches(self._counted(head, side)):
             self._run.chain.tallies[head.id].rows_in += rows.num_rows
-            self._emit(head, operator.take_side(group, rows, side))
+            yield from self._emit(head, operator.take_side(group, rows, side))
 
-    def _work_on_columns(self, head: KeyedHead, operator: ColumnOperator, group: KeyGroup) -> None:
+    def _work_on_columns(self, head: KeyedHead, operator: ColumnOperator, group: KeyGroup) -> Iterator[None]:
         """Give an operator what its rows added up to, and those that came as they are."""
         tally = self._run.chain.tallies[head.id]
         if isinstance(operator, PartialsOperator):
@@ -170,7 +175,7 @@ class _KeyedTask:
             del partials  # what the operator needs of them it holds
         for rows in grouped_pieces(self._counted(head, 0)):
             tally.rows_in += rows.num_rows
-            self._emit(head, operator.take_rows(group, rows))
+            yield from self._emit(head, operator.take_rows(group, rows))
 
     def _partials(self, head: KeyedHead, group: KeyGroup) -> Sequence[SentPartials]:
         """Return what the rows of an operator added up to; where it goes by the order of rows, with their places, as rows get them too."""
@@ -198,7 +203,8 @@ class _KeyedTask:
 
     def _emit(
         self, head: KeyedHead, chunks: Iterator[OutputChunk | ColumnChunk], came_as: pa.RecordBatch | None = None
-    ) -> None:
+    ) -> Iterator[None]:
+        """Send on what an operator emits; yield behind each chunk."""
         for chunk in chunks:
             output = head.outputs.get(chunk.tag)
             if output is not None and len(chunk):
@@ -207,6 +213,7 @@ class _KeyedTask:
                 else:
                     rows = _rows_of(output, chunk, came_as)
                 self._run.chain.emit(head.id, chunk.tag, Batch(rows, NoOrigin(chunk.tag)))
+                yield
 
 
 def _rows_of(output: KeyedOutput, chunk: OutputChunk, came_as: pa.RecordBatch | None) -> pa.RecordBatch:

@@ -5,12 +5,13 @@ Rows come in the order of source, split and position, so the same ranges give th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from poundlock.formats.chunk import Batch, NoOrigin
 from poundlock.tasks.exchange.blocks import Delivery
 from poundlock.tasks.exchange.received import in_order, inputs_of
+from poundlock.tasks.exchange.waiting import receive
 from poundlock.tasks.report import Directive, TaskReport
 from poundlock.tasks.stage import Parcel, StageBody, StageRun
 
@@ -29,17 +30,18 @@ class PartitionedStage:
 
     def run(
         self, task: int, deliveries: Iterable[Delivery], directive: Directive, *, attempt: str
-    ) -> tuple[TaskReport, list[Parcel]]:
+    ) -> Generator[Parcel, None, TaskReport]:
         """Send what came for one task through the steps, write, prepare; see `KeyedStage.run`."""
         with StageRun(self.body, directive, task, attempt) as run:
-            received = list(deliveries)
-            run.received_times = [report for each in received for report in each.reports]
-            blocks = inputs_of(block for each in received for block in each.blocks)
+            received = receive(deliveries)
+            run.received_times = received.reports
+            blocks = inputs_of(received.blocks)
             for name, columns in self.inputs.items():
                 for source, rows in in_order(blocks.pop((name, 0), ())):
                     run.chain.push(Batch(rows.select(list(columns)), NoOrigin(source)), name)
+                    yield from run.full_parcels()
                     if run.sinks.full:
                         break
-            parcels = list(run.parcels())
+            yield from run.parcels()
             report = run.finish()
-        return report, parcels
+        return report

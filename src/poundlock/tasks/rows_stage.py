@@ -94,17 +94,18 @@ class RowsStage:
 
     def run(
         self, task: int, elements: Iterable[SegmentRows], directive: Directive, *, attempt: str
-    ) -> tuple[TaskReport, list[Parcel]]:
-        """Send the rows of one partition through the steps, write, prepare."""
+    ) -> Generator[Parcel, None, TaskReport]:
+        """Send the rows of one partition through the steps, write, prepare; yield and return as `SourceStage.run` does."""
         unknown = unknown_place(self.body.number, task)
         with StageRun(self.body, directive, task, attempt) as run:
             for element in elements:
                 for place, rows in rows_by_place(element.block, directive.places, unknown):
                     run.place, run.sinks.current_source = place, place.source
                     run.chain.push(rows, element.input)
-            parcels = list(run.parcels())
+                    yield from run.full_parcels()
+            yield from run.parcels()
             report = run.finish()
-        return report, parcels
+        return report
 
 
 @dataclass(frozen=True)

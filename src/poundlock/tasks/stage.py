@@ -98,12 +98,15 @@ class StageExit(Protocol):
 
     stage: int
 
+    def full_blocks(self) -> Iterable[Any]:
+        """Return the blocks that became full since the last call, before the last row has come."""
+
     def blocks(self) -> Iterable[Any]:
         """Return the rows that were taken and that are not among `full_blocks`, as blocks; called once, behind the last row."""
 
 
 class ExchangeExit(StageExit, Protocol):
-    """A stage's exit to a keyed operator, which hands on rows before the last one has come."""
+    """A stage's exit to a keyed operator."""
 
     def full_blocks(self) -> list[Block]:
         """Return the blocks that became full since the last call."""
@@ -213,6 +216,9 @@ class StageRun:
             if blocks := exchange.full_blocks():
                 for target, delivery in block_deliveries(blocks, self.directive.parallelism):
                     yield exchange.stage, target, delivery
+        for way in self.segment_exits:
+            for block in way.full_blocks():
+                yield way.stage, 0, block
 
     def parcels(self) -> Iterator[Parcel]:
         """Yield what is left for each task of each later stage; called once, behind the last row.

@@ -21,8 +21,8 @@ SOURCE = Path(poundlock.__file__).parent
 class Nothing:
     """A stage without steps."""
 
-    def run(self, *_: Any, **__: Any) -> tuple[None, list[Any]]:
-        return None, []
+    def run(self, *_: Any, **__: Any) -> Iterator[Any]:
+        yield from ()
 
 
 def stages() -> dict[str, Callable[[], Iterator[Any]]]:

@@ -25,7 +25,8 @@ MAIN = ""
 LATE = "late"
 CHUNK_ROWS = 8192
 CHUNK_BYTES = 32 << 20
-_LOOKED_AT = 16  # values that stand for all that were gathered
+_LOOK_EVERY = 251  # rows, at most
+_LOOKED_AT = 4  # values that stand for all that came since the last look
 
 
 @dataclass(slots=True)
@@ -80,17 +81,19 @@ class _Buffer:
     timestamps: list[Any] = field(default_factory=list)
     windows: list[Any] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
+    seen: int = 0
+    """How many values were there when it was last looked how large they are."""
 
 
 class Collector:
     """Gathers rows until there are enough for a chunk. Operators yield `drain()` when `full` says so, and at the end.
 
-    How large rows are is looked at when there is one, two, four and so on, some of them each time.
+    How large rows are is looked at when there is one, two, four and so on, and then at intervals: some of the new ones each time.
     """
 
     def __init__(self, chunk_rows: int = CHUNK_ROWS, chunk_bytes: int = CHUNK_BYTES) -> None:
         self.chunk_rows, self._chunk_bytes = chunk_rows, chunk_bytes
-        self.size = 0
+        self.size = self._bytes = 0
         self.look_at = 1
         """With fewer rows than so many `full` is False."""
         self._buffers: defaultdict[str, _Buffer] = defaultdict(_Buffer)
@@ -101,19 +104,14 @@ class Collector:
         return self.size >= self.look_at and self._is_full()
 
     def _is_full(self) -> bool:
-        if self.size >= self.chunk_rows or self._bytes() >= self._chunk_bytes:
+        if self.size >= self.chunk_rows:
             return True
-        self.look_at = min(2 * self.size, self.chunk_rows)
-        return False
-
-    def _bytes(self) -> int:
-        """Return how many bytes the values have, about."""
-        size = 0
         for buffer in self._buffers.values():
-            values = buffer.values
-            some = values[:: -(-len(values) // _LOOKED_AT)]
-            size += sum(map(bytes_of, some)) * len(values) // len(some)
-        return size
+            new = buffer.values[buffer.seen :]
+            buffer.seen += len(new)
+            self._bytes += _sampled_bytes(new)
+        self.look_at = min(2 * self.size, self.size + _LOOK_EVERY, self.chunk_rows)
+        return self._bytes >= self._chunk_bytes
 
     def emit(self, value: Any, key: Any, timestamp: int | None, tag: str = MAIN) -> _Buffer:
         """Add one row; return the rows that it is among."""
@@ -143,7 +141,8 @@ class Collector:
 
     def drain(self) -> Iterator[OutputChunk]:
         """Yield what was gathered, a chunk for each tag, and start over."""
-        buffers, self._buffers, self.size, self.look_at = self._buffers, defaultdict(_Buffer), 0, 1
+        buffers, self._buffers = self._buffers, defaultdict(_Buffer)
+        self.size, self._bytes, self.look_at = 0, 0, 1
         for tag, b in buffers.items():
             yield OutputChunk(tag, b.keys, b.values, b.timestamps, b.windows or None, b.rows or None)
 
@@ -154,10 +153,16 @@ def bytes_of(value: Any) -> int:
         return len(value) + 8
     if isinstance(value, dict):
         return sum(map(bytes_of, value.values()))
-    if isinstance(value, (list, tuple)):
-        some = value[:: -(-len(value) // _LOOKED_AT)] if value else value
-        return sum(map(bytes_of, some)) * len(value) // max(len(some), 1)
+    if isinstance(value, list):
+        return _sampled_bytes(value)
+    if isinstance(value, tuple):
+        return sum(map(bytes_of, value))
     return 8
+
+
+def _sampled_bytes(values: Sequence[Any]) -> int:
+    some = values[:: -(-len(values) // _LOOKED_AT) or 1]
+    return sum(map(bytes_of, some)) * len(values) // max(len(some), 1)
 
 
 _FIXED = frozenset({type(None), bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta})

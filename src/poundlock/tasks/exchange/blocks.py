@@ -76,7 +76,7 @@ class Block(msgspec.Struct, frozen=True):
         part: a writer that had many rows made several blocks; their order.
         places: where the rows were read: (source, sequence of the split), in the order they came.
         index: for each run of rows its key group, the number of its place and its first row, as int64.
-        rows: an Arrow IPC stream of one batch, its last column hidden.
+        rows: an Arrow IPC stream of one batch, its last column hidden; mapped where it waits on a disk.
     """
 
     operator: str
@@ -85,7 +85,7 @@ class Block(msgspec.Struct, frozen=True):
     part: int
     places: tuple[tuple[str, int], ...]
     index: bytes
-    rows: bytes | bytearray
+    rows: bytes | bytearray | memoryview
     count: int
 
     def runs(self) -> npt.NDArray[np.int64]:

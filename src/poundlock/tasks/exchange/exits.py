@@ -17,6 +17,7 @@ import pyarrow as pa
 from poundlock.formats import convert
 from poundlock.formats.arrays import numbers_in
 from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Records
+from poundlock.formats.pieces import content_bytes
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Emit, unreadable_row
 from poundlock.operators.columns.operator import ColumnWork
@@ -27,7 +28,7 @@ from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.arrivals import RowNumbers
 from poundlock.tasks.exchange.blocks import Block, BlockWriter, ExchangeInput
 from poundlock.tasks.exchange.partial_blocks import PartialWriter
-from poundlock.tasks.exchange.segment_blocks import read_blocks, write_blocks
+from poundlock.tasks.exchange.segment_blocks import BLOCK_BYTES, read_blocks, write_blocks
 from poundlock.tasks.stage import TaskStep
 
 
@@ -119,6 +120,7 @@ class ToSegment(TaskStep):
 
     def begin(self) -> None:
         self._batches: list[pa.RecordBatch] = []
+        self._bytes = 0
         self._own = visible_schema(self.schema)
         self.run.segment_exits.append(self)
 
@@ -126,10 +128,17 @@ class ToSegment(TaskStep):
         rows = convert.to_batch(chunk, self._own if isinstance(chunk, Records) else None).batch
         split = int_column(np.full(rows.num_rows, self.run.place_number, np.int32), pa.int32())
         self._batches.append(conformed(rows.append_column(SPLIT, split), self.schema))
+        self._bytes += content_bytes(self._batches[-1].columns)
+
+    def full_blocks(self) -> Iterator[SegmentRows]:
+        """Yield what was taken since the last call, if that fills a block."""
+        if self._bytes >= BLOCK_BYTES:
+            yield from self.blocks()
 
     def blocks(self) -> Iterator[SegmentRows]:
-        """Yield what was taken; called once, behind the last row."""
-        for block in write_blocks(self._batches, self.schema):
+        """Yield what is left of all that was taken; called once, behind the last row."""
+        batches, self._batches, self._bytes = self._batches, [], 0
+        for block in write_blocks(batches, self.schema):
             yield SegmentRows(self.input, bytes(block))
 
 

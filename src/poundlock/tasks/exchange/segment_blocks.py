@@ -13,7 +13,7 @@ from pyarrow import ipc
 
 BLOCK = "block"
 NUMBER = "number"
-_BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 4 << 20
 
 
 def read_blocks(block: bytes | pa.Buffer) -> Iterator[pa.RecordBatch]:
@@ -22,7 +22,7 @@ def read_blocks(block: bytes | pa.Buffer) -> Iterator[pa.RecordBatch]:
 
 
 def write_blocks(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, block_bytes: int = _BLOCK_BYTES
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[pa.Buffer]:
     """Yield batches as blocks, columns cast to a schema; nothing where there are no rows.
 
@@ -70,7 +70,7 @@ def pack_numbered_blocks(batches: Iterable[pa.RecordBatch], *, schemas: list[pa.
             rows = _rows(batch.column(number))
             kept[number].append(rows)
             sizes[number] += rows.nbytes
-            if sizes[number] >= _BLOCK_BYTES:
+            if sizes[number] >= BLOCK_BYTES:
                 yield from _numbered(number, kept[number], schemas[number])
                 kept[number], sizes[number] = [], 0
     for number, schema in enumerate(schemas):

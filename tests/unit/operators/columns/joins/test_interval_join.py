@@ -220,7 +220,7 @@ def compare(data: st.DataObject, seed: int) -> None:
 
 
 def test_pairs_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_rows, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(held_rows, "PIECE_ROWS", 7)
     rows = ByColumns(KEYS["number"], (-5, 5), (None, None), MergePolicy())
     operator, group = rows.join.operator(), rows.state.open()
     some = [(1, n % 3, {"k": 1, "n": n, "t": None}) for n in range(6)]
