@@ -15,7 +15,9 @@ from poundlock.connectors.base import (
     ClosableEnumerator,
     IdentifyingEnumerator,
     LagReportingEnumerator,
+    MeasuringEnumerator,
     PartitionedEnumerator,
+    PartitionRead,
     RangeCheckingEnumerator,
 )
 from poundlock.connectors.kafka.cluster import Cluster
@@ -185,7 +187,13 @@ def test_the_end_is_before_open_transactions(kafka_broker: EmbeddedKafka, plan: 
 
 def test_what_it_offers(plan: Plan, topic: str) -> None:
     enumerator = plan(topics=topic)
-    for offered in (PartitionedEnumerator, IdentifyingEnumerator, LagReportingEnumerator, ClosableEnumerator):
+    for offered in (
+        PartitionedEnumerator,
+        IdentifyingEnumerator,
+        LagReportingEnumerator,
+        MeasuringEnumerator,
+        ClosableEnumerator,
+    ):
         assert isinstance(enumerator, offered)
 
 
@@ -617,3 +625,70 @@ def test_a_refused_login_is_told_apart(guarded_broker: EmbeddedKafka) -> None:
         source.preflight()
     assert "wrong" not in str(caught.value)
     assert "KafkaSecurity" in caught.value.next
+
+
+# -- bytes of a checkpoint -----------------------------------------------------------------------------------------------
+
+
+def wide(broker: EmbeddedKafka, topic: str, count: int, size: int, codec: str = "none") -> None:
+    """Produce records of so many bytes to the first partition, some to a batch; a transaction, so that a marker stands last."""
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "transactional.id": uuid.uuid4().hex,
+            "compression.type": codec,
+            "linger.ms": 100,
+        }
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for number in range(count):
+        producer.produce(topic, (b"%06d" % number).ljust(size, b"x"), partition=0)
+    producer.commit_transaction(30)
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_wide_records_are_planned_by_bytes(
+    kafka_broker: EmbeddedKafka, plan: Plan, new_topic: Callable[..., str], codec: str
+) -> None:
+    topic, size = new_topic(2), 20_000
+    wide(kafka_broker, topic, 500, size, codec)
+    kafka_broker.produce(topic, [Record("narrow", partition=1) for _ in range(50)])
+
+    def offsets(**given: Any) -> int:
+        enumerator = plan(topics=topic, **given)
+        end = enumerator.latest(enumerator.initial())
+        return int(end[topic]["0"])
+
+    assert offsets(max_bytes_per_checkpoint=None) == 501
+    assert offsets() == 501
+    # The mean of what is looked at of the topic stands for both of its partitions.
+    assert 20 <= offsets(max_bytes_per_checkpoint=100 * size) <= 110
+
+
+def test_what_was_read_tells_how_much_is_read_next(
+    kafka_broker: EmbeddedKafka, plan: Plan, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(1)
+    wide(kafka_broker, topic, 1_000, 100)
+    enumerator = plan(topics=topic, max_bytes_per_checkpoint="10 KB", max_records_per_checkpoint=400)
+    position = enumerator.initial()
+    end = enumerator.latest(position)
+    assert 90 <= end[topic]["0"] <= 110
+    enumerator.splits(position, end)
+    enumerator.measured({f"{topic}-0": PartitionRead(100, 100_000), "another-0": PartitionRead(1, 1 << 40)})
+    again = enumerator.latest(end)
+    assert again[topic]["0"] - end[topic]["0"] == 10
+
+
+def test_a_broker_that_cannot_be_looked_at_holds_nothing_up(
+    kafka_broker: EmbeddedKafka, plan: Plan, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enumerator = plan(topics=topic, max_bytes_per_checkpoint="2 MB")
+    position = enumerator.initial()
+
+    def refuse(*_: Any) -> Iterator[Any]:
+        raise TransientError("no broker answers")
+
+    monkeypatch.setattr("poundlock.connectors.kafka.source.enumerator.fetch_sizes", refuse)
+    assert enumerator.latest(position) == {topic: {"0": 2, "1": 0}}, "as if records had a megabyte"

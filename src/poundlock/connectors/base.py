@@ -145,6 +145,30 @@ class LagReportingEnumerator(Protocol):
         """
 
 
+@dataclass(slots=True)
+class PartitionRead:
+    """What was read of a partition: the weight of its splits, and how many bytes the values of its records had."""
+
+    weight: int = 0
+    bytes: int = 0
+
+    def add(self, other: PartitionRead) -> None:
+        """Add what was read in other splits."""
+        self.weight += other.weight
+        self.bytes += other.bytes
+
+
+@runtime_checkable
+class MeasuringEnumerator(Protocol):
+    """An enumerator that plans by how wide records were, of a source whose readers count bytes, see `MeteredReader`."""
+
+    def measured(self, sizes: Mapping[str, PartitionRead]) -> None:
+        """Take note of what the tasks of a checkpoint read of each partition, by the name of its splits; before the next `latest`.
+
+        Called for the checkpoints of this start alone. What it remembers must not grow with checkpoints.
+        """
+
+
 @runtime_checkable
 class ClosableEnumerator(Protocol):
     """An enumerator that holds something, such as a connection."""

@@ -256,6 +256,7 @@ class JobCheckpoints:
         reports = self.jobs.run(directive, plan.reads.work)
         run_s = time.monotonic() - begun
         self._attempt.ran = True
+        self.planner.measured(reports)
         advanced = self.time.measured(plan.times, reports)
         decided, seen = self.time.decided(plan.times, advanced), self.time.seen(advanced, reports)
         results = replace(

@@ -20,7 +20,9 @@ from poundlock.connectors.base import (
     Enumerator,
     IdentifyingEnumerator,
     LagReportingEnumerator,
+    MeasuringEnumerator,
     PartitionedEnumerator,
+    PartitionRead,
     PausableEnumerator,
     RangeCheckingEnumerator,
     Split,
@@ -30,7 +32,7 @@ from poundlock.operators.time_graph import Held
 from poundlock.operators.time_values import SourceInput
 from poundlock.storage.base import Storage
 from poundlock.tasks.event_time import SplitPlace
-from poundlock.tasks.report import SourceSplit, TaskWork
+from poundlock.tasks.report import SourceSplit, TaskReport, TaskWork
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,17 @@ class Planner:
             end = json.loads(json.dumps(_latest(enumerator, start, (held or {}).get(name))))
             ranges[name] = SourceRange(start, end, self._identity(name, start, end, decided))
         return self._plan(checkpoint, ranges)
+
+    def measured(self, reports: Sequence[TaskReport]) -> None:
+        """Have the sources that ask for it know how wide what was read was."""
+        for name, enumerator in self._enumerators.items():
+            if isinstance(enumerator, MeasuringEnumerator):
+                sizes: dict[str, PartitionRead] = {}
+                for read in (report.reads[name] for report in reports if name in report.reads):
+                    for partition, size in read.partitions.items():
+                        sizes.setdefault(partition, PartitionRead()).add(size)
+                if sizes:
+                    enumerator.measured(sizes)
 
     def check_ranges(self, plan: CheckpointPlan) -> None:
         """Raise SourceGoneError unless all that was decided long ago can be read once more."""

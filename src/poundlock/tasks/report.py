@@ -11,7 +11,7 @@ from typing import Any
 
 from poundlock.checkpoint.participant import JSON, Prepared
 from poundlock.checkpoint.skew import Shares
-from poundlock.connectors.base import Split
+from poundlock.connectors.base import PartitionRead, Split
 from poundlock.operators.chain import StepCounts
 from poundlock.operators.time_values import SplitTimes, TimeDirective
 from poundlock.state.directive import PreparedState, StateDirective
@@ -74,10 +74,11 @@ class TaskWork:
 
 @dataclass(slots=True)
 class SourceRead:
-    """What a task read of one source: how many splits, and how many bytes where the reader counts them."""
+    """What a task read of one source: how many splits, and how many bytes where the reader counts them; then of each partition, too."""
 
     splits: int = 0
     bytes: int | None = None
+    partitions: dict[str, PartitionRead] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

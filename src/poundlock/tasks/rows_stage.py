@@ -13,7 +13,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from poundlock.connectors.base import MeteredReader, Reader, ReaderContext, SplitSource
+from poundlock.connectors.base import MeteredReader, PartitionRead, Reader, ReaderContext, SplitSource
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch
 from poundlock.tasks.exchange.exits import SegmentRows, rows_by_place
@@ -77,7 +77,9 @@ class SourceStage:
             read = run.reads.setdefault(name, SourceRead())
             read.splits += 1
             if isinstance(reader, MeteredReader):
-                read.bytes = reader.bytes_read
+                size, read.bytes = reader.bytes_read - (read.bytes or 0), reader.bytes_read
+                own = read.partitions.setdefault(each.place.partition, PartitionRead())
+                own.add(PartitionRead(split.weight, size))
             elif split.bytes is not None:
                 read.bytes = (read.bytes or 0) + split.bytes
 

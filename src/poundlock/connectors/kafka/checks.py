@@ -78,6 +78,10 @@ def check_source(source: KafkaSource) -> None:
         value = getattr(source, name)
         if value is not None and not _is_positive(value):
             raise DefinitionError(f"{name}={value!r} is not a positive number", next=f"write {name}=100_000")
+    if source.max_bytes == 0:
+        raise DefinitionError(
+            "max_bytes_per_checkpoint=0 lets nothing be read", next='write max_bytes_per_checkpoint="2 GB"'
+        )
     for column, shown in source.metadata.items():
         if shown not in FIELDS:
             raise DefinitionError(

@@ -97,7 +97,7 @@ _OWN_FIELDS: Mapping[str, str] = {
     "subscribe": "topics", "subscribepattern": "pattern", "assign": "partitions", "startingoffsets": "start",
     "startingtimestamp": "start", "startingoffsetsbytimestamp": "start", "endingoffsets": "end",
     "endingtimestamp": "end", "endingoffsetsbytimestamp": "end", "includeheaders": "include_headers",
-    "maxoffsetspertrigger": "max_records_per_checkpoint", "minpartitions": "min_partitions",
+    "maxoffsetspertrigger": "max_records_per_checkpoint", "maxbytespertrigger": "max_bytes_per_checkpoint", "minpartitions": "min_partitions",
     "kafka.bootstrap.servers": "bootstrap_servers", "kafka.isolation.level": "isolation",
     "kafka.group.id": "group_id", "groupidprefix": "group_id", "kafka.security.protocol": "security",
     "kafka.sasl.mechanism": "security", "kafka.sasl.jaas.config": "security",

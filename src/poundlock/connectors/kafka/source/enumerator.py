@@ -15,21 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from poundlock.connectors.base import Split
+from poundlock.connectors.base import PartitionRead, Split
 from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.errors import deleted, expired, recreated, went_back
 from poundlock.connectors.kafka.offsets import Offsets, Partition, from_json, names, to_json
-from poundlock.connectors.kafka.source.admission import cut, share
+from poundlock.connectors.kafka.source.admission import cut
+from poundlock.connectors.kafka.source.byte_limit import ByteLimit
 from poundlock.connectors.kafka.source.client_properties import parse
 from poundlock.connectors.kafka.source.partition_discovery import PartitionDiscovery
 from poundlock.connectors.kafka.source.reader import payload
 from poundlock.connectors.kafka.source.starting_offsets import pin, read_pinned
-from poundlock.connectors.kafka.wire.range_fetch import OffsetRange
+from poundlock.connectors.kafka.wire.range_fetch import OffsetRange, fetch_sizes, parse_kafka_id
 from poundlock.errors import PoundlockError, SourceGoneError, TransientError
 from poundlock.storage.base import Storage
 
 if TYPE_CHECKING:
     from poundlock.connectors.kafka.source.source import KafkaSource
+    from poundlock.connectors.kafka.wire.fetch_client import FetchClient
 
 
 _log = logging.getLogger(__name__)
@@ -67,6 +69,8 @@ class KafkaEnumerator:
             if self._until is None and pinned.words == self._words:
                 self._until = pinned.until_offsets
         self._records_per_split = parse(source.options).records_per_split
+        self._limit = ByteLimit(source.max_records_per_checkpoint, source.max_bytes, self._width_at)
+        self._looking: FetchClient | None = None  # over which records are looked at
         self._discovery = PartitionDiscovery(source, cluster)
         self._checked = False
         self._renewed: tuple[float, Offsets] | None = None
@@ -74,6 +78,7 @@ class KafkaEnumerator:
         self._ends: tuple[float, Offsets] | None = None  # what the newest plan was answered, and when
         # With very many partitions the same is worked out once: their names, whether they are read, a position's offsets.
         self._names: dict[Partition, str] = {}
+        self._named: dict[str, Partition] = {}
         self._reads: dict[Partition, bool] = {}
         self._views: deque[_View] = deque(maxlen=_VIEWS)
 
@@ -135,7 +140,7 @@ class KafkaEnumerator:
         return [self._name(place) for place, offset in sorted(reached.items()) if offset < until.get(place, offset + 1)]
 
     def latest(self, start: Position, held: Collection[str] = ()) -> Position:
-        """Return how far the next checkpoint may read: what can be read now, at most `max_records_per_checkpoint` of it.
+        """Return how far the next checkpoint may read: what can be read now, as far as the limits of a checkpoint allow.
 
         Raises:
             SourceGoneError: a topic was deleted or created again, or records behind `start` have expired.
@@ -162,7 +167,7 @@ class KafkaEnumerator:
             end = ends[place] if until is None else min(ends[place], max(until.get(place, 0), offset))
             if end > offset and not (held and self._name(place) in held):
                 waiting[place] = end - offset
-        given = share(waiting, self._source.max_records_per_checkpoint)
+        given = self._limit.share(waiting, read)
         return to_json({**position, **{place: position[place] + count for place, count in given.items()}, **added})
 
     def _added(self, position: Offsets, until: Offsets | None) -> Offsets:
@@ -255,6 +260,28 @@ class KafkaEnumerator:
             if topic in now and now[topic] != old:
                 raise recreated(topic, f"its id was {old} and is {now[topic]}")
 
+    def measured(self, sizes: Mapping[str, PartitionRead]) -> None:
+        """Take note of how many bytes were read of partitions; the next plans are made by it."""
+        known = ((self._named.get(name), size) for name, size in sizes.items())
+        self._limit.measured((place, size.weight, size.bytes) for place, size in known if place is not None)
+
+    def _width_at(self, place: Partition, offset: int) -> float | None:
+        """Return how many bytes the records about an offset have on average, None where no broker says so at once."""
+        if self._looking is None:
+            self._looking = self._source.looking()
+        id = self._topics.get(place[0])
+        # What ends a transaction has an offset, and is no record.
+        for at in (offset, offset - 1):
+            wanted = OffsetRange(*place, at, at + 1, None if id is None else parse_kafka_id(id))
+            try:
+                records = list(fetch_sizes(self._looking, wanted))
+            except (PoundlockError, OSError) as error:  # the tasks will say what is wrong, if it is
+                _log.debug("%s: no record was looked at: %s", self._name(place), error)
+                return None
+            if count := sum(rows for rows, _ in records):
+                return sum(size for _, size in records) / count
+        return None
+
     def committed(self, position: Position) -> None:
         """Commit what moved of a position for the group, so that lag tools see it. Does not wait; what goes wrong is only logged."""
         if self._group:
@@ -276,6 +303,7 @@ class KafkaEnumerator:
     def _name(self, place: Partition) -> str:
         if place not in self._names:
             self._names[place] = names([place])
+            self._named[self._names[place]] = place
         return self._names[place]
 
     def _view(self, position: Position) -> _View:
@@ -312,6 +340,8 @@ class KafkaEnumerator:
     def close(self) -> None:
         """Close the connections."""
         self._cluster.close()
+        if self._looking is not None:
+            self._looking.close()
 
 
 def _cannot_be_read_again(what: str) -> SourceGoneError:

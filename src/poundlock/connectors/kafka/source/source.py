@@ -22,6 +22,7 @@ from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.source.client_properties import parse
 from poundlock.connectors.kafka.source.partition_discovery import PartitionDiscovery
 from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets
+from poundlock.values import size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +39,7 @@ Format = Literal["raw", "json", "csv", "avro"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 _PREFLIGHT_S = 4.5
 _QUESTION_S = 10.0
+_LOOK_S = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -71,6 +73,9 @@ class KafkaSource:
         security: how to log in.
         max_records_per_checkpoint: most offsets one checkpoint advances over, so that a backlog is cut into checkpoints;
             offsets of aborted records and transaction markers count too. None = no limit.
+        max_bytes_per_checkpoint: most bytes of values in one checkpoint, about, as a number or a text such as "512 MB"; None = no
+            limit. A task behind an exchange holds its share of them: with two tasks at most 1 GB each. Bytes are estimated by what was read
+            before and by records that are looked at: where they become wider within a checkpoint, it has more.
         min_partitions: least number of pieces that a checkpoint's records are read in; partitions are cut for it. None = a
             partition is cut only where much waits in it.
         options: settings of the consumer in the tasks, such as {"kafka.receive.buffer.bytes": "1048576"}; see
@@ -95,6 +100,7 @@ class KafkaSource:
     isolation: Isolation
     security: KafkaSecurity
     max_records_per_checkpoint: int | None
+    max_bytes_per_checkpoint: str | int | None
     min_partitions: int | None
     options: Mapping[str, Any] = field(repr=False)
     client_options: Mapping[str, Any] = field(repr=False)
@@ -122,6 +128,7 @@ class KafkaSource:
         isolation: Isolation = "read_committed",
         security: KafkaSecurity | None = None,
         max_records_per_checkpoint: int | None = 2_000_000,
+        max_bytes_per_checkpoint: str | int | None = "2 GB",
         min_partitions: int | None = None,
         options: Mapping[str, Any] | None = None,
         client_options: Mapping[str, Any] | None = None,
@@ -145,6 +152,7 @@ class KafkaSource:
             "isolation": isolation,
             "security": security or KafkaSecurity(),
             "max_records_per_checkpoint": max_records_per_checkpoint,
+            "max_bytes_per_checkpoint": max_bytes_per_checkpoint,
             "min_partitions": min_partitions,
             "options": dict(options or {}),
             "client_options": dict(client_options or {}),
@@ -273,6 +281,19 @@ class KafkaSource:
         else:
             own = self._connections()
         return Cluster(self.bootstrap_servers, settings, committed_only=committed, own=own)
+
+    @property
+    def max_bytes(self) -> int | None:
+        """The number of `max_bytes_per_checkpoint`."""
+        return None if self.max_bytes_per_checkpoint is None else size(self.max_bytes_per_checkpoint)
+
+    def looking(self) -> FetchClient:
+        """Return connections over which the driver looks at single record batches, or does without soon."""
+        from poundlock.connectors.kafka.wire.fetch_client import fetch_client
+
+        settings = replace(parse(self.options), fetch_bytes=1, min_bytes=1, max_wait_ms=0)
+        settings = replace(settings, request_timeout_s=_LOOK_S, connect_timeout_s=_LOOK_S, patience_s=_LOOK_S)
+        return fetch_client(self.bootstrap_servers, self.who or login(self.security), settings)
 
     def _connections(self) -> FetchClient:
         """Return the driver's own connections, over which it asks for offsets; they wait as long as a question may take."""

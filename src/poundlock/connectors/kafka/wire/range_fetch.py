@@ -94,6 +94,15 @@ def fetch_headers(client: FetchClient, wanted: OffsetRange) -> Iterator[tuple[Ba
     return fetch.read(fetch.headers)
 
 
+def fetch_sizes(client: FetchClient, wanted: OffsetRange) -> Iterator[tuple[int, int]]:
+    """Yield how many records the batches have that reach into a range, those outside of it included, and how many bytes their values.
+
+    Records of open and aborted transactions count too. Raises as `fetch_range` does.
+    """
+    fetch = _RangeFetch(client, wanted, False)
+    return fetch.read(fetch.sizes)
+
+
 class _RangeFetch:
     """The reading of one range: where it is, and since when nothing has come."""
 
@@ -228,6 +237,13 @@ class _RangeFetch:
         """Return the records that a reader may see."""
         may_see = visible(answer.records, headers, answer.aborted if self._committed else ())
         return decode(np.frombuffer(answer.padded, np.uint8), may_see, self._at, self._wanted.after)
+
+    def sizes(self, answer: FetchAnswer, headers: list[BatchHeader]) -> Iterator[tuple[int, int]]:
+        """Yield how many records come together, and how many bytes their values have."""
+        may_see = visible(answer.records, headers, ())
+        first, after = headers[0].base_offset, headers[-1].last_offset + 1
+        for records in decode(np.frombuffer(answer.padded, np.uint8), may_see, first, after):
+            yield len(records), records.value_bytes
 
     def headers(self, answer: FetchAnswer, headers: list[BatchHeader]) -> Iterator[tuple[BatchHeader, bool]]:
         """Yield the batches that begin in the range, each with whether it aborts a transaction."""
