@@ -12,6 +12,7 @@ import pytest
 
 from poundlock import EventTimeBucketAssigner, FileSink, Job, KafkaSink, KafkaSource, RollingPolicy
 from poundlock.checkpoint.identity import read_identity
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.config import load_settings
 from poundlock.driver.driver import run
 from poundlock.driver.interactive.replay import replay
@@ -164,3 +165,38 @@ def test_an_idle_stream_new_partitions_and_a_topic_that_was_recreated(
     with pytest.raises(SourceGoneError, match=topic):
         run(job(), settings=settings(tmp_path))
     assert len(lines(out)) == 61
+
+
+@pytest.mark.parametrize("limit", ["400 KB", None])
+def test_checkpoints_of_wide_records_are_bounded_by_bytes(
+    tmp_path: Path, kafka_broker: EmbeddedKafka, new_topic: Callable[..., str], limit: str | None
+) -> None:
+    """Narrow records, then wide ones, by key through an exchange; without the limit one checkpoint has all of them."""
+    topic, narrow, wide = new_topic(2), 2_000, 100
+    texts = [str(n).encode() for n in range(narrow)] + [
+        (b"%d" % n).ljust(20_000, b".") for n in range(narrow, narrow + wide)
+    ]
+    kafka_broker.produce(topic, [Record(text, partition=n % 2) for n, text in enumerate(texts)], compression_type="lz4")
+    job = Job("wide", checkpoint_interval="0 s")
+    source = KafkaSource(
+        bootstrap_servers=kafka_broker.bootstrap_servers, topics=topic, end="latest", max_bytes_per_checkpoint=limit
+    )
+    rows = job.from_source(source, name="events").rebalance()
+    rows.sink_to(FileSink(f"{tmp_path}/out", row="value"), name="files")
+    assert run(job, settings=settings(tmp_path)).state == "FINISHED"
+    assert Counter(lines(tmp_path / "out")) == Counter(texts)
+
+    storage = open_storage(f"{tmp_path}/state/checkpoints/wide")
+    read = [decision.sources["events"] for decision in Ledger(storage) if decision.occasion == "checkpoint"]
+    sizes = [span.bytes or 0 for span in read]
+    assert sum(sizes) == sum(map(len, texts))
+    if limit is None:
+        assert len(sizes) == 1
+        return
+    assert 5 <= len(sizes) <= 20
+    assert max(sizes) <= 500_000
+    identity = read_identity(storage)
+    assert identity is not None
+    report = replay(job, identity, 1, settings=settings(tmp_path))
+    assert report.differences == []
+    assert report.rows_read["events"][0] == read[1].rows

@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from poundlock.checkpoint.skew import Shares
 from poundlock.formats.chunk import Batch, NoOrigin
-from poundlock.formats.pieces import slices
 from poundlock.operators.columns.joins.sides import ColumnJoinOperator
 from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork, PartialsOperator
 from poundlock.operators.columns.sent import SentPartials
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import OutputChunk
+from poundlock.operators.pieces import slices
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.state.hashing import groups_of
 from poundlock.state.runs.files import run_files

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, texts_of
-from poundlock.formats.pieces import pieces, pieces_of_places
 from poundlock.operators.columns.encoding import decode_key_columns
 from poundlock.operators.columns.groups import Hashes
 from poundlock.operators.columns.partials import RowAggregation
@@ -23,6 +22,7 @@ from poundlock.operators.columns.sent import SentPartials
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import MAIN
+from poundlock.operators.pieces import pieces, pieces_of_places
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.operators.windows.base import WindowSpec
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 from poundlock.formats import convert
 from poundlock.formats.arrays import numbers_in
 from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Records
-from poundlock.formats.pieces import content_bytes
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Emit, unreadable_row
 from poundlock.operators.columns.operator import ColumnWork
+from poundlock.operators.pieces import content_bytes
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.state import hashing
 from poundlock.tasks.columns import SPLIT, bool_column, conformed, int_column, visible_schema

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.pieces import content_bytes
 from poundlock.operators.columns.partials import Partials, RowAggregation
 from poundlock.operators.columns.sent import SentPartials
+from poundlock.operators.pieces import content_bytes
 from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.blocks import DELIVERY_BYTES, Block, ExchangeInput, KeyHashing, encoded
 

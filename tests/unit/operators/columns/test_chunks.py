@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.pieces import PIECE_BYTES
 from poundlock.operators.columns.encoding import encode_key_columns
 from poundlock.operators.columns.operator import (
     INSERT,
@@ -17,6 +16,7 @@ from poundlock.operators.columns.operator import (
     change_schema,
     row_chunks,
 )
+from poundlock.operators.pieces import PIECE_BYTES
 
 MB = 1 << 20
 WIDE = pa.array([b"x" * MB] * 80, pa.large_binary())

@@ -19,7 +19,7 @@ _WIDENED = (
 )  # and one of a topic that is known, from one checkpoint to the next; Kafka takes no larger ones unless it is told to
 _LOOKS = 8  # so many partitions are looked at together
 _NARROWER = 8  # so many times at most from one checkpoint to the next
-_ROUNDS, _STEP = 7, 8  # a plan is made smaller so often, and at most so many times smaller before it is looked at again
+_ROUNDS, _STEP = 9, 4  # a plan is made smaller so often, and at most so many times smaller before it is looked at again
 
 
 _Looks = dict[tuple[Partition, int], float]

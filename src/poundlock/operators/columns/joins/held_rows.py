@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, indices_of, joined
-from poundlock.formats.pieces import PIECE_ROWS
 from poundlock.operators.columns.groups import Hashes
 from poundlock.operators.columns.joins.kept_rows import StoredRows, read_as
 from poundlock.operators.columns.joins.matching import MatchRanges, TimedRows
 from poundlock.operators.columns.records import joined_rows
+from poundlock.operators.pieces import PIECE_ROWS
 
 _PAIR_BYTES = 64 << 20  # of pairs in a chunk, about
 _READ_BYTES = 128 << 20  # of rows that match, up to which they are read at once

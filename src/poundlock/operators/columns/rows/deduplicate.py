@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, joined, numbers_in, ranks_of, valid_in
-from poundlock.formats.pieces import pieces
 from poundlock.operators.columns.groups import Groups, Hashes
 from poundlock.operators.columns.msgpack.values import packed, packed_records, packed_timed, unpacked
 from poundlock.operators.columns.operator import (
@@ -31,6 +30,7 @@ from poundlock.operators.columns.rows.running_values import running_best
 from poundlock.operators.columns.rows.table import KeyTable
 from poundlock.operators.keyed.codec import encode
 from poundlock.operators.keyed.group import MAX, KeyGroup
+from poundlock.operators.pieces import pieces
 from poundlock.operators.process.deduplicate import (
     BUCKET_MS,
     LAST,

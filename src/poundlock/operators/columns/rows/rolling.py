@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.formats.arrays import Numbers, indices_of, joined
-from poundlock.formats.pieces import pieces, pieces_of_places
 from poundlock.operators.columns.groups import Groups
 from poundlock.operators.columns.msgpack.values import packed_records
 from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator
@@ -27,6 +26,7 @@ from poundlock.operators.columns.sql.accumulators import sum_type
 from poundlock.operators.columns.sql.sums import too_large
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import MAIN
+from poundlock.operators.pieces import pieces, pieces_of_places
 from poundlock.operators.process.rolling import ROLLING
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, indices_of, joined, valid_in
-from poundlock.formats.pieces import pieces
 from poundlock.operators.columns.msgpack.values import packed_records
 from poundlock.operators.columns.msgpack.writing import lists_of
 from poundlock.operators.columns.operator import (
@@ -33,6 +32,7 @@ from poundlock.operators.columns.rows.records import lists_of_records
 from poundlock.operators.columns.rows.table import KeyTable
 from poundlock.operators.columns.sql.ordinals import ordinals
 from poundlock.operators.keyed.group import MAX, KeyGroup
+from poundlock.operators.pieces import pieces
 from poundlock.operators.process.top_n import TOP, TopN
 
 

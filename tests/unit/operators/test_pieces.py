@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poundlock.formats.pieces import content_bytes, pieces, pieces_of_places, slices
+from poundlock.operators.pieces import content_bytes, pieces, pieces_of_places, slices
 from support.examples import examples
 
 KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
