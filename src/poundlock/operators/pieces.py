@@ -17,6 +17,7 @@ from poundlock.formats.arrays import Numbers, ends_in, is_binary, is_text
 
 PIECE_ROWS = 65_536
 PIECE_BYTES = 32 << 20
+BATCH_BYTES = 16 << 20  # of what is read of a file at a time
 _UNKNOWN = 16  # bytes that a value of a type without a known layout counts as
 
 
@@ -84,6 +85,12 @@ def pieces_of_places(
         after = min(after, first + most_rows)
         yield slice(first, after)
         first = after
+
+
+def rows_of_row_group(group: Any) -> int:
+    """Return how many rows of a row group of a Parquet file are read at a time: some 16 MB, for rows may hold whole documents."""
+    mean = group.total_byte_size / max(group.num_rows, 1)
+    return max(1, min(PIECE_ROWS, int(BATCH_BYTES / max(mean, 1))))
 
 
 # -- how wide columns are ----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ attempt of a task has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
@@ -17,6 +17,7 @@ import msgspec
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import normal_key
+from poundlock.operators.pieces import rows_of_row_group
 from poundlock.state.edited_values import check_value
 from poundlock.state.inspect import StateReader
 from poundlock.state.manifest import Manifest, TableMeta
@@ -42,7 +43,6 @@ _REASONS = {
 }
 Windows = Callable[[Any], Mapping[Any, Any]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ROWS = 65_536  # of a Parquet file at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class StateEditor:
                 raise DefinitionError(
                     f"{path} has no column {', '.join(missing)}", next=f"it has: {', '.join(names) or 'none'}"
                 )
-            for batch in file.iter_batches(_ROWS):
+            for batch in _batches(file):
                 columns = {name: column_values(batch.column(name)) for name in names}
                 parts = [columns[name] for name in keys]
                 result = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
@@ -282,3 +282,10 @@ def _touched(kind: str, value: Any, now: int) -> Any:
     if kind == "map":
         return {key: [now, item] for key, item in value.items()}
     return [now, value]
+
+
+def _batches(file: Any) -> Iterator[Any]:
+    """Yield the rows of a Parquet file, some megabytes at a time."""
+    for number in range(file.num_row_groups):
+        rows = rows_of_row_group(file.metadata.row_group(number))
+        yield from file.iter_batches(rows, row_groups=[number])

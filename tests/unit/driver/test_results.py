@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from poundlock.connectors.base import PartitionRead
 from poundlock.driver.checkpoints import task_results
-from poundlock.driver.planner import CheckpointPlan
+from poundlock.driver.planner import CheckpointPlan, Planner
 from poundlock.errors import TransientError
 from poundlock.operators.chain import StepCounts
 from poundlock.tasks.report import SourceRead, TaskReport
@@ -41,3 +43,17 @@ def test_bytes_are_told_only_where_every_reader_counts_them() -> None:
     reports = [report(0, made=SourceRead(1, 10)), report(1, made=SourceRead(1, None))]
     plan = CheckpointPlan(3, {}, (), {"made": 2})
     assert task_results(CHAIN, plan, reports, watermarks=None, event_time=None).bytes_read == {}
+
+
+def test_a_source_that_plans_by_bytes_is_given_those_of_each_partition() -> None:
+    given: list[Mapping[str, PartitionRead]] = []
+    enumerator = SimpleNamespace(initial=dict, measured=given.append)
+    sources: Any = {name: SimpleNamespace(enumerator=lambda _: enumerator) for name in ("made", "other")}
+    planner = Planner(sources, lambda _: cast(Any, None), 1)
+    reads = [
+        SourceRead(1, 10, {"a": PartitionRead(2, 7), "b": PartitionRead(1, 3)}),
+        SourceRead(1, 20, {"a": PartitionRead(5, 20)}),
+    ]
+    planner.measured([*(report(n, made=read) for n, read in enumerate(reads)), report(2)])
+    assert given == [{"a": PartitionRead(7, 27), "b": PartitionRead(1, 3)}], "nothing was read of the other"
+    assert reads[0].partitions["a"] == PartitionRead(2, 7)

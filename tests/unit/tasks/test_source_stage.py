@@ -13,7 +13,7 @@ import pytest
 from poundlock import FileSink, RichFunction
 from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.participant import DEAD_LETTER
-from poundlock.connectors.base import ReaderContext, Split
+from poundlock.connectors.base import PartitionRead, ReaderContext, Split
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Edge, Pass, Step
@@ -25,6 +25,7 @@ from poundlock.tasks.report import Directive, SourceSplit, TaskReport, TaskWork
 from poundlock.tasks.rows_stage import SourceHead, SourceStage
 from poundlock.tasks.sinks import SinkGroup
 from poundlock.tasks.stage import SinkStep, StageBody
+from support.running import run_to_end
 
 JOB = "0" * 32
 
@@ -178,3 +179,24 @@ def test_what_is_full_goes_to_the_next_stage_before_the_last_row_is_read(monkeyp
     blocks = [block for _, _, delivery in parcels for block in delivery.blocks]
     assert sorted(n for block in blocks for n in block.batch().column("n").to_pylist()) == list(range(300))
     assert len({(block.target, block.part) for block in blocks}) == len(blocks), "each has a place of its own"
+
+
+def test_a_reader_that_counts_bytes_has_them_counted_by_partition() -> None:
+    class Counting(Read):
+        bytes_read = 0
+
+        def read(self, split: Split) -> Iterator[Chunk]:
+            self.bytes_read += int(split.id)
+            yield Batch(pa.RecordBatch.from_pydict({"n": [1]}))
+
+    def split(id: str, name: str) -> SourceSplit:
+        return SourceSplit("in", Split(id, {}, weight=4, name=name), 0)
+
+    work = TaskWork(0, [split("10", "a"), split("7", "b"), split("1", "a")])
+    body = StageBody(0, JOB, [Step("in", Pass(), [])], {}, "fail")
+    source: Any = Counting(lambda _: iter(()))
+    directive = Directive(3, 1, 0, "run", {}, TimeDirective(TimeState(), 0, {}))
+    report, _ = run_to_end(SourceStage(body, {"in": SourceHead(source, "batch")}).run(work, directive, attempt="a"))
+    read = report.reads["in"]
+    assert (read.splits, read.bytes) == (3, 18)
+    assert read.partitions == {"a": PartitionRead(8, 11), "b": PartitionRead(4, 7)}

@@ -20,10 +20,12 @@ from poundlock.connectors.datagen.rows import Columns, Events, FunctionRows, Row
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Chunk, Records
 from poundlock.formats.convert import to_batch, to_records
+from poundlock.operators.keyed.output import sampled_bytes
 from poundlock.storage import Storage
 from poundlock.values import Clock, SystemClock, duration
 
 _CHUNK = 10_000
+_CHUNK_BYTES = 16 << 20
 _REFERENCE_MS = 1_545_184_226_432
 _MOST_MS = 1 << 53
 
@@ -201,5 +203,11 @@ class DatagenReader:
 
     def read(self, split: Split) -> Iterator[Chunk]:
         start, stop, schema = int(split.payload["start"]), int(split.payload["stop"]), self.source.schema()
-        for first in range(start, stop, _CHUNK):
-            yield _shaped(self.source.rows.make(first, min(first + _CHUNK, stop)), schema, self.context)
+        count = 64 if isinstance(self.source.rows, FunctionRows) else _CHUNK
+        while start < stop:
+            made = self.source.rows.make(start, min(start + count, stop))
+            start += len(made)
+            if isinstance(made, Records):  # rows of a function may be of any size
+                mean = sampled_bytes(made.rows) // len(made)
+                count = min(2 * count, _CHUNK, max(_CHUNK_BYTES // max(mean, 1), 1))
+            yield _shaped(made, schema, self.context)

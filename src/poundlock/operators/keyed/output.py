@@ -109,7 +109,7 @@ class Collector:
         for buffer in self._buffers.values():
             new = buffer.values[buffer.seen :]
             buffer.seen += len(new)
-            self._bytes += _sampled_bytes(new)
+            self._bytes += sampled_bytes(new)
         self.look_at = min(2 * self.size, self.size + _LOOK_EVERY, self.chunk_rows)
         return self._bytes >= self._chunk_bytes
 
@@ -154,13 +154,14 @@ def bytes_of(value: Any) -> int:
     if isinstance(value, dict):
         return sum(map(bytes_of, value.values()))
     if isinstance(value, list):
-        return _sampled_bytes(value)
+        return sampled_bytes(value)
     if isinstance(value, tuple):
         return sum(map(bytes_of, value))
     return 8
 
 
-def _sampled_bytes(values: Sequence[Any]) -> int:
+def sampled_bytes(values: Sequence[Any]) -> int:
+    """Return how many bytes some values have, about, by a few of them."""
     some = values[:: -(-len(values) // _LOOKED_AT) or 1]
     return sum(map(bytes_of, some)) * len(values) // max(len(some), 1)
 

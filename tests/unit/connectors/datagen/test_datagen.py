@@ -162,3 +162,11 @@ def test_what_cannot_work_is_refused() -> None:
 def test_it_pickles(tmp_path: Path) -> None:
     source = DatagenSource(row_of, schema="i bigint, x double", seed=3)
     assert read(pickle.loads(pickle.dumps(source)), 0, 5) == read(source, 0, 5)
+
+
+def test_wide_rows_of_a_function_come_few_at_a_time() -> None:
+    text = "x" * (1 << 20)
+    source = DatagenSource(lambda i, rng: {"i": i, "text": text}, schema="i bigint, text string")
+    (split,) = source.enumerator(NOWHERE).splits({"row": 0, "from_ms": 0}, {"row": 200, "from_ms": 0})
+    counts = [len(chunk) for chunk in source.reader(ReaderContext(reject=None, want="records")).read(split)]
+    assert (sum(counts), max(counts), max(counts[1:])) == (200, 64, 15)

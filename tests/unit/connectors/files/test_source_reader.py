@@ -291,6 +291,19 @@ def test_avro_files(tmp_path: Path) -> None:
     assert places[12_345]["offset"] == 12_345
 
 
+def test_wide_records_of_avro_come_few_at_a_time(tmp_path: Path) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "s", "type": "string"}]}
+    with open(tmp_path / "a.avro", "wb") as out:
+        fastavro.writer(out, schema, [{"s": "x" * (1 << 20)} for _ in range(100)])
+    source = FileSource(str(tmp_path / "a.avro"), format="avro")
+    enumerator = source.enumerator(LocalStorage(str(tmp_path / ".work")))
+    start = enumerator.initial()
+    (split,) = enumerator.splits(start, enumerator.latest(start))
+    counts = [len(chunk) for chunk in source.reader(ReaderContext(reject=None, want="records")).read(split)]
+    assert sum(counts) == 100
+    assert max(counts) <= 32
+
+
 def test_a_taken_file_must_stay_as_it_was(tmp_path: Path) -> None:
     for name in ("gone", "longer", "shorter", "same-size"):
         file = tmp_path / name

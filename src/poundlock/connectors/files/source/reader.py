@@ -23,10 +23,12 @@ from poundlock.formats.convert import for_python, to_batch, to_records
 from poundlock.formats.decode import Decoder, decoder
 from poundlock.formats.decode_avro import load_fastavro
 from poundlock.formats.decode_csv import closing_quote, split_record
+from poundlock.operators.keyed.output import sampled_bytes
+from poundlock.operators.pieces import BATCH_BYTES, rows_of_row_group
 from poundlock.storage import Storage, open_storage
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
-_MOST_ROWS, _BATCH_BYTES = 65_536, 16 << 20  # of a batch of a Parquet file
+_MOST_RECORDS, _LOOK_EVERY = 8192, 64  # of a batch of an Avro file, and between two looks at how large they are
 # Dicts weigh about ten times what their text does: of so many bytes they stay in the cache of a core.
 _BLOCK_OF_DICTS = 1 << 17
 _LONGEST_RECORD = 16 << 20
@@ -135,7 +137,7 @@ class FileReader:
             groups, first = _row_groups(file.metadata, part["start"], part["end"])
             wanted = [n for n in self._columns.names if n in file.schema_arrow.names]
             for group, row in zip(groups, first, strict=True):
-                rows = rows_of_batch(file.metadata.row_group(group))
+                rows = rows_of_row_group(file.metadata.row_group(group))
                 for batch in file.iter_batches(rows, row_groups=[group], columns=wanted, use_threads=False):
                     origin = FileOrigin(name, range(row, row + batch.num_rows))
                     row += batch.num_rows
@@ -145,7 +147,7 @@ class FileReader:
         fastavro = load_fastavro()
         with storage.open(part["path"]) as handle:
             records, first = fastavro.reader(handle), 0
-            while rows := list(islice(records, 8192)):
+            while rows := _some(records):
                 yield self._shaped(Records(rows, FileOrigin(name, range(first, first + len(rows)))))
                 first += len(rows)
 
@@ -295,7 +297,12 @@ def _broken(name: str, error: Exception) -> TerminalError:
     return TerminalError(f"{name} cannot be read: {error}", next="replace the file, or move it out of the folder")
 
 
-def rows_of_batch(group: Any) -> int:
-    """Return how many rows of a Parquet row group are read at a time, so that they are some 16 MB: rows may hold whole documents."""
-    mean = group.total_byte_size / max(group.num_rows, 1)
-    return max(1, min(_MOST_ROWS, int(_BATCH_BYTES / max(mean, 1))))
+def _some(records: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the next records, as many as are one batch."""
+    rows: list[dict[str, Any]] = []
+    size, count = 0, 1
+    while len(rows) < _MOST_RECORDS and size < BATCH_BYTES and (some := list(islice(records, count))):
+        rows += some
+        size += sampled_bytes(some)
+        count = min(len(rows), _LOOK_EVERY, _MOST_RECORDS - len(rows))
+    return rows
