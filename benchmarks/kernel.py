@@ -30,7 +30,7 @@ from poundlock.formats.ddl import parse
 from poundlock.operators.chain import Edge, Pass, Step
 from poundlock.operators.time_values import TimeDirective, TimeState
 from poundlock.operators.user_functions import MapRecords
-from poundlock.tasks.report import Directive, SourceSplit, TaskWork
+from poundlock.tasks.report import Directive, SourceSplit, TaskReport, TaskWork
 from poundlock.tasks.rows_stage import SourceHead, SourceStage
 from poundlock.tasks.stage import SinkStep, StageBody
 
@@ -109,7 +109,12 @@ def run_map(data: list[bytes], folder: str, function: Callable[[dict[str, Any]],
     time = TimeDirective(TimeState(), 0, {})
     before = cpu_s()
     directive = Directive(checkpoint=0, epoch=1, started_ms=0, run="run", sinks={"out": {}}, time=time)
-    report, _ = stage.run(TaskWork(0, [SourceSplit("events", split, 0)]), directive, attempt="attempt")
+    running = stage.run(TaskWork(0, [SourceSplit("events", split, 0)]), directive, attempt="attempt")
+    try:
+        while True:
+            next(running)  # nothing goes to a later stage
+    except StopIteration as ended:
+        report: TaskReport = ended.value
     return cpu_s() - before, report.steps["out"].rows_out[""]
 
 
