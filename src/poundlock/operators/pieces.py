@@ -74,11 +74,10 @@ def pieces_of_places(
         places: of the rows that are taken.
         most_rows, most_bytes: see `pieces`.
     """
-    widths = np.diff(_total(columns)) if columns and len(columns[0]) else np.zeros(0, np.int64)
-    if int(widths.max(initial=0)) * most_rows <= most_bytes:
+    if sum(map(_widest, columns)) * most_rows <= most_bytes:
         yield from (slice(first, min(first + most_rows, len(places))) for first in range(0, len(places), most_rows))
         return
-    ends, first = np.cumsum(widths[places]), 0
+    ends, first = np.cumsum(np.diff(_total(columns))[places]), 0
     while first < len(places):
         before = int(ends[first - 1]) if first else 0
         after = max(int(np.searchsorted(ends, before + most_bytes, "right")), first + 1)
@@ -107,6 +106,22 @@ def _column_bytes(column: pa.Array) -> int:
     if pa.types.is_struct(kind):
         return sum(_column_bytes(column.field(number)) for number in range(kind.num_fields))
     return rows * _fixed_width(kind)
+
+
+def _widest(column: pa.Array) -> int:
+    """Return how many bytes a value of a column has at most; there may be none with so many."""
+    kind = column.type
+    if not len(column):
+        return 0
+    if is_text(kind) or is_binary(kind):
+        return int(np.diff(_bounds(column)).max(initial=0)) + 4
+    if _is_list(kind):
+        ends = _bounds(column)
+        first, last = int(ends[0]), int(ends[-1])
+        return int(np.diff(ends).max(initial=0)) * _widest(column.values.slice(first, last - first)) + 4
+    if pa.types.is_struct(kind):
+        return sum(_widest(column.field(number)) for number in range(kind.num_fields))
+    return _fixed_width(kind)
 
 
 def _total(columns: Sequence[pa.Array]) -> Numbers:
@@ -138,12 +153,18 @@ def _up_to(column: pa.Array) -> Numbers:
 
 def _span(column: pa.Array) -> tuple[int, int]:
     """Return where the first of some texts, byte strings or lists begins and the last one ends."""
+    ends = _bounds(column)
+    return int(ends[0]), int(ends[-1])
+
+
+def _bounds(column: pa.Array) -> npt.NDArray[Any]:
+    """Return where each text, byte string or list begins, and the last one ends, as it lies in memory."""
     data, kind = column.buffers()[1], column.type
     if data is None or not len(column):
-        return 0, 0
+        return np.zeros(1, np.int64)
     wide = pa.types.is_large_list(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     ends: npt.NDArray[Any] = np.frombuffer(data, np.int64 if wide else np.int32)
-    return int(ends[column.offset]), int(ends[column.offset + len(column)])
+    return ends[column.offset : column.offset + len(column) + 1]
 
 
 def _is_list(kind: pa.DataType) -> bool:
