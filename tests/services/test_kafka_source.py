@@ -662,7 +662,6 @@ def test_wide_records_are_planned_by_bytes(
 
     assert offsets(max_bytes_per_checkpoint=None) == 501
     assert offsets() == 501
-    # The mean of what is looked at of the topic stands for both of its partitions.
     assert 20 <= offsets(max_bytes_per_checkpoint=100 * size) <= 110
 
 

@@ -93,14 +93,17 @@ class ByteLimit:
 
     def _estimates(self, given: Iterable[Partition], looks: _Looks | None) -> dict[Partition, float]:
         """Return how many bytes an offset of each partition has, about; nothing for what is yet to be looked at."""
-        seen: dict[str, list[float]] = {}
+        of_places: dict[Partition, list[float]] = {}
+        of_topics: dict[str, list[float]] = {}
         for (place, _), width in (looks or {}).items():
-            seen.setdefault(place[0], []).append(width)
-        means = {topic: sum(widths) / len(widths) for topic, widths in seen.items()}
+            of_places.setdefault(place, []).append(width)
+            of_topics.setdefault(place[0], []).append(width)
+        own = {place: sum(widths) / len(widths) for place, widths in of_places.items()}
+        means = {topic: sum(widths) / len(widths) for topic, widths in of_topics.items()}
         known, widest = self._widths, self._widest
         other = 0.0 if looks is None else max((*means.values(), *widest.values()), default=_WIDENED)
         return {
-            place: max(means.get(place[0], 0.0), known.get(place, widest.get(place[0], 0.0)))
+            place: max(own.get(place, means.get(place[0], 0.0)), known.get(place, widest.get(place[0], 0.0)))
             if place[0] in means or place[0] in widest
             else other
             for place in given
