@@ -46,6 +46,7 @@ from poundlock.stream.nodes import (
 )
 from poundlock.stream.windows.assigners import AlignedWindows, MergingWindowAssigner
 from poundlock.stream.windows.builtin_assigners import (
+    CountSlidingWindows,
     CountTumblingWindows,
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
@@ -93,6 +94,15 @@ def _kind(spec: WindowSpec) -> type[WindowOperatorBase]:
     return WindowOperator
 
 
+def _counts(spec: WindowSpec) -> bool:
+    """Return whether windows are of a number of rows and nothing else tells when they fire, or what they hold."""
+    assigner = spec.assigner
+    if not isinstance(assigner, (CountTumblingWindows, CountSlidingWindows)):
+        return False
+    triggers, evictors = (None, assigner.default_trigger()), (None, assigner.default_evictor())
+    return spec.trigger in triggers and spec.evictor in evictors
+
+
 def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> str | None:
     """Return why windows need records one by one, None where they are computed by columns.
 
@@ -104,16 +114,10 @@ def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> s
         return "a Python function is given its elements"
     assigner = spec.assigner
     kind = _kind(replace(spec, allowed_lateness_ms=0))  # by columns they purge whatever their lateness is
-    counted, sessions = kind is CountWindowOperator, kind is SessionWindowOperator
-    if kind is not AlignedWindowOperator and not sessions and not counted:
+    if kind not in (AlignedWindowOperator, SessionWindowOperator) and not _counts(spec):
         return "its trigger, evictor or windows look at each element"
-    if isinstance(assigner, Sliding) and assigner.slide_ms > assigner.size_ms:
-        return "there are gaps between its windows"
-    if not counted and not sessions and not assigner.is_event_time() and not isinstance(assigner, Tumbling):
-        # Which of a slice's windows have fired follows from the watermark before a checkpoint; a clock before is not known.
-        return "its windows overlap and go by the clock"
     if isinstance(function, ArrowAggregateWindow):
-        return "a window of a number of rows takes SQL aggregates alone" if counted else None
+        return None
     if aggregates is not None and not aggregates.are_by_column:
         return "an aggregate of that type of column is computed value by value"
     return None

@@ -26,6 +26,7 @@ from poundlock.operators.columns.rows.counts import ColumnCounts
 from poundlock.operators.columns.rows.deduplicate import ColumnDeduplication, FirstRecords, LastRecords
 from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.columns.rows.rolling import ColumnRolling
+from poundlock.operators.columns.rows.sliding_counts import ColumnSlidingCounts
 from poundlock.operators.columns.rows.top_n import ColumnTopN
 from poundlock.operators.columns.sessions import ColumnSessions
 from poundlock.operators.columns.sql.aggregates import ColumnAggregates
@@ -61,7 +62,7 @@ from poundlock.stream.nodes import (
     WindowNode,
 )
 from poundlock.stream.windows.assigners import AlignedWindows
-from poundlock.stream.windows.builtin_assigners import CountTumblingWindows, FixedSessions
+from poundlock.stream.windows.builtin_assigners import CountSlidingWindows, CountTumblingWindows, FixedSessions
 from poundlock.tasks.columns import EVENT_TIME
 from poundlock.tasks.exchange.blocks import ExchangeInput
 from poundlock.tasks.keyed_rows import (
@@ -175,7 +176,7 @@ def _window(
         outputs[node.late_tag] = RecordRows(node.id, own)
     spec = WindowSpec.of(node, aggregates)
     windows = _by_columns(node, spec, taken, schema, outputs[MAIN])
-    if isinstance(windows, ColumnCounts):
+    if isinstance(windows, (ColumnCounts, ColumnSlidingCounts)):
         return KeyedHead(node.id, windows.operator, [taken], outputs)
     if windows is not None:
         return KeyedHead(node.id, windows.operator, [taken], outputs, windows=windows)
@@ -206,7 +207,7 @@ def _check_names(operator: str, output: KeyedOutput, advice: str) -> None:
 
 def _by_columns(
     node: WindowNode, spec: WindowSpec, taken: KeyedInput, schema: pa.Schema, output: KeyedOutput
-) -> ColumnWork | ColumnCounts | None:
+) -> ColumnWork | ColumnCounts | ColumnSlidingCounts | None:
     """Return a window operator's work by columns, None where records are needed one by one.
 
     Raises:
@@ -227,10 +228,8 @@ def _by_columns(
     else:
         return None
     results = ResultColumns(output.keys, output.results)
-    if isinstance(spec.assigner, CountTumblingWindows):
-        assert isinstance(aggregates, ColumnAggregates)
-        keys = RowKeys(tuple(taken.keys), key_hashes)
-        return ColumnCounts(spec.assigner.n, keys, tuple(taken.columns), aggregates, results)
+    if isinstance(spec.assigner, (CountTumblingWindows, CountSlidingWindows)):
+        return _counted(spec.assigner, taken, aggregates, results)
     time = (
         taken.time if spec.assigner.is_event_time() else None
     )  # a stream with event time may be in windows of the clock
@@ -238,6 +237,22 @@ def _by_columns(
     if isinstance(spec.assigner, FixedSessions):
         return ColumnSessions(spec, SessionAggregation(*rows), results, tuple(taken.whole))
     return ColumnWindows(spec, SliceAggregation(*rows), results, tuple(taken.whole))
+
+
+def _counted(
+    assigner: CountTumblingWindows | CountSlidingWindows,
+    taken: KeyedInput,
+    aggregates: ColumnAggregates | FunctionAggregation,
+    results: ResultColumns,
+) -> ColumnCounts | ColumnSlidingCounts:
+    """Return the work by columns of windows of a number of rows."""
+    keys, arguments = RowKeys(tuple(taken.keys), key_hashes), tuple(taken.columns)
+    if isinstance(assigner, CountSlidingWindows):
+        sizes = assigner.n, assigner.slide, assigner.full_only
+        return ColumnSlidingCounts(*sizes, keys, arguments, aggregates, results)
+    if isinstance(aggregates, ColumnAggregates):
+        return ColumnCounts(assigner.n, keys, arguments, aggregates, results)
+    return ColumnSlidingCounts(assigner.n, assigner.n, False, keys, arguments, aggregates, results)
 
 
 def _named(expression: Expression, schema: pa.Schema, name_of: NameOf) -> str:

@@ -34,6 +34,7 @@ _REASONS = {
     "purged spans": "its sessions came out, and hold nothing until a row comes",
     "merging windows": "it says which windows a key has, and follows from what they hold",
     "interval join": "it holds the rows of two streams, each with a timer",
+    "sliding counts": "it holds what the last rows of a key add up to in parts, which rows make",
     "seen": "it says of which keys the first record has come out",
     "waits": "it says for which time the first record of a key waits",
     "waiting": "it holds the records that wait for the watermark, by time",

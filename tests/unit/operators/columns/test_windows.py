@@ -63,6 +63,7 @@ from poundlock.stream.windows.builtin_triggers import (
 )
 from support.column_scripts import GROUPS, pieces, task_of
 from support.examples import examples
+from support.own_aggregate import LISTED, OWN_RESULT, OWN_SQL, Own
 
 ANY_ORDER = [
     SqlAggregate(kind="count"),
@@ -279,38 +280,6 @@ def of_task(hashes: Any, task: int, tasks: int) -> Any:
     return groups_of(hashes, GROUPS) * tasks // GROUPS == task
 
 
-OWN_RESULT = "r0 bigint, r1 bigint, r2 array<bigint>"
-OWN_SQL = [SqlAggregate(kind="sum", column=0), SqlAggregate(kind="count", column=1)]
-
-
-class Own(ArrowAggregateFunction):
-    """What SQL calls sum(v), count(w) and collect_list(v)."""
-
-    accumulator = "total bigint, texts bigint, listed array<bigint>"
-
-    def accumulate(self, rows: pa.RecordBatch, groups: Any, count: int) -> Any:
-        assert groups.tolist() == sorted(groups.tolist())
-        assert set(groups.tolist()) == set(range(count))
-        lists: list[list[int]] = [[] for _ in range(count)]
-        texts = [0] * count
-        for group, value, text in zip(groups.tolist(), *rows.to_pydict().values(), strict=True):
-            lists[group] += [] if value is None else [value]
-            texts[group] += text is not None
-        return {"listed": lists, "total": [sum(each) if each else None for each in lists], "texts": np.array(texts)}
-
-    def merge(self, accumulators: pa.RecordBatch, groups: Any, count: int) -> Any:
-        table = pa.Table.from_batches([accumulators]).append_column("group", pa.array(groups))
-        sums = table.group_by("group", use_threads=False).aggregate([("total", "sum"), ("texts", "sum")])
-        assert sums.column("group").to_pylist() == list(range(count))
-        lists: list[list[int]] = [[] for _ in range(count)]
-        for group, items in zip(groups.tolist(), accumulators.column("listed").to_pylist(), strict=True):
-            lists[group] += items
-        return pa.table({"total": sums["total_sum"], "texts": sums["texts_sum"], "listed": lists})
-
-    def result(self, accumulators: pa.RecordBatch) -> Any:
-        return pa.RecordBatch.from_arrays(accumulators.columns, ["r0", "r1", "r2"])
-
-
 @examples(30)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_what_a_function_of_columns_does_is_what_sql_does(data: st.DataObject, seed: int) -> None:
@@ -348,9 +317,8 @@ def compare(data: st.DataObject, seed: int, own: ArrowAggregateFunction | None) 
     dice = random.Random(seed)
     assigner = data.draw(st.sampled_from(WINDOWS))
     in_order = type(assigner) in (TumblingEventTimeWindows, TumblingProcessingTimeWindows)
-    listed = SqlAggregate(kind="collect_list", column=0)
     aggregates = (
-        [*OWN_SQL, listed]
+        [*OWN_SQL, LISTED]
         if own
         else data.draw(st.lists(st.sampled_from(ANY_ORDER + IN_ORDER), min_size=1, max_size=4))
     )

@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import TerminalError
+from poundlock.operators.columns.aggregation import Aggregation, FunctionAggregation
 from poundlock.operators.columns.operator import ResultColumns
 from poundlock.operators.columns.rows.counts import ColumnCounts
+from poundlock.operators.columns.rows import sliding_counts
 from poundlock.operators.columns.rows.keys import RowKeys
+from poundlock.operators.columns.rows.sliding_counts import ColumnSlidingCounts
 from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.factory import by_record, window_operator
 from poundlock.operators.keyed.group import MIN
@@ -23,10 +26,12 @@ from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.sql_text import result_type
 from poundlock.state.hashing import key_hashes
 from poundlock.state.runs.merge import MergePolicy
-from poundlock.stream.windows.builtin_assigners import CountTumblingWindows
+from poundlock.stream.functions.process import ArrowAggregateWindow
+from poundlock.stream.windows.builtin_assigners import CountSlidingWindows, CountTumblingWindows
 from poundlock.tasks.keyed_rows import KeyedInput, WindowRows
 from support.column_scripts import Form, StepScript
 from support.examples import examples
+from support.own_aggregate import LISTED, OWN_RESULT, OWN_SQL, Own
 
 AGGREGATES = [
     SqlAggregate(kind="count"),
@@ -49,12 +54,20 @@ KEYS: dict[str, list[pa.Field]] = {
 
 
 def step(
-    n: int, aggregates: list[SqlAggregate], keys: list[pa.Field], form: Form, policy: MergePolicy | None = None
+    windows: int | CountSlidingWindows,
+    aggregates: list[SqlAggregate],
+    keys: list[pa.Field],
+    form: Form,
+    policy: MergePolicy | None = None,
+    own: Own | None = None,
 ) -> StepScript:
     kinds = list(ARGUMENTS.values())
-    of = ColumnAggregates(tuple(aggregates), tuple(kinds))
-    spec = WindowSpec(assigner=CountTumblingWindows(n), function=SqlAggregates(aggregates))
-    assert by_record(spec, of) is None
+    sql = ColumnAggregates(tuple(aggregates), tuple(kinds))
+    of: Aggregation = sql if own is None else FunctionAggregation("own", own, tuple(ARGUMENTS), OWN_RESULT)
+    assigner = CountTumblingWindows(windows) if isinstance(windows, int) else windows
+    spec = WindowSpec(assigner=assigner, function=SqlAggregates(aggregates))
+    assert by_record(spec, sql) is None
+    assert by_record(WindowSpec(assigner=assigner, function=ArrowAggregateWindow(Own()))) is None
     types = [
         result_type(
             each,
@@ -66,7 +79,12 @@ def step(
     ]
     results = [pa.field(f"r{number}", kind) for number, kind in enumerate(types)]
     names = [key.name for key in keys]
-    columns = ColumnCounts(n, RowKeys(tuple(names), key_hashes), tuple(ARGUMENTS), of, ResultColumns(keys, results))
+    rows = RowKeys(tuple(names), key_hashes), tuple(ARGUMENTS), of, ResultColumns(keys, results)
+    columns: ColumnCounts | ColumnSlidingCounts
+    if isinstance(windows, CountSlidingWindows):
+        columns = ColumnSlidingCounts(windows.n, windows.slide, windows.full_only, *rows)
+    else:
+        columns = ColumnCounts(windows, *rows) if own is None else ColumnSlidingCounts(windows, windows, False, *rows)
     return StepScript(
         lambda: window_operator(spec),
         columns.operator,
@@ -90,18 +108,35 @@ def batch(dice: random.Random, count: int, keys: list[pa.Field]) -> pa.RecordBat
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema([*keys, *ARGUMENTS.items()]))
 
 
+SIZES = [1, 2, 3, 4, 6, 7, 12, 100]
+WINDOWS = st.sampled_from([1, 2, 7, 100]) | st.builds(
+    CountSlidingWindows, st.sampled_from(SIZES), st.sampled_from(SIZES), st.booleans()
+)
+
+
 @examples(60)
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
-    dice = random.Random(seed)
-    aggregates = data.draw(st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=4))
-    n, keys = data.draw(st.sampled_from([1, 2, 7, 100])), KEYS[data.draw(st.sampled_from(list(KEYS)))]
+    compare(data, seed, data.draw(st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=4)), None)
+
+
+@examples(60)
+@given(data=st.data(), seed=st.integers(0, 1 << 32))
+def test_what_a_function_of_columns_does_is_what_sql_does(data: st.DataObject, seed: int) -> None:
+    compare(data, seed, [*OWN_SQL, LISTED], Own())
+
+
+def compare(data: st.DataObject, seed: int, aggregates: list[SqlAggregate], own: Own | None) -> None:
+    dice, windows = random.Random(seed), data.draw(WINDOWS)
+    keys = KEYS[data.draw(st.sampled_from(list(KEYS)))]
     policy = MergePolicy(fan_in=data.draw(st.sampled_from([2, 3, 8])))
-    one, other = (step(n, aggregates, keys, form, policy) for form in ("record", "columns"))
-    for number in range(dice.randrange(1, 7)):
-        rows, tasks = batch(dice, dice.randrange(90), keys), dice.choice([1, 2, 3])
-        moment = MIN + number, MIN + number + 1, number, tasks
-        assert other.checkpoint(rows, *moment) == one.checkpoint(rows, *moment)
+    one, other = (step(windows, aggregates, keys, form, policy, own) for form in ("record", "columns"))
+    with pytest.MonkeyPatch.context() as patch:  # few panes at a time, or all
+        patch.setattr(sliding_counts, "_AT_ONCE", data.draw(st.sampled_from([5, 1 << 20])))
+        for number in range(dice.randrange(1, 7)):
+            rows, tasks = batch(dice, dice.randrange(90), keys), dice.choice([1, 2, 3])
+            moment = MIN + number, MIN + number + 1, number, tasks
+            assert other.checkpoint(rows, *moment) == one.checkpoint(rows, *moment)
 
 
 def test_windows_that_became_smaller_are_full_with_the_next_row() -> None:
