@@ -184,9 +184,17 @@ class StateEditor:
         return rows
 
     def finish(self) -> Manifest:
-        """Write the run; return the manifest behind it. What is written has no timers, so the next are due when they were."""
+        """Write the run; return the manifest behind it. What is written has no timers, so the next are due when they were.
+
+        The clock is that of the last checkpoint as well: what was due by now has not fired.
+        """
         _, manifest = self._participant.apply(self._directive, [self._task.finish()])
-        return msgspec.structs.replace(manifest, timers=self._manifest.timers)
+        clocks = {name: meta.processing_time for name, meta in self._manifest.operators.items()}
+        operators = {
+            name: msgspec.structs.replace(meta, processing_time=clocks[name])
+            for name, meta in manifest.operators.items()
+        }
+        return msgspec.structs.replace(manifest, timers=self._manifest.timers, operators=operators)
 
     def _opened(self, operator: str, table: str) -> tuple[OperatorState, TableMeta]:
         meta = self._manifest.operators.get(operator)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, binary_array, indices_of, joined, ranks_of
-from poundlock.operators.keyed.group import KeyGroup, Table, Timers
+from poundlock.operators.keyed.group import MIN, KeyGroup, Table, Timers
 from poundlock.state.manifest import OperatorChange, OperatorMeta, TableMeta, TimerBound
 from poundlock.state.runs.adding import added_up
 from poundlock.state.runs.columns import Hashes, Rows, empty_rows, is_valid
@@ -41,6 +41,7 @@ class OperatorState(KeyGroup):
         work: TableWork,
     ) -> None:
         super().__init__(groups[0], watermark=watermark, processing_time=processing_time)
+        self.clock_before = MIN if meta.processing_time is None else meta.processing_time
         self.operator = meta.number
         self.arrived = meta.arrived or 0
         self._known = meta

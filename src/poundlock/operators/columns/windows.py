@@ -2,7 +2,11 @@
 
 A checkpoint's rows come added up by slice and key and are put beside what state has of the slice; nothing is looked up. When a
 window is due its slices are merged, and a slice goes away with the last window that it is in. An element that comes after its
-window fired makes it fire again, one by one.
+window fired makes it fire again, one by one; where the trigger purges, with that element alone. Slices in a gap between windows
+are of no window.
+
+By the clock, what comes in the last millisecond of a slice is behind the firing of the window that ends with it. Such rows are kept
+apart until that window has fired once more, with these alone, and are part of the slice from then on.
 """
 
 from __future__ import annotations
@@ -15,17 +19,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import Flags, Numbers, indices_of, joined
+from poundlock.formats.arrays import Flags, Numbers, indices_of, joined, ranges
 from poundlock.operators.columns.aggregation import Aggregation
 from poundlock.operators.columns.groups import Groups, grouped
 from poundlock.operators.columns.operator import ColumnChunk, EncodedRows, PartialsOperator, WindowColumns
 from poundlock.operators.columns.partials import Partials, SliceAggregation, in_ranges, merged
 from poundlock.operators.columns.sent import SentPartials, merged_by_hash
-from poundlock.operators.keyed.group import MAX, KeyGroup
+from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
 from poundlock.operators.windows.base import CONTENTS
 from poundlock.stream.windows.assigners import AlignedWindows
+from poundlock.stream.windows.builtin_assigners import Sliding, Tumbling
 from poundlock.stream.windows.builtin_triggers import PurgingTrigger
 from poundlock.stream.windows.window import TimeWindow
+
+UNFIRED = "unfired"
+"""The state of slices of which a window has fired without these rows."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +47,32 @@ class ColumnWindows(WindowColumns[SliceAggregation]):
         return self.partial.assigner
 
     @property
+    def has_gaps(self) -> bool:
+        """Whether there are times that are in no window."""
+        return isinstance(self.assigner, Sliding) and self.assigner.slide_ms > self.assigner.size_ms
+
+    @property
+    def purges(self) -> bool:
+        """Whether a window that fires is empty from then on, though it may fire again."""
+        of = self.spec
+        return of.assigner.is_event_time() and of.allowed_lateness_ms > 0 and isinstance(of.trigger, PurgingTrigger)
+
+    @property
     def singly(self) -> bool:
-        """Whether rows of windows that have fired are needed one by one: to fire again, or to be late."""
+        """Whether rows of windows that have fired are needed one by one: to fire again, or to be late; in a gap each is late by its own time."""
         return self.spec.assigner.is_event_time() and (
-            self.spec.allowed_lateness_ms > 0 or self.spec.late_tag is not None
+            self.spec.allowed_lateness_ms > 0 or self.spec.late_tag is not None or self.has_gaps
         )
 
     def alone(self, times: Numbers, watermark: int) -> Flags:
-        """Return which rows are in a window that fired by a watermark; `times`: when the slice of each begins."""
+        """Return which rows are in a window that fired by a watermark, or may be late in a gap; `times`: when the slice of each begins."""
         different, which = np.unique(times, return_inverse=True)
-        flags = [min(w.end for w in self.assigner.windows_at(start)) - 1 <= watermark for start in different.tolist()]
-        fired: Flags = np.array(flags, np.bool_)[which]
-        return fired
+        flags: Flags = np.array([self._is_behind(start, watermark) for start in different.tolist()], np.bool_)[which]
+        return flags
+
+    def _is_behind(self, start: int, watermark: int) -> bool:
+        ends = [window.end for window in self.assigner.windows_at(start)]
+        return (min(ends) - 1 if ends else start + self.spec.allowed_lateness_ms) <= watermark
 
     def operator(self) -> ColumnWindowOperator:
         """Return a new operator."""
@@ -65,13 +87,23 @@ class ColumnWindowOperator(PartialsOperator):
         self._windows, self._partial = windows, windows.partial
         self._aggregates = windows.partial.aggregates
         self._event_time = windows.spec.assigner.is_event_time()
-        self._purges = isinstance(windows.spec.trigger, PurgingTrigger)
+        # A tumbling window by the clock that has fired is gone, and one that there is has yet to fire.
+        self._outlasts = not self._event_time and not isinstance(windows.assigner, Tumbling)
         self._added: dict[int, list[SentPartials]] = {}
+        self._unfired: dict[int, list[SentPartials]] = {}
 
     def bind(self, group: KeyGroup) -> None:
         group.declare(CONTENTS, "slices", merges=self._aggregates.described)
-        for start, _ in group.namespaces(CONTENTS):
-            self._set_timers(start)
+        fired = group.watermark if self._event_time else group.clock_before if self._outlasts else MIN
+        for start, end in group.namespaces(CONTENTS):
+            if self._event_time and self._goes(start) <= fired:
+                group.drop(CONTENTS, (start, end))  # the lateness was longer before the job was changed
+            else:
+                self._set_timers(start, fired)
+        if self._outlasts:
+            group.declare(UNFIRED, "slices", merges=self._aggregates.described)
+            for start, end in group.namespaces(UNFIRED):
+                self._set_timers(start, end - 2)
 
     # --- elements -------------------------------------------------------------------------------------------------------
 
@@ -87,7 +119,7 @@ class ColumnWindowOperator(PartialsOperator):
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         self.use(group)
         slices = self._partial.times(rows, group.processing_time)
-        late = self._late(slices)
+        late = self._late(rows, slices)
         if late.any():
             gone = rows.take(indices_of(np.flatnonzero(late)))
             yield from self.send_late(gone, self._partial.event_times(gone))
@@ -99,40 +131,77 @@ class ColumnWindowOperator(PartialsOperator):
 
     def _add(self, begin: int, parts: Sequence[SentPartials]) -> None:
         """Put rows of a slice, each part by hash, beside what there is of it."""
-        if self._event_time and self._cleanup(begin) <= self.group.watermark:
+        watermark = self.group.watermark
+        if self._event_time and self._closes(begin) <= watermark:
             self.late_dropped += sum(int(part.counts.sum()) for part in parts)
             return
-        if self._event_time and self._gone(begin) <= self.group.watermark:
-            return  # all its windows fired with each of the rows, and purge
-        if begin not in self._added:
-            self._set_timers(begin)
+        if not self._windows.assigner.windows_at(begin) or (self._event_time and self._goes(begin) <= watermark):
+            return
+        added = self._unfired if self._has_fired(begin) else self._added
+        if begin not in added:
+            self._set_timers(begin, watermark if self._event_time else MIN)
         one = parts[0] if len(parts) == 1 else SentPartials.of(merged_by_hash(parts, self._aggregates))
-        self._added.setdefault(begin, []).append(one)
+        added.setdefault(begin, []).append(one)
 
-    def _late(self, slices: Numbers) -> Any:
+    def _has_fired(self, begin: int) -> bool:
+        """Return whether by the clock a window that ends with a slice has fired, though rows of the slice still come."""
+        end = begin + self._partial.width
+        return self._outlasts and self.group.processing_time >= end - 1 and self._window_to(end) is not None
+
+    def _window_to(self, end: int) -> TimeWindow | None:
+        """Return the window that ends with a slice; None if none does."""
+        windows = self._windows.assigner.windows_at(end - self._partial.width)
+        return next((window for window in windows if window.end == end), None)
+
+    def _late(self, rows: pa.RecordBatch, slices: Numbers) -> Flags:
+        """Return which rows are late: no window takes them any more, or they are in a gap and behind the watermark themselves."""
+        watermark = self.group.watermark
         different, which = np.unique(slices, return_inverse=True)
-        flags = [self._cleanup(start) <= self.group.watermark for start in different.tolist()]
-        return np.array(flags, np.bool_)[which]
+        late: Flags = np.array([self._closes(start) <= watermark for start in different.tolist()], np.bool_)[which]
+        if self._windows.has_gaps:
+            in_gap = np.array([not self._windows.assigner.windows_at(at) for at in different.tolist()], np.bool_)[which]
+            late |= in_gap & (self._partial.event_times(rows) + self.spec.allowed_lateness_ms <= watermark)
+        return late
 
     def _fire_again(self, rows: pa.RecordBatch, slices: Numbers) -> Iterator[ColumnChunk]:
         """Fire the windows that have fired once more for each row that came to them."""
+        if self._windows.purges:
+            yield from self._fire_alone(rows, slices)
+            return
         windows: dict[TimeWindow, None] = {}
         _, firsts = np.unique(slices, return_index=True)
         for start in slices[np.sort(firsts)].tolist():
             for window in self._windows.assigner.windows_at(start):
-                if window.end - 1 <= self.group.watermark < self.spec.cleanup_time(window.end - 1):
+                if self._has_passed(window):
                     windows[window] = None
         for window in windows:
             places = np.flatnonzero((slices >= window.start) & (slices < window.end))
             own = rows.take(indices_of(places))
             yield from self._fire_each(window, own)
 
+    def _fire_alone(self, rows: pa.RecordBatch, slices: Numbers) -> Iterator[ColumnChunk]:
+        """Fire for each row the windows of it that have fired: they are empty but for that row."""
+        if not rows.num_rows:
+            return
+        different, which = np.unique(slices, return_inverse=True)
+        fired = [
+            [window for window in self._windows.assigner.windows_at(start) if self._has_passed(window)]
+            for start in different.tolist()
+        ]
+        counts = np.array(list(map(len, fired)), np.int64)
+        own = ranges((np.cumsum(counts) - counts)[which], counts[which])
+        spans = np.array([window for windows in fired for window in windows], np.int64).reshape(-1, 2)[own]
+        singles = self._partial.of_each(rows, slices)
+        each = singles.take(np.repeat(np.arange(len(singles)), counts[which]))
+        yield from self._results(each, spans[:, 0], spans[:, 1])
+
+    def _has_passed(self, window: TimeWindow) -> bool:
+        """Return whether a window has fired, and still takes elements."""
+        return window.end - 1 <= self.group.watermark < self.spec.cleanup_time(window.end - 1)
+
     def _fire_each(self, window: TimeWindow, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         """Fire a window for each row: with what state has of its key, the rows of its key before it, and the row."""
         singles = self._partial.of_each(rows, np.zeros(rows.num_rows, np.int64))
-        if self._purges:  # what came before has come out
-            yield from self._results(window, singles)
-            return
         groups = grouped(singles.hashes, singles.keys)
         group_of = np.empty(len(singles), np.int64)
         turn = np.empty(len(singles), np.int64)
@@ -148,7 +217,7 @@ class ColumnWindowOperator(PartialsOperator):
             fired.append((places, held))
         if fired:
             order = np.argsort(np.concatenate([places for places, _ in fired]))
-            yield from self._results(window, Partials.joined([each for _, each in fired]).take(order))
+            yield from self._of_window(window, Partials.joined([each for _, each in fired]).take(order))
 
     def _one_more(self, held: Partials, places: Numbers, rows: Partials) -> Partials:
         """Return rows, each behind what is held at its place; -1 where nothing is."""
@@ -180,11 +249,22 @@ class ColumnWindowOperator(PartialsOperator):
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk]:  # type: ignore[override]
         window = TimeWindow(*entry)
         if time == window.end - 1 and window in self._windows.assigner.windows_at(window.start):
-            for rows in in_ranges(self._parts(window), self._decoded):
-                yield from self._results(window, merged(rows, self._aggregates))
-        if window.end - window.start == self._partial.width and time >= self._gone(window.start):
+            for rows in in_ranges(self._unfired_parts(window) or self._parts(window), self._decoded):
+                yield from self._of_window(window, merged(rows, self._aggregates))
+        if window.end - window.start == self._partial.width and time >= self._goes(window.start):
             self._added.pop(window.start, None)
             self.group.drop(CONTENTS, entry)
+
+    def _unfired_parts(self, window: TimeWindow) -> list[Any]:
+        """Return what a window that has fired has yet to fire with, and make it part of its slice."""
+        if not self._outlasts:
+            return []
+        own = (window.end - self._partial.width, window.end)
+        parts = [SentPartials.of(self._decoded(part)) for part in self.rows.rows_of(UNFIRED, own)]
+        if parts:
+            self._added.setdefault(own[0], []).extend(parts)
+            self.group.drop(UNFIRED, own)
+        return parts
 
     def _parts(self, window: TimeWindow) -> list[Any]:
         """Return what there is of a window, in the order of time: of each slice what state has and what was added, each by hash."""
@@ -201,41 +281,48 @@ class ColumnWindowOperator(PartialsOperator):
         zeros = np.zeros(len(part), np.int64)
         return Partials(part.hashes, part.keys, zeros, zeros, self._aggregates.decode(part.values))
 
-    def _results(self, window: TimeWindow, rows: Partials) -> Iterator[ColumnChunk]:
-        output, n = self._windows.output, len(rows)
+    def _of_window(self, window: TimeWindow, rows: Partials) -> Iterator[ColumnChunk]:
+        return self._results(rows, np.full(len(rows), window.start), np.full(len(rows), window.end))
+
+    def _results(self, rows: Partials, starts: Numbers, ends: Numbers) -> Iterator[ColumnChunk]:
+        """Yield the results of accumulators of windows with some bounds, ms."""
+        output = self._windows.output
         results = self._aggregates.results(rows.held, [result.type for result in output.results])
-        return output.chunks(rows.keys, results, np.full(n, window.start), np.full(n, window.end))
+        return output.chunks(rows.keys, results, starts, ends)
 
     # --- slices ---------------------------------------------------------------------------------------------------------
 
-    def _cleanup(self, start: int) -> int:
-        """Return from when on rows of a slice are late."""
+    def _last(self, start: int) -> int:
+        """Return the last millisecond of the last window of a slice; MAX where it is in none."""
+        return max((window.end for window in self._windows.assigner.windows_at(start)), default=MAX + 1) - 1
+
+    def _closes(self, start: int) -> int:
+        """Return when no window of a slice takes elements any more; MAX where it is in none."""
         return self.spec.cleanup_time(self._last(start))
 
-    def _gone(self, start: int) -> int:
-        """Return when a slice goes away: as its last window does, or with what that purges."""
-        return self._last(start) if self._purges else self._cleanup(start)
+    def _goes(self, start: int) -> int:
+        """Return when nothing more comes out of a slice; MAX where it is in no window."""
+        return self._last(start) if self._windows.purges else self._closes(start)
 
-    def _last(self, start: int) -> int:
-        """Return the last timestamp of the windows of a slice."""
-        return max(window.end for window in self._windows.assigner.windows_at(start)) - 1
+    def _set_timers(self, start: int, fired: int) -> None:
+        """Make the windows of a slice fire at their ends, and the slice go away behind the last.
 
-    def _set_timers(self, start: int) -> None:
-        """Make the windows of a slice fire at their ends, if those are to come, and the slice go away behind the last."""
-        group, timers = self.group, self.group.event_timers if self._event_time else self.group.processing_timers
+        Args:
+            fired: up to which time, ms, they have.
+        """
+        timers = self.group.event_timers if self._event_time else self.group.processing_timers
         for window in self._windows.assigner.windows_at(start):
-            if not self._event_time or window.end - 1 > group.watermark:
+            if window.end - 1 > fired:
                 timers.register(window.end - 1, (window.start, window.end))
-        gone = self._gone(start)
-        if gone < MAX:  # one whose time is over goes next: its windows may have had a longer lateness
-            gone = max(gone, group.watermark + 1) if self._event_time else gone
-            timers.register(gone, (start, start + self._partial.width))
+        if fired < (goes := self._goes(start)) < MAX:
+            timers.register(goes, (start, start + self._partial.width))
 
     def store(self, group: KeyGroup) -> None:
         self.use(group)
-        for start, parts in self._added.items():
-            self.rows.append(CONTENTS, (start, start + self._partial.width), _Added(parts, self._aggregates))
-        self._added = {}
+        for table, added in ((CONTENTS, self._added), (UNFIRED, self._unfired)):
+            for start, parts in added.items():
+                self.rows.append(table, (start, start + self._partial.width), _Added(parts, self._aggregates))
+        self._added, self._unfired = {}, {}
 
 
 def _by_slice(rows: SentPartials) -> Iterator[tuple[int, SentPartials]]:

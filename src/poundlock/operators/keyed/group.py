@@ -135,6 +135,8 @@ class KeyGroup:
         self.number = number
         self.watermark = watermark
         self.processing_time = processing_time
+        self.clock_before = MIN
+        """The clock in ms as of the last checkpoint in which the group was worked on; MIN where there was none."""
         self.timer_entries = timer_entries
         self.arrived = 0
         self.meta: dict[str, dict[str, Any]] = {}
