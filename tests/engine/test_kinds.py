@@ -9,11 +9,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from poundlock import (
     AggregateFunction,
     AggregatingStateDescriptor,
+    ArrowAggregateFunction,
     BroadcastProcessFunction,
     CoProcessFunction,
     CountTrigger,
@@ -21,6 +24,7 @@ from poundlock import (
     DeltaEvictor,
     DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
+    EventTimeTrigger,
     FileSink,
     FileSource,
     GlobalWindows,
@@ -284,6 +288,22 @@ def test_every_kind_of_step_gives_what_its_harness_gives(tmp_path: Path) -> None
         h.close()
 
 
+class Greatest(ArrowAggregateFunction):
+    accumulator = "most bigint"
+    columns = ("n",)
+
+    def accumulate(self, rows: pa.RecordBatch, groups: Any, count: int) -> Any:
+        most = np.full(count, -1)
+        np.maximum.at(most, groups, rows.column(0).to_numpy())
+        return {"most": most}
+
+    def merge(self, accumulators: pa.RecordBatch, groups: Any, count: int) -> Any:
+        return self.accumulate(accumulators, groups, count)
+
+    def result(self, accumulators: pa.RecordBatch) -> Any:
+        return accumulators
+
+
 def test_changes_come_out_of_a_streaming_job_as_they_happen(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for number, rows in enumerate([[("x", 1), ("y", 5), ("x", 3)], [("x", 2), ("y", 4)]]):
@@ -303,6 +323,8 @@ def test_changes_come_out_of_a_streaming_job_as_they_happen(tmp_path: Path) -> N
         "first": rows.deduplicate(name="first"),
         "top": rows.top_n(1, "n desc", name="top"),
         "pairs": rows.count_window(2).aggregate("count(*) as n", "max(n) as most", name="pairs"),
+        "sliding": rows.count_window(2, 1).aggregate("count(*) as n", "max(n) as most", name="sliding"),
+        "own": rows.count_window(2).aggregate(Greatest(), schema="most bigint", name="own"),
     }
     for name, stream in made.items():
         stream.sink_to(FileSink(str(tmp_path / name), format="json"), name=f"{name}-out")
@@ -326,6 +348,8 @@ def test_changes_come_out_of_a_streaming_job_as_they_happen(tmp_path: Path) -> N
     ]
     assert came("top", "k", "n", "row_kind") == [["x", 1, "+I"], ["x", 1, "-D"], ["x", 3, "+I"], ["y", 5, "+I"]]
     assert came("pairs", "k", "n", "most", "window_start") == [["x", 2, 3, None], ["y", 2, 5, None]]
+    assert came("sliding", "k", "n", "most") == [["x", 1, 1], ["x", 2, 3], ["x", 2, 3], ["y", 1, 5], ["y", 2, 5]]
+    assert came("own", "k", "most") == [["x", 3], ["y", 5]]
 
 
 @pytest.mark.parametrize(
@@ -345,3 +369,36 @@ def test_a_rolling_sum_over_what_ends_is_given_at_the_end_or_for_each_record(
     sums.sink_to(FileSink(str(tmp_path / "out"), format="json"), name="out")
     assert run(job, settings=settings(tmp_path)).state == "FINISHED"
     assert sorted(json.loads(row)["n"] for row in visible(tmp_path / "out").elements()) == wanted
+
+
+def test_rows_in_gaps_and_rows_of_windows_that_a_trigger_emptied(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number, times in enumerate([[0, 1_000, 3_000, 12_000], [500, 3_500, 13_000]]):
+        lines = [json.dumps({"k": "a", "at": BASE + time}) + "\n" for time in times]
+        (tmp_path / "in" / f"{number}.jsonl").write_text("".join(lines))
+    job = Job("behind", checkpoint_interval="0 s", on_error="fail", parallelism=2, max_parallelism=4)
+    source = FileSource(str(tmp_path / "in"), format="json", schema="k string, at bigint", max_files_per_checkpoint=1)
+    rows = job.from_source(source, WatermarkStrategy.bounded_out_of_orderness("1 ms", timestamp="at"), name="in")
+    keyed = rows.key_by("k")
+    gaps = keyed.window(SlidingEventTimeWindows("2 s", "5 s")).side_output_late_data("late")
+    purged = keyed.window(TumblingEventTimeWindows("10 s")).trigger(PurgingTrigger(EventTimeTrigger()))
+    gapped = gaps.aggregate("count(*) as n", name="gapped")
+    streams = {
+        "gapped": gapped,
+        "late": gapped.side_output("late"),
+        "purged": purged.allowed_lateness("1 min").aggregate("count(*) as n", "max(k) as k2", name="purged"),
+    }
+    for name, stream in streams.items():
+        stream.sink_to(FileSink(str(tmp_path / name), format="json"), name=f"{name}-out")
+    assert job.explain().count("by columns") == 2
+    assert run(job, settings=settings(tmp_path)).state == "FINISHED"
+
+    def came(name: str, column: str) -> list[int]:
+        lines = (
+            line for path in (tmp_path / name).rglob("*") if path.is_file() for line in path.read_text().splitlines()
+        )
+        return sorted(json.loads(line)[column] for line in lines)
+
+    assert came("gapped", "n") == [2]
+    assert came("late", "at") == [BASE + 500, BASE + 3_500]
+    assert came("purged", "n") == [1, 1, 2, 3]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from poundlock import (
+    CountTrigger,
     DatagenSource,
     DataStream,
     DefinitionError,
@@ -17,10 +19,14 @@ from poundlock import (
     TumblingProcessingTimeWindows,
     WatermarkStrategy,
 )
+from poundlock.operators.columns.rows.counts import ColumnCountOperator
+from poundlock.operators.columns.rows.sliding_counts import ColumnSlidingCountOperator
 from poundlock.operators.keyed.output import MAIN
+from poundlock.operators.windows.general import WindowOperator
 from poundlock.plan.keyed_heads import keyed_head
 from poundlock.plan.normalize import normalize
 from poundlock.stream.nodes import KeyedNode, SinkNode, WindowJoinNode, WindowNode
+from support.own_aggregate import OWN_RESULT, Own
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("price", pa.float64())])
 
@@ -82,6 +88,26 @@ def test_windows_of_the_clock_go_by_it_on_a_stream_with_event_time_too() -> None
         head = keyed_head(node, [schema], [False], graph, lambda schema, text: text, bounded=False)
         assert head.windows is not None
         assert head.windows.partial.time == column
+
+
+@pytest.mark.parametrize(
+    ("write", "operator"),
+    [
+        (lambda rows: rows.count_window(4).aggregate("count(*) as c"), ColumnCountOperator),
+        (lambda rows: rows.count_window(4, 2).aggregate("count(*) as c"), ColumnSlidingCountOperator),
+        (lambda rows: rows.count_window(4).aggregate(Own(), schema=OWN_RESULT), ColumnSlidingCountOperator),
+        (lambda rows: rows.count_window(4, 2).aggregate(Own(), schema=OWN_RESULT), ColumnSlidingCountOperator),
+        (lambda rows: rows.count_window(4, 2).trigger(CountTrigger(3)).aggregate("count(*) as c"), WindowOperator),
+    ],
+)
+def test_windows_of_a_number_of_rows_have_the_operator_that_explain_says(write: Any, operator: type[Any]) -> None:
+    stream = write(Job("counted").from_source(DatagenSource(), name="rows").key_by("text"))
+    graph = normalize([SinkNode("out", [stream.node], None)], time_in_tasks=lambda node: True)
+    (node,) = graph.roots[0].inputs
+    assert isinstance(node, WindowNode)
+    head = keyed_head(node, [SCHEMA], [False], graph, lambda schema, text: text, bounded=False)
+    assert type(head.make()) is operator
+    assert head.windows is None, "its rows come as they are"
 
 
 def test_windows_of_event_time_over_two_streams_need_its_column() -> None:

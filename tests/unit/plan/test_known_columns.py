@@ -25,6 +25,7 @@ from poundlock import (
     PrintSink,
     ProcessingTimeSessionWindows,
     PurgingTrigger,
+    SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WatermarkStrategy,
@@ -246,6 +247,13 @@ CLOCK = TumblingProcessingTimeWindows("1 min")
             "record by record, since an aggregate of that type of column is computed value by value",
         ),
         (lambda k: k.count_window(3).aggregate("max(n) as m", "count(l) as c", "min_by(l, t) as f"), "by columns"),
+        (lambda k: k.count_window(3, 2).aggregate("max(n) as m", "first(l) as f"), "by columns"),
+        (
+            lambda k: k.count_window(3, 2).aggregate("max(l) as m"),
+            "record by record, since an aggregate of that type of column is computed value by value",
+        ),
+        (lambda k: k.count_window(3, 2).evictor(CountEvictor(2)).aggregate("max(n) as m"), EACH),
+        (lambda k: k.window(SlidingProcessingTimeWindows("9 s", "2 s")).aggregate("last(n) as m"), "by columns"),
         (lambda k: k.count_window(3).aggregate("max(concat(l, l)) as m"), "by columns"),  # its type is Spark's to know
         (lambda k: k.window(CLOCK).aggregate("max(n) as m"), "by columns"),
         (lambda k: k.window(CLOCK).trigger(CountTrigger(2)).aggregate("max(n) as m"), EACH),

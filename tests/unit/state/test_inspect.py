@@ -129,6 +129,10 @@ def test_a_person_writes_a_key(store: ScratchState) -> None:
     edit.put(OPERATOR, "state:seen", "a", ["p", "q"])
     edit.delete(OPERATOR, "state:count", "b")
     manifest = edit.finish()
+    clock = store.manifest.operators[OPERATOR].processing_time
+    assert clock is not None
+    assert clock < 5000
+    assert manifest.operators[OPERATOR].processing_time == clock, "what is due by now has yet to fire"
     reader = StateReader(manifest, store.files)
     counts = {e.key: e.value for e in reader.entries(OPERATOR) if e.table == "state:count"}
     assert counts == {"a": 99, ("c", 2): {"new": 1}, ("c", 1): 2, None: 2}

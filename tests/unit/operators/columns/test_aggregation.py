@@ -11,13 +11,17 @@ import pytest
 from poundlock import (
     AggregateFunction,
     ArrowAggregateFunction,
+    CountEvictor,
+    CountSlidingWindows,
     CountTrigger,
+    CountTumblingWindows,
     DefinitionError,
     FileSink,
     FileSource,
     Job,
     ProcessWindowFunction,
     SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
@@ -25,6 +29,7 @@ from poundlock.operators.columns.aggregation import FunctionAggregation
 from poundlock.operators.columns.groups import Groups
 from poundlock.plan.explain import explain
 
+OVERLAPPING = Groups(np.array([0, 1, 1, 2]), np.array([0, 2]))  # the second of three rows is in both groups
 GROUPS = Groups(np.array([2, 0, 1]), np.array([0, 1]))  # of three rows; the last one is the first group
 
 
@@ -61,6 +66,7 @@ def test_rows_come_group_after_group() -> None:
     assert [column.to_pylist() for column in aggregation.partial([pa.array([1, 2, 4])], GROUPS)] == [[4, 3]]
     held = [pa.array([10, 20, 40])]
     assert [column.to_pylist() for column in aggregation.merge(held, GROUPS)] == [[40, 30]]
+    assert [column.to_pylist() for column in aggregation.merge(held, OVERLAPPING)] == [[30, 60]]
     assert aggregation.decode(aggregation.encode(held)) == held
     results = aggregation.results(held, [pa.int64(), pa.float64()])
     assert [column.to_pylist() for column in results] == [[10, 20, 40], [5, 10, 20]]
@@ -178,10 +184,17 @@ def test_explain_says_that_it_is_computed_by_columns_or_why_it_cannot_be() -> No
         return explain(stream.job)
 
     schema = "total bigint, half double"
-    assert "tumbling windows of 10 s: Total, by columns" in text(windows().aggregate(Total(), schema=schema))
+    for taken, way in (
+        (windows(), "tumbling windows of 10 s: Total, by columns"),
+        (windows(SlidingEventTimeWindows("5 s", "9 s")), "sliding windows of 5 s every 9 s: Total, by columns"),
+        (windows(SlidingProcessingTimeWindows("9 s", "5 s")), "every 5 s by the clock: Total, by columns"),
+        (windows(CountTumblingWindows(9)), "windows of 9 elements: Total, by columns"),
+        (windows(CountSlidingWindows(9, 5)), "windows of 9 elements every 5: Total, by columns"),
+    ):
+        assert way in text(taken.aggregate(Total(), schema=schema))
     for refused, reason in (
         (windows().trigger(CountTrigger(3)), "its trigger, evictor or windows look at each element"),
-        (windows(SlidingEventTimeWindows("5 s", "9 s")), "there are gaps between its windows"),
+        (windows(CountSlidingWindows(9, 5)).evictor(CountEvictor(3)), "its trigger, evictor or windows look at each"),
     ):
         with pytest.raises(
             DefinitionError, match=f"Total adds up columns, and these windows go record by record, since {reason}"

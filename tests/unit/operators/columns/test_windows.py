@@ -31,12 +31,12 @@ from poundlock.operators.columns.partials import (
 from poundlock.operators.columns.sent import SentPartials
 from poundlock.operators.columns.sessions import ColumnSessions
 from poundlock.operators.columns.sql.aggregates import ColumnAggregates
-from poundlock.operators.columns.windows import ColumnWindows
+from poundlock.operators.columns.windows import UNFIRED, ColumnWindows
 from poundlock.operators.factory import by_record, window_operator
 from poundlock.operators.keyed.group import MIN
 from poundlock.operators.keyed.output import GroupBatch, OutputChunk
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
-from poundlock.operators.windows.base import WindowSpec
+from poundlock.operators.windows.base import CONTENTS, WindowSpec
 from poundlock.plan.sql_text import result_type
 from poundlock.state.hashing import groups_of, key_hashes
 from poundlock.state.operator_state import OperatorState
@@ -524,6 +524,36 @@ def test_windows_that_fired_go_where_the_lateness_was_taken_away(assigner: Any, 
     ((late, again, fired),) = without.checkpoint([("a", 45_000, 1, "x")], 60_000, 70_000, 0, 1)
     assert ([time for _, time, *_ in late], again, fired) == ([45_000], [], [])
     assert not columns.state.described()["state"]
+
+
+def test_what_a_purging_trigger_empties_is_gone_before_its_lateness_is_over() -> None:
+    purging = PurgingTrigger(EventTimeTrigger())
+    for assigner in (TUMBLING, SlidingEventTimeWindows("10 s", "5 s"), CUMULATIVE):
+        windows = spec(assigner=assigner, trigger=purging, allowed_lateness_ms=60_000)
+        columns = ByColumns(windows, KEYS["text"], MergePolicy(), random.Random(1))
+        columns.checkpoint([("a", 1_000, 1, "x")], MIN, 30_000, 0, 1)
+        ((_, again, fired),) = columns.checkpoint([("a", 1_000, 1, "x")] * 2, 30_000, 31_000, 0, 1)
+        expected = [("a", tuple(window), (1,), window.end - 1) for window in assigner.windows_at(1_000)]
+        assert again == expected * 2, "each row alone"
+        assert fired == []
+        assert columns.state.open().namespaces(CONTENTS) == []
+
+
+def test_by_the_clock_rows_of_the_last_millisecond_are_a_firing_of_their_own() -> None:
+    windows = spec(assigner=SlidingProcessingTimeWindows("10 s", "5 s"))
+    columns = ByColumns(windows, KEYS["text"], MergePolicy(), random.Random(1))
+    fired = []
+    for clock, count in ((7_000, 1), (9_999, 2), (9_999, 4), (12_000, 8), (30_000, 0)):
+        ((_, again, _),) = columns.checkpoint([("a", 0, 1, "x")] * count, MIN, MIN, clock, 1)
+        fired.append([(window, values) for _, window, values, _ in again])
+    assert fired == [
+        [],
+        [((0, 10_000), (1,))],
+        [((0, 10_000), (2,))],
+        [((0, 10_000), (4,))],
+        [((5_000, 15_000), (15,)), ((10_000, 20_000), (8,))],
+    ]
+    assert [columns.state.open().namespaces(table) for table in (CONTENTS, UNFIRED)] == [[], []]
 
 
 @pytest.mark.parametrize(

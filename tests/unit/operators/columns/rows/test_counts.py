@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from poundlock.errors import TerminalError
 from poundlock.operators.columns.aggregation import Aggregation, FunctionAggregation
 from poundlock.operators.columns.operator import ResultColumns
-from poundlock.operators.columns.rows.counts import ColumnCounts
 from poundlock.operators.columns.rows import sliding_counts
+from poundlock.operators.columns.rows.counts import ColumnCounts
 from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.columns.rows.sliding_counts import ColumnSlidingCounts
 from poundlock.operators.columns.sql.aggregates import ColumnAggregates
@@ -139,6 +139,55 @@ def compare(data: st.DataObject, seed: int, aggregates: list[SqlAggregate], own:
             assert other.checkpoint(rows, *moment) == one.checkpoint(rows, *moment)
 
 
+@pytest.mark.parametrize(
+    ("windows", "came", "panes"),
+    [
+        (CountSlidingWindows(12, 4), 50, [4, 4, 2]),
+        (CountSlidingWindows(12, 4), 52, [4, 4]),
+        (CountSlidingWindows(12, 4, full_only=True), 5, [4, 1]),
+        (CountSlidingWindows(5, 3), 50, [1, 1, 1, 1]),
+        (CountSlidingWindows(4, 12), 55, None),  # of the gap there is the number of rows
+        (CountSlidingWindows(4, 12), 59, [3]),
+        (CountSlidingWindows(4, 12), 60, []),
+    ],
+)
+def test_state_has_the_panes_of_windows_to_come_and_no_others(
+    windows: CountSlidingWindows, came: int, panes: list[int] | None
+) -> None:
+    sliding = step(windows, AGGREGATES[:1], KEYS["text"], "columns")
+    rows = pa.RecordBatch.from_pylist([{"k": "a"}] * came, schema=pa.schema([*KEYS["text"], *ARGUMENTS.items()]))
+    sliding.checkpoint(rows, MIN, MIN, 0, 1)
+    table = sliding.state.described()["state"].get("contents", {"entries": []})
+    held = [entry["value"] for entry in table["entries"]]
+    if panes == []:
+        assert held == [], "a key that is at the end of a slide is forgotten"
+        return
+    ((rows_so_far, _, kept),) = held
+    assert rows_so_far == (came if windows.slide < windows.n else came % windows.slide)
+    assert kept == [[count] for count in panes or []]
+
+
+def test_panes_that_no_firing_window_has_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    sliding = step(CountSlidingWindows(1000, 100), AGGREGATES[:1], KEYS["text"], "columns")
+    schema = pa.schema([*KEYS["text"], *ARGUMENTS.items()])
+    of_a, of_b = (
+        pa.RecordBatch.from_pylist([{"k": key}] * count, schema=schema) for key, count in (("a", 950), ("b", 999))
+    )
+    for rows in (of_a, of_b):
+        sliding.checkpoint(rows, MIN, MIN, 0, 1)
+    decoded: list[int] = []
+    real = ColumnAggregates.decode
+
+    def counted(self: ColumnAggregates, values: pa.Array) -> Any:
+        decoded.append(len(values))
+        return real(self, values)
+
+    monkeypatch.setattr(ColumnAggregates, "decode", counted)
+    ((results, _),) = sliding.checkpoint(pa.concat_batches([of_a.slice(0, 1), of_b.slice(0, 1)]), MIN, MIN, 0, 1)
+    assert [(row["k"], row["r0"]) for row in results] == [("b", 1000)]
+    assert sum(decoded) == 10 + 1, "all of the window that is full, and the open pane of the other key"
+
+
 def test_windows_that_became_smaller_are_full_with_the_next_row() -> None:
     rows = pa.RecordBatch.from_pylist([{"k": "a", "v": 1}] * 5, schema=pa.schema([*KEYS["text"], *ARGUMENTS.items()]))
     came = []
@@ -166,3 +215,14 @@ def test_state_of_the_other_way_and_of_other_aggregates_is_refused() -> None:
         goes_on(step(9, AGGREGATES[:1], text, "columns"), step(9, AGGREGATES[:1], text, "record"))
     with pytest.raises(TerminalError, match="state 'contents' holds count, and sum bigint are asked for"):
         goes_on(step(9, AGGREGATES[:1], text, "columns"), step(9, AGGREGATES[1:2], text, "columns"))
+    sliding = CountSlidingWindows(9, 6)
+    with pytest.raises(TerminalError, match="kept as evictable windows state and asked for as sliding counts state"):
+        goes_on(step(sliding, AGGREGATES[:1], text, "record"), step(sliding, AGGREGATES[:1], text, "columns"))
+    panes = "panes of 3 rows, windows of 9 every 6"
+    for n, slide, full_only, other in (
+        (9, 3, False, "panes of 3 rows, windows of 9 every 3"),
+        (9, 6, True, "panes of 3 rows, windows of 9 every 6, full ones only"),
+    ):
+        changed = CountSlidingWindows(n, slide, full_only=full_only)
+        with pytest.raises(TerminalError, match=f"holds count, {panes}, and count, {other} are asked for"):
+            goes_on(step(sliding, AGGREGATES[:1], text, "columns"), step(changed, AGGREGATES[:1], text, "columns"))
