@@ -40,8 +40,8 @@ class ArrowAggregateFunction:
         """Return one accumulator for each group of accumulators.
 
         Args:
-            accumulators: group after group. In tumbling windows those of a group stand in the order of their rows; in others in
-                any order.
+            accumulators: group after group. In tumbling windows, windows of a number of rows and those by the clock, those of
+                a group stand in the order of their rows; in others in any order. One may be in several groups.
             groups: the number of each one's group, as in `accumulate`.
             count: how many groups there are.
         """

@@ -88,6 +88,12 @@ class RowsByKey:
     def __len__(self) -> int:
         return len(self.groups)
 
+    def slice(self, start: int, stop: int) -> RowsByKey:
+        """Return some of the keys, from one number up to another, with their rows."""
+        first, last = np.append(self.groups.starts, len(self.groups.order))[[start, stop]].tolist()
+        groups = Groups(self.groups.order[first:last], self.groups.starts[start:stop] - first)
+        return RowsByKey(groups, self.hashes[start:stop], self.keys.slice(start, stop - start))
+
 
 def behind(groups: Groups, places: Numbers) -> Groups:
     """Return groups with something held before some of them.

@@ -8,7 +8,7 @@ rows in the gaps between windows. Tumbling windows are those of which the slide 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 import numpy as np
@@ -24,7 +24,7 @@ from poundlock.operators.columns.rows.table import KeyTable
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.windows.base import CONTENTS
 
-_AT_ONCE = 1 << 20  # panes that are merged, or read of state, at a time
+_AT_ONCE = 1 << 18  # panes that are merged at a time, and that are read of state, where there are all of each key
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class _Windows:
 
     Args:
         keys: the number of the key of each.
-        starts: the place of its first pane.
+        starts: the place of its first pane among panes, or among what panes add up to.
         counts: how many panes it has.
         filled_by: the row that filled it.
     """
@@ -150,6 +150,16 @@ class _Windows:
     starts: Numbers
     counts: Numbers
     filled_by: Numbers
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Windows]) -> _Windows:
+        """Return the windows of all parts."""
+        return cls(
+            np.concatenate([part.keys for part in parts]),
+            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.counts for part in parts]),
+            np.concatenate([part.filled_by for part in parts]),
+        )
 
     def pieces(self) -> Iterator[_Windows]:
         """Yield the windows in the order of the rows that filled them, so many at a time that their panes are not too many."""
@@ -186,16 +196,30 @@ class ColumnSlidingCountOperator(ColumnOperator):
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         self.use(group)
         keys = RowsByKey.of(rows, self._of.keys)
-        pieces = -(-len(keys) * (self._of.n // self._of.pane) // _AT_ONCE)
-        if pieces <= 1:
-            yield from self._take(rows, keys)
-            return
-        size = -(-rows.num_rows // pieces)  # state may have all panes of a window of each key
-        for first in range(0, rows.num_rows, size):
-            some = rows.slice(first, size)
-            yield from self._take(some, RowsByKey.of(some, self._of.keys))
+        size = max(_AT_ONCE * self._of.pane // self._of.n, 1)
+        windows: list[_Windows] = []
+        sums: list[list[pa.Array]] = []
+        before = 0
+        for first in range(0, len(keys), size):
+            full, added = self._add(rows, keys.slice(first, min(first + size, len(keys))))
+            windows.append(replace(full, keys=full.keys + first, starts=full.starts + before))
+            sums.append(added)
+            before += len(added[0])
+        if windows:
+            every = [joined(column) for column in zip(*sums, strict=True)]
+            yield from self._fire(_Windows.joined(windows), every, keys)
 
-    def _take(self, rows: pa.RecordBatch, keys: RowsByKey) -> Iterator[ColumnChunk]:
+    def _fire(self, windows: _Windows, sums: Sequence[pa.Array], keys: RowsByKey) -> Iterator[ColumnChunk]:
+        """Yield the results of windows in the order of the rows that filled them; `sums`: what panes add up to."""
+        output = self._of.output
+        for some in windows.pieces():
+            panes = Groups(ranges(some.starts, some.counts), np.cumsum(some.counts) - some.counts)
+            held = self._aggregates.merge(sums, panes)
+            results = self._aggregates.results(held, [result.type for result in output.results])
+            yield from output.chunks(keys.keys.take(indices_of(some.keys)), results)
+
+    def _add(self, rows: pa.RecordBatch, keys: RowsByKey) -> tuple[_Windows, list[pa.Array]]:
+        """Add rows of some keys to what state has of these; return the windows that they fill, and what panes of those add up to."""
         of = self._of
         places, values = self._table.look_up(self.rows, keys)
         kept = KeptPanes.of(values)
@@ -221,12 +245,7 @@ class ColumnSlidingCountOperator(ColumnOperator):
         wanted = panes.changed | windows.cover(len(panes))
         sums = self._sums(panes, wanted, kept, rows, parts)
         self._keep(keys, places, before + groups.counts, panes, kept, sums, wanted)
-        place_of = np.cumsum(wanted) - 1
-        for some in windows.pieces():
-            of_windows = Groups(ranges(place_of[some.starts], some.counts), np.cumsum(some.counts) - some.counts)
-            held = self._aggregates.merge(sums, of_windows)
-            results = self._aggregates.results(held, [result.type for result in of.output.results])
-            yield from of.output.chunks(keys.keys.take(indices_of(some.keys)), results)
+        return replace(windows, starts=(np.cumsum(wanted) - 1)[windows.starts]), sums
 
     def _full(self, panes: _Panes, key_of_row: Numbers, number: Numbers, row_of: Numbers) -> _Windows:
         """Return the windows that rows fill.
@@ -252,7 +271,11 @@ class ColumnSlidingCountOperator(ColumnOperator):
         chosen = np.zeros(len(order), np.bool_)
         chosen[order[of_wanted]] = True
         held = self._aggregates.decode(kept.panes.take(indices_of(np.flatnonzero(chosen[: panes.held]))))
-        added = self._aggregates.partial([rows.column(name) for name in self._of.arguments], parts)
+        columns = [rows.column(name) for name in self._of.arguments]
+        if len(parts.order) < rows.num_rows:  # aggregates are given no other rows than those of groups
+            columns = [column.take(indices_of(parts.order)) for column in columns]
+            parts = Groups(np.arange(len(parts.order)), parts.starts)
+        added = self._aggregates.partial(columns, parts)
         place = np.cumsum(chosen) - 1
         counts = panes.groups.counts[wanted]
         both = [joined([one, other]) for one, other in zip(held, added, strict=True)]
