@@ -28,8 +28,8 @@ pytestmark = pytest.mark.crash
 
 JOB = Path(__file__).parent / "jobs/columns.py"
 STEPS = (
-    "sessions", "sliding", "cumulative", "again", "own", "counted", "first", "last", "highest", "added", "greatest",
-    "near", "paired",
+    "sessions", "sliding", "cumulative", "again", "own", "counted", "slid", "emptied", "first", "last", "highest",
+    "added", "greatest", "near", "paired",
 )  # fmt: skip
 SINKS = (*STEPS, "sessions-late", "sliding-late", "near-late")
 BASE = 1_545_184_220_000
@@ -79,7 +79,9 @@ class Input:
             for row in found[name]:
                 assert row["ids"] == sorted(row["ids"]), "an id is greater than those that were read before"
                 assert [row["head"], row["tail"], row["n"]] == [row["ids"][0], row["ids"][-1], len(row["ids"])]
-        for name in ("sliding", "again"):  # windows with an allowed lateness
+        assert Counter(row["k"] for row in found["slid"]) == {key: n // 6 for key, n in rows.items()}
+        assert {row["n"] for row in found["slid"]} == {6, 9}
+        for name in ("sliding", "again", "emptied"):  # windows with an allowed lateness
             fired = Counter((row["k"], row["window_start"]) for row in found[name])
             assert max(fired.values()) > 1, "a late row makes its window fire again"
 

@@ -10,9 +10,11 @@ from poundlock import (
     CumulativeEventTimeWindows,
     DataStream,
     EventTimeSessionWindows,
+    EventTimeTrigger,
     FileSink,
     FileSource,
     Job,
+    PurgingTrigger,
     RollingPolicy,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
@@ -107,6 +109,9 @@ into(
     "own",
 )
 into(keyed.count_window(7).aggregate(*sums, "first(id) as head", "last(id) as tail", name="counted"), "counted")
+into(keyed.count_window(9, 6).aggregate(*sums, "first(id) as head", "last(id) as tail", name="slid"), "slid")
+emptied = keyed.window(SlidingEventTimeWindows("4 s", "5 s")).trigger(PurgingTrigger(EventTimeTrigger()))
+into(emptied.allowed_lateness("15 s").aggregate(*sums, name="emptied"), "emptied")
 into(rows.key_by("k", "v").deduplicate(order="event_time", name="first"), "first")
 into(rows.key_by("k", "v").deduplicate("last", order="event_time", update_before=True, name="last"), "last")
 into(keyed.top_n(3, ["v desc", "id"], rank="place", update_before=True, name="highest"), "highest")
