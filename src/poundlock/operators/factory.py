@@ -112,7 +112,6 @@ def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> s
     function = spec.function
     if not isinstance(function, (SqlAggregates, ArrowAggregateWindow)):
         return "a Python function is given its elements"
-    assigner = spec.assigner
     kind = _kind(replace(spec, allowed_lateness_ms=0))  # by columns they purge whatever their lateness is
     if kind not in (AlignedWindowOperator, SessionWindowOperator) and not _counts(spec):
         return "its trigger, evictor or windows look at each element"
