@@ -14,8 +14,6 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.chain import Edge, Operator, Pass
-from poundlock.operators.columns.sql.accumulators import can_aggregate
-from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
 from poundlock.operators.process.deduplicate import FirstRecordOperator, LastRecordOperator
@@ -25,7 +23,7 @@ from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.operators.process.top_n import TopN, TopNOperator
 from poundlock.operators.records import record_maker
 from poundlock.operators.user_functions import Filter, FlatMap, MapBatches, MapRecords
-from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
+from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.aligned import AlignedWindowOperator, slice_of
 from poundlock.operators.windows.base import WindowOperatorBase, WindowSpec
 from poundlock.operators.windows.general import WindowOperator
@@ -103,56 +101,22 @@ def _counts(spec: WindowSpec) -> bool:
     return spec.trigger in triggers and spec.evictor in evictors
 
 
-def by_record(spec: WindowSpec, aggregates: ColumnAggregates | None = None) -> str | None:
-    """Return why windows need records one by one, None where they are computed by columns.
-
-    Args:
-        aggregates: with the types of their columns, where those are known.
-    """
+def by_record(spec: WindowSpec) -> str | None:
+    """Return why windows need records one by one, None where they are computed by columns."""
     function = spec.function
     if not isinstance(function, (SqlAggregates, ArrowAggregateWindow)):
         return "a Python function is given its elements"
     kind = _kind(replace(spec, allowed_lateness_ms=0))  # by columns they purge whatever their lateness is
     if kind not in (AlignedWindowOperator, SessionWindowOperator) and not _counts(spec):
         return "its trigger, evictor or windows look at each element"
-    if isinstance(function, ArrowAggregateWindow):
-        return None
-    if aggregates is not None and not aggregates.are_by_column:
-        return "an aggregate of that type of column is computed value by value"
     return None
 
 
-def process_by_record(node: KeyedNode, schema: pa.Schema | None = None) -> str | None:
-    """Return why a step works record by record, None where it works by columns.
-
-    Args:
-        schema: the columns of its input, where those are known.
-    """
+def process_by_record(node: KeyedNode) -> str | None:
+    """Return why a step works record by record, None where it works by columns."""
     if isinstance(node, RollingNode):
-        return _rolling_by_record(node, schema)
-    if isinstance(node, TopNNode):
-        return _top_n_by_record(node, schema)
-    return None if isinstance(node, DeduplicateNode) else "a function is given its records"
-
-
-def _top_n_by_record(node: TopNNode, schema: pa.Schema | None) -> str | None:
-    for each in node.order_by:
-        if schema is not None and each.column in schema.names:
-            kind = schema.field(each.column).type
-            if not can_aggregate(SqlAggregate(kind="max", column=0), kind):
-                return f"values of the type {ddl.render_type(kind)} are compared one by one"
-    return None
-
-
-def _rolling_by_record(node: RollingNode, schema: pa.Schema | None) -> str | None:
-    if node.column is None:
-        return "a Python function makes one record of two"
-    if schema is None or node.column not in schema.names:
-        return None
-    by = SqlAggregate(kind="sum" if node.kind == "sum" else "max", column=0)
-    if not can_aggregate(by, schema.field(node.column).type):
-        return f"values of the type {ddl.render_type(schema.field(node.column).type)} are compared one by one"
-    return None
+        return "a Python function makes one record of two" if node.column is None else None
+    return None if isinstance(node, (DeduplicateNode, TopNNode)) else "a function is given its records"
 
 
 def check_columns_do(operator: str, spec: WindowSpec) -> None:

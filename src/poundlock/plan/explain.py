@@ -6,22 +6,18 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from poundlock.arguments import function_name
 from poundlock.checkpoint.capabilities import Describable, HasPlace, prepares_ahead
 from poundlock.connectors.base import SparkSource, SplitSource
-from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.factory import by_record, check_columns_do, join_by_record, process_by_record
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.guarantees import guarantees
-from poundlock.plan.known_columns import known_types
 from poundlock.plan.outline import StageOutline, outline
 from poundlock.plan.plan import DEAD_LETTER, make_plan
 from poundlock.plan.segments import spark_streams
 from poundlock.plan.source_heads import made_straight
-from poundlock.plan.sql_text import named_column, parse_aggregates
+from poundlock.plan.sql_text import parse_aggregates
 from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.nodes import (
     ApplyNode,
@@ -173,7 +169,7 @@ def _what(node: Node) -> str:
         if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
             what += f", {_way(join_by_record(node))}"
         elif not isinstance(node, ProcessNode):
-            what += f", {_way(process_by_record(node, known_types(node.inputs[0])))}"
+            what += f", {_way(process_by_record(node))}"
         return f"by {keys}, {what}" if keys else what
     if isinstance(node, SinkNode):
         return f"sink {_describe(node.sink)}"
@@ -186,13 +182,8 @@ def _lane(node: WindowNode) -> str:
         spec = WindowSpec.of(node, None)
         check_columns_do(node.id, spec)
         return _way(by_record(spec))
-    parsed = parse_aggregates(node.aggregates, node.id)
-    types = known_types(node.inputs[0])
-    named = [column.path if (column := named_column(text)) is not None else () for text in parsed.arguments]
-    # What is not known is taken for a number, of which every aggregate is computed by columns.
-    kinds = [types.field(path[0]).type if len(path) == 1 and path[0] in types.names else pa.int64() for path in named]
-    columns = ColumnAggregates(tuple(parsed.aggregates), tuple(kinds))
-    return _way(by_record(WindowSpec.of(node, SqlAggregates(parsed.aggregates)), columns))
+    aggregates = SqlAggregates(parse_aggregates(node.aggregates, node.id).aggregates)
+    return _way(by_record(WindowSpec.of(node, aggregates)))
 
 
 def _way(reason: str | None) -> str:

@@ -46,7 +46,7 @@ from poundlock.operators.records import RecordMaker, record_maker
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.normalize import Expression, Normalized
-from poundlock.plan.sql_text import resolve_column
+from poundlock.plan.sql_text import is_ordered, resolve_column
 from poundlock.state.hashing import key_hashes
 from poundlock.stream.functions.process import ArrowAggregateWindow, CoGroupFunction
 from poundlock.stream.nodes import (
@@ -222,9 +222,9 @@ def _by_columns(
         check_columns_do(node.id, spec)
         aggregates = FunctionAggregation(node.id, function, tuple(taken.columns), node.schema or "")
     elif isinstance(spec.function, SqlAggregates):
-        aggregates = ColumnAggregates(spec.function.aggregates, arguments, merges_by_time(spec.assigner))
-        if by_record(spec, aggregates) is not None:
+        if by_record(spec) is not None:
             return None
+        aggregates = ColumnAggregates(spec.function.aggregates, arguments, merges_by_time(spec.assigner))
     else:
         return None
     results = ResultColumns(output.keys, output.results)
@@ -268,7 +268,7 @@ def _process(
     bounded: bool,
 ) -> KeyedHead:
     if isinstance(node, TopNNode):
-        columns = [replace(each, column=resolve_column(schemas[0], each.column, node.id)) for each in node.order_by]
+        columns = [replace(each, column=_ordered(node.id, each.column, schemas[0])) for each in node.order_by]
         node = replace(node, order_by=columns)
     if isinstance(node, RollingNode) and node.column is not None:
         node = replace(node, column=_rolled(node.id, node.kind, node.column, schemas[0]))
@@ -333,16 +333,32 @@ def _rolled(operator: str, kind: str, name: str, schema: pa.Schema) -> str:
     """Return the column that a rolling aggregate is of.
 
     Raises:
-        DefinitionError: there is none, or its values cannot be added up.
+        DefinitionError: there is none, or its values cannot be added up, or have no order.
     """
+    if kind != "sum":
+        return _ordered(operator, name, schema)
     column = resolve_column(schema, name, operator)
     values = schema.field(column).type
-    if kind == "sum" and not (
-        pa.types.is_integer(values) or pa.types.is_floating(values) or pa.types.is_decimal(values)
-    ):
+    if not (pa.types.is_integer(values) or pa.types.is_floating(values) or pa.types.is_decimal(values)):
         raise DefinitionError(
             f"{operator}: there is no sum of values of type {values}",
             next=f'make them numbers before: with_column("{name}", "CAST({name} AS DOUBLE)")',
+        )
+    return column
+
+
+def _ordered(operator: str, name: str, schema: pa.Schema) -> str:
+    """Return the column by whose order records are chosen.
+
+    Raises:
+        DefinitionError: there is none, or its values have no order.
+    """
+    column = resolve_column(schema, name, operator)
+    values = schema.field(column).type
+    if not is_ordered(values):
+        raise DefinitionError(
+            f"{operator}: values of type {values} have no order, and {column} has such",
+            next="name another column, or make one of what is in it before, by with_column(…)",
         )
     return column
 
@@ -364,7 +380,7 @@ def _process_by_columns(
     node: KeyedNode, taken: KeyedInput, schema: pa.Schema, *, bounded: bool
 ) -> Callable[[], KeyedOperator] | None:
     """Return what makes the operator of a step that works by columns, None where records are needed one by one."""
-    if process_by_record(node, schema) is not None:
+    if process_by_record(node) is not None:
         return None
     keys = RowKeys(tuple(taken.keys), key_hashes)
     if isinstance(node, RollingNode) and node.column is not None and node.column in schema.names:

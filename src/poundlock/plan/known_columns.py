@@ -67,11 +67,6 @@ def check_columns(nodes: Sequence[Node]) -> None:
                 _check_pair(node.id, text, sides)
 
 
-def known_types(node: Node) -> pa.Schema:
-    """Return the columns that a step gives whose types its graph tells."""
-    return pa.schema([field for field in _columns(node, {}) or () if field.type != _UNKNOWN])
-
-
 def _named(node: Node) -> list[list[str]]:
     """Return the columns that a step names, for each of its inputs: keys, what is added up, what records are put in order by."""
     if isinstance(node, (WindowNode, PartitionNode)):

@@ -321,7 +321,7 @@ def result_type(
         return pa.int64()
     assert argument is not None
     result = _RESULTS[kind](argument)
-    if by is not None and _ordered(by) is None:
+    if by is not None and not is_ordered(by):
         argument, result = by, None
     if result is None:
         raise DefinitionError(
@@ -351,17 +351,17 @@ def _average_type(argument: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def _has_map(kind: pa.DataType) -> bool:
-    """Return whether there is a map in a type: Spark does not order them."""
+def is_ordered(kind: pa.DataType) -> bool:
+    """Return whether values of a type have an order: Spark has none of maps, nor of what holds one."""
     if pa.types.is_map(kind):
-        return True
+        return False
     if pa.types.is_struct(kind):
-        return any(_has_map(each.type) for each in kind)
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _has_map(kind.value_type)
+        return all(is_ordered(each.type) for each in kind)
+    return not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or is_ordered(kind.value_type)
 
 
 def _ordered(argument: pa.DataType) -> pa.DataType | None:
-    return None if _has_map(argument) else argument
+    return argument if is_ordered(argument) else None
 
 
 _RESULTS: Mapping[Kind, Callable[[pa.DataType], pa.DataType | None]] = {

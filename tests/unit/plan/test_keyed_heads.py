@@ -31,13 +31,13 @@ from support.own_aggregate import OWN_RESULT, Own
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("price", pa.float64())])
 
 
-def plan(make: Callable[[DataStream], DataStream]) -> pa.Schema:
+def plan(make: Callable[[DataStream], DataStream], columns: pa.Schema = SCHEMA) -> pa.Schema:
     """Return the columns of a step's main output."""
     stream = make(Job("keyed").from_source(DatagenSource(), name="rows"))
     graph = normalize([SinkNode("out", [stream.node], None)], time_in_tasks=lambda node: True)
     (node,) = graph.roots[0].inputs
     assert isinstance(node, (KeyedNode, WindowNode))
-    head = keyed_head(node, [SCHEMA], [False], graph, lambda schema, text: text, bounded=False)
+    head = keyed_head(node, [columns], [False], graph, lambda schema, text: text, bounded=False)
     return head.outputs[MAIN].schema
 
 
@@ -57,6 +57,29 @@ def test_a_rolling_sum_of_text_is_refused() -> None:
     ):
         plan(lambda rows: rows.key_by("n").sum("text", name="rolled"))
     assert plan(lambda rows: rows.key_by("n").max("text", name="rolled")) == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("make", "step"),
+    [
+        (lambda rows: rows.key_by("n").max("m", name="step"), "step: values of type {} have no order, and m has such"),
+        (lambda rows: rows.key_by("n").min_by("m", name="step"), "step: values of type {} have no order, and m has such"),
+        (lambda rows: rows.key_by("n").top_n(2, ["n", "M"], name="step"), "step: values of type {} have no order, and m has"),
+        (lambda rows: rows.key_by("n").count_window(2).aggregate("max(m)", name="step"), "step: there is no max of values of type {}"),
+        (lambda rows: rows.key_by("n").count_window(2).aggregate("min_by(n, m)", name="step"), "step: there is no min_by of values of type {}"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("nested", [lambda kind: kind, pa.list_, lambda kind: pa.struct([("in", pa.list_(kind))])])
+def test_an_order_of_maps_is_refused(make: Any, step: str, nested: Any) -> None:
+    kind = nested(pa.map_(pa.string(), pa.int64()))
+    with pytest.raises(DefinitionError, match=re.escape(step.format(kind))):
+        plan(make, pa.schema([("n", pa.int64()), ("m", kind)]))
+    plan(make, pa.schema([("n", pa.int64()), ("m", nested(pa.string()))]))
+    counted = plan(
+        lambda rows: rows.key_by("n").count_window(2).aggregate("count(distinct m) as d"),
+        pa.schema([("n", pa.int64()), ("m", kind)]),
+    )
+    assert counted.field("d").type == pa.int64()
 
 
 @pytest.mark.parametrize("text", ["count(*) as n", "max(price) as window_end"])

@@ -13,6 +13,7 @@ from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk, detached
+from poundlock.operators.value_order import compare
 
 ROLLING = "rolling"
 _EXACT = Context(prec=80)  # Spark's decimals have 38 digits, Python's own default rounds at 28
@@ -35,15 +36,10 @@ def _sum(column: str) -> _Fold:
 
 
 def _beats(greatest: bool) -> Callable[[Any, Any], bool]:
-    """Return whether a value takes the place of the one held. Of floating point numbers NaN is the greatest, as in Spark and Java."""
-
-    def greater(value: Any, held: Any) -> bool:
-        return bool(held == held and (value > held or value != value))
-
-    def less(value: Any, held: Any) -> bool:
-        return bool(value == value and (value < held or held != held))
-
-    return greater if greatest else less
+    """Return whether a value takes the place of the one held."""
+    return (
+        (lambda value, held: compare(value, held) > 0) if greatest else (lambda value, held: compare(value, held) < 0)
+    )
 
 
 def _extreme(column: str, *, greatest: bool) -> _Fold:

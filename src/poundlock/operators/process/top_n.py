@@ -16,6 +16,7 @@ from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.process.deduplicate import ROW_KIND, LivingTable
+from poundlock.operators.value_order import compare
 from poundlock.stream.nodes import SortColumn, TopNNode
 
 TOP = "top"
@@ -43,21 +44,21 @@ class TopN:
 
 
 def _comparable(order_by: Sequence[SortColumn]) -> Callable[[dict[str, Any]], Any]:
-    """Return what makes records comparable. Of floating point numbers NaN is the greatest, as in Spark and Java."""
+    """Return what makes records comparable."""
 
-    def compare(a: dict[str, Any], b: dict[str, Any]) -> int:
+    def compared(a: dict[str, Any], b: dict[str, Any]) -> int:
         for each in order_by:
             one, other = a.get(each.column), b.get(each.column)
             if one is None or other is None:
                 if (one is None) is not (other is None):
                     return -1 if (one is None) is each.nulls_first else 1
                 continue
-            sign = int(one != one) - int(other != other) or int(one > other) - int(one < other)
+            sign = compare(one, other)
             if sign:
                 return -sign if each.descending else sign
         return 0
 
-    return cmp_to_key(compare)
+    return cmp_to_key(compared)
 
 
 class TopNOperator(KeyedOperator):

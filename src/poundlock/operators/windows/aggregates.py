@@ -5,7 +5,6 @@ An accumulator is a list of numbers, texts and the like, so that state keeps it 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -13,7 +12,7 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.codec import encode_key
+from poundlock.operators.value_order import NESTED, compare, distinct_key
 
 Kind = Literal[
     "count", "sum", "min", "max", "avg", "first", "last", "collect_list", "count_distinct", "min_by", "max_by"
@@ -106,7 +105,7 @@ class _Avg(_Sum):
 
 
 class _Least(_Slots):
-    """The least, or the greatest. Of floating point numbers NaN is the greatest, as in Spark."""
+    """The least, or the greatest, in the order of `value_order`. What is common is written out."""
 
     def __init__(self, greatest: bool) -> None:
         self._greatest = greatest
@@ -117,6 +116,10 @@ class _Least(_Slots):
         known = held[at]
         if known is None:
             held[at] = value
+        elif type(value) in NESTED:
+            sign = compare(value, known)
+            if sign > 0 if self._greatest else sign < 0:
+                held[at] = value
         elif self._greatest:
             if value > known or value != value:
                 held[at] = value
@@ -156,9 +159,8 @@ class _By(_Slots):
         held[at], held[at + 1] = value
 
     def _goes_before(self, by: Any, known: Any) -> bool:
-        if by != by or known != known:  # of floating point numbers NaN is the greatest
-            return bool((by != by and known == known) if self._greatest else (by == by and known != known))
-        return bool(by > known if self._greatest else by < known)
+        sign = compare(by, known)
+        return sign > 0 if self._greatest else sign < 0
 
     def merge(self, held: list[Any], at: int, other: list[Any]) -> None:
         self.add(held, at, (other[at], other[at + 1]))
@@ -189,12 +191,7 @@ class _Distinct(_Slots):
             return
         if held[at] is None:
             held[at] = {}
-        # NaN equals NaN here, whatever its bits, and lists cannot be looked up: both go by their bytes.
-        if value != value:
-            value = encode_key(math.nan)
-        elif type(value) is list or type(value) is dict:
-            value = encode_key(value)
-        held[at][value] = None
+        held[at][distinct_key(value)] = None
 
     def merge(self, held: list[Any], at: int, other: list[Any]) -> None:
         if other[at]:

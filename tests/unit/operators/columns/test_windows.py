@@ -5,7 +5,8 @@ and tasks that change their number.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -196,7 +197,7 @@ class ByColumns:
             assert by_record(replace(spec, function=ArrowAggregateWindow(own))) is None
             aggregates = FunctionAggregation("own", own, ("v", "w"), OWN_RESULT)
         else:
-            assert by_record(spec, sql) is None
+            assert by_record(spec) is None
         names = tuple(key.name for key in keys)
         time = "t" if spec.assigner.is_event_time() else None
         rows = (names, time, ("v", "w"), aggregates, spec.assigner, key_hashes)
@@ -302,6 +303,36 @@ def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> N
         compare(data, seed, None)
 
 
+NESTED = (pa.list_(pa.float64()), pa.struct([("n", pa.int64()), ("texts", pa.list_(pa.string()))]))
+LISTS = [None, [], [None], [1.0], [1.0, None], [1.0, 2.0], [-1.0, 9.0], [2.0]]
+STRUCTS = [None, *({"n": n, "texts": texts} for n in (None, 1) for texts in (None, [], ["x"], ["x", "y"], ["y"]))]
+NESTED_IN_ANY_ORDER = [
+    SqlAggregate(kind="min", column=0),
+    SqlAggregate(kind="max", column=1),
+    SqlAggregate(kind="count_distinct", column=0),
+    SqlAggregate(kind="count_distinct", column=1),
+    SqlAggregate(kind="min_by", column=1, by=1),
+    SqlAggregate(kind="max_by", column=0, by=0),
+]
+NESTED_IN_ORDER = [
+    SqlAggregate(kind="first", column=1),
+    SqlAggregate(kind="min_by", column=0, by=1),
+    SqlAggregate(kind="max_by", column=1, by=0),
+]
+
+
+@examples(30)
+@given(data=st.data(), seed=st.integers(0, 1 << 32))
+def test_what_columns_do_with_nested_values_is_what_records_do(data: st.DataObject, seed: int) -> None:
+    def nested_row(dice: random.Random, kind: str, now: int) -> Any:
+        return (*row(dice, kind, now)[:2], dice.choice(LISTS), dice.choice(STRUCTS))
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("ARGUMENTS", NESTED), ("ANY_ORDER", NESTED_IN_ANY_ORDER), ("IN_ORDER", NESTED_IN_ORDER)):
+            patch.setattr(sys.modules[__name__], name, value)
+        compare(data, seed, None, nested_row)
+
+
 def test_a_window_of_many_checkpoints_is_decoded_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partials, "_AT_ONCE", 100)
     decoded: list[int] = []
@@ -322,7 +353,12 @@ def test_a_window_of_many_checkpoints_is_decoded_a_piece_at_a_time(monkeypatch: 
     assert max(decoded) < 50, "of 2,000 rows no more than some of a run at a time"
 
 
-def compare(data: st.DataObject, seed: int, own: ArrowAggregateFunction | None) -> None:
+def compare(
+    data: st.DataObject,
+    seed: int,
+    own: ArrowAggregateFunction | None,
+    row_of: Callable[[random.Random, str, int], Row] | None = None,
+) -> None:
     dice = random.Random(seed)
     assigner = data.draw(st.sampled_from(WINDOWS))
     event_time = assigner.is_event_time()
@@ -344,7 +380,7 @@ def compare(data: st.DataObject, seed: int, own: ArrowAggregateFunction | None) 
     )
     kind = data.draw(st.sampled_from(list(KEYS)))
     policy = MergePolicy(fan_in=data.draw(st.sampled_from([2, 3, 8])))
-    assert own is not None or by_record(spec, ColumnAggregates(tuple(aggregates), ARGUMENTS)) is None
+    assert own is not None or by_record(spec) is None
     one, other = ByRecord(spec, policy), ByColumns(spec, KEYS[kind], policy, dice, own)
     now, before = 0, MIN
     one_key = data.draw(st.booleans())  # has most of the rows, so that many are in one window
@@ -352,7 +388,7 @@ def compare(data: st.DataObject, seed: int, own: ArrowAggregateFunction | None) 
         now += dice.choice([0, 1, dice.randrange(9_000)])
         if not event_time and isinstance(other.partial, SliceAggregation) and dice.random() < 0.5:
             now += other.partial.width - 1 - (now - assigner.offset_ms) % other.partial.width  # the last of a slice
-        rows = [row(dice, kind, now) for _ in range(dice.randrange(60))]
+        rows = [(row_of or row)(dice, kind, now) for _ in range(dice.randrange(60))]
         if one_key:
             rows = [each if dice.random() < 0.2 else (rows[0][0], *each[1:]) for each in rows]
         if gap:  # those that may be late come behind the others
@@ -630,13 +666,10 @@ def spec(**changed: Any) -> WindowSpec:
         (spec(assigner=CountTumblingWindows(9), evictor=CountEvictor(8)), "its trigger, evictor or windows"),
         (spec(assigner=CUMULATIVE, function=SqlAggregates(IN_ORDER[:6])), None),
         (spec(assigner=EventTimeSessionWindows("5 s"), function=SqlAggregates(IN_ORDER[:6])), None),
-        (spec(function=SqlAggregates([SqlAggregate(kind="min", column=0)])), "computed value by value"),
     ],
 )
 def test_who_needs_records_one_by_one_and_why(windows: WindowSpec, reason: str | None) -> None:
-    assert isinstance(windows.function, SqlAggregates)
-    aggregates = ColumnAggregates(windows.function.aggregates, (pa.list_(pa.int64()), pa.string()))
-    given_reason = by_record(windows, aggregates)
+    given_reason = by_record(windows)
     assert (given_reason is None) is (reason is None)
     assert reason is None or reason in str(given_reason)
 

@@ -140,6 +140,8 @@ class _Extreme(ColumnAccumulator):
                 values = np.where(valid, values, least if self._greatest else np.nan if floating else most)
             reduce = np.maximum if self._greatest else np.fmin if floating else np.minimum
             return [column_of(reduce.reduceat(values[groups.order], groups.starts), self.kind, there)]
+        if pa.types.is_nested(column.type):
+            return [column.take(_with_nulls(*_best(column, groups, greatest=self._greatest)))]
         ranks, ordered = ranks_of(column)
         if valid is not None:
             ranks = np.where(valid, ranks, -1 if self._greatest else len(ordered))
@@ -220,15 +222,7 @@ class _By(Pick):
 
     def rows(self, column: Any, groups: Groups) -> tuple[Numbers, Flags]:
         _, by = column
-        ranks, valid = ordinals(by), valid_in(by)
-        sorted_ranks = (ranks if not self._greatest else ~ranks)[groups.order]
-        shown = np.ones(len(sorted_ranks), np.bool_) if valid is None else valid[groups.order]
-        least = np.minimum.reduceat(np.where(shown, sorted_ranks, _MOST), groups.starts)
-        first = shown & (sorted_ranks == np.repeat(least, groups.counts))
-        places = np.arange(len(sorted_ranks))
-        at = np.minimum.reduceat(np.where(first, places, len(places)), groups.starts)
-        there = at < len(places)
-        return groups.order[np.where(there, at, groups.starts)], there
+        return _best(by, groups, greatest=self._greatest)
 
     def held_rows(self, held: Sequence[pa.Array], groups: Groups) -> tuple[Numbers, Flags]:
         return self.rows(held, groups)
@@ -284,10 +278,9 @@ class _Distinct(ColumnAccumulator):
     def _different(self, items: pa.Array, of_item: Numbers, groups: int) -> list[pa.Array]:
         valid = valid_in(items)
         places = np.arange(len(items)) if valid is None else np.flatnonzero(valid)
-        if pa.types.is_floating(items.type):
-            codes = ordinals(items)[
-                places
-            ]  # to a dictionary 0.0 and -0.0 are two values, and NaN is as many as it has bits
+        # To a dictionary 0.0 and -0.0 are two values, NaN is as many as it has bits, and nested values are none.
+        if pa.types.is_floating(items.type) or pa.types.is_nested(items.type):
+            codes = ordinals(items)[places]
         else:
             codes = numbers_in(items.dictionary_encode().indices.cast(pa.int64()))[places]
         order = np.lexsort((codes, of_item[places]))
@@ -321,26 +314,24 @@ def accumulator_of(aggregate: SqlAggregate, kind: Any) -> ColumnAccumulator:
     return _ACCUMULATORS[aggregate.kind](aggregate, kind)
 
 
-def can_aggregate(aggregate: SqlAggregate, kind: Any) -> bool:
-    """Return whether an aggregate of values of a type is computed here; None: of no column, a pair: of one by another."""
-    if kind is None or aggregate.kind == "count":
-        return True
-    if aggregate.by is not None:
-        return can_aggregate(SqlAggregate(kind="min", column=0), kind[1])
-    if aggregate.kind in ("sum", "avg"):
-        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal128(kind))
-    if aggregate.kind in ("min", "max", "count_distinct"):
-        return is_number(kind) or any(
-            test(kind) for test in (pa.types.is_string, pa.types.is_binary, pa.types.is_decimal128)
-        )
-    return True
-
-
 def _any(valid: Flags | None, groups: Groups) -> Flags | None:
     """Return which groups have a value that is not null; None = all of them."""
     if valid is None or not len(groups):
         return None
     return np.logical_or.reduceat(valid[groups.order], groups.starts)
+
+
+def _best(column: pa.Array, groups: Groups, *, greatest: bool) -> tuple[Numbers, Flags]:
+    """Return the row with the least or the greatest value of each group, of equal ones the first, and whether there is one that is not null."""
+    ranks, valid = ordinals(column), valid_in(column)
+    sorted_ranks = (ranks if not greatest else ~ranks)[groups.order]
+    shown = np.ones(len(sorted_ranks), np.bool_) if valid is None else valid[groups.order]
+    least = np.minimum.reduceat(np.where(shown, sorted_ranks, _MOST), groups.starts)
+    first = shown & (sorted_ranks == np.repeat(least, groups.counts))
+    places = np.arange(len(sorted_ranks))
+    at = np.minimum.reduceat(np.where(first, places, len(places)), groups.starts)
+    there = at < len(places)
+    return groups.order[np.where(there, at, groups.starts)], there
 
 
 def _with_nulls(places: Numbers, valid: Flags) -> pa.Array:

@@ -6,6 +6,7 @@ rest where their state is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,12 +19,14 @@ from poundlock.formats import ddl
 from poundlock.formats.arrays import indices_of
 from poundlock.operators.columns.encoding import decode_accumulators, encode_accumulators
 from poundlock.operators.columns.groups import Groups
-from poundlock.operators.columns.sql.accumulators import ColumnAccumulator, accumulator_of, can_aggregate
+from poundlock.operators.columns.sql.accumulators import ColumnAccumulator, accumulator_of
 from poundlock.operators.columns.sql.arrivals import ByArrival, by_arrival
 from poundlock.operators.columns.sql.sums import too_large
 from poundlock.operators.windows.aggregates import Kind, SqlAggregate
 
 _IGNORE_NULLS, _BY_ARRIVAL = " ignore nulls", " in order of arrival"
+_BY = re.compile(r" by (?=(?:[^`]*`[^`]*`)*[^`]*$)")
+"""What stands between two types, and not within the quoted name of a field."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,6 @@ class ColumnAggregates:
     def _parts(self) -> list[ColumnAccumulator]:
         parts = [accumulator_of(each, _of(each, self.arguments)) for each in self.aggregates]
         return list(map(by_arrival, parts)) if self.by_arrival else parts
-
-    @property
-    def are_by_column(self) -> bool:
-        """Whether all of them are computed here for columns of their types."""
-        return all(can_aggregate(each, _of(each, self.arguments)) for each in self.aggregates)
 
     @property
     def types(self) -> list[pa.DataType]:
@@ -87,7 +85,7 @@ class ColumnAggregates:
             text = text.removesuffix(_BY_ARRIVAL)
             ignore_nulls = text.endswith(_IGNORE_NULLS)
             kind, _, of = text.removesuffix(_IGNORE_NULLS).partition(" ")
-            types = [ddl.parse_type(each) for each in of.split(" by ")] if of else []
+            types = [ddl.parse_type(each) for each in _BY.split(of)] if of else []
             places: list[int | None] = [*range(len(kinds), len(kinds) + len(types)), None, None]
             kinds += types
             aggregates.append(

@@ -44,8 +44,17 @@ AGGREGATES = [
     SqlAggregate(kind="last", column=1, ignore_nulls=True),
     SqlAggregate(kind="collect_list", column=0),
     SqlAggregate(kind="max_by", column=1, by=0),
+    SqlAggregate(kind="min", column=2),
+    SqlAggregate(kind="max", column=2),
+    SqlAggregate(kind="count_distinct", column=2),
+    SqlAggregate(kind="min_by", column=0, by=2),
+    SqlAggregate(kind="max_by", column=2, by=2),
 ]
-ARGUMENTS = {"v": pa.int64(), "w": pa.string()}
+ARGUMENTS = {
+    "v": pa.int64(),
+    "w": pa.string(),
+    "s": pa.struct([("l", pa.list_(pa.int64())), ("t", pa.string())]),
+}
 KEYS: dict[str, list[pa.Field]] = {
     "text": [pa.field("k", pa.string())],
     "both": [pa.field("k", pa.string()), pa.field("k2", pa.int64())],
@@ -66,7 +75,7 @@ def step(
     of: Aggregation = sql if own is None else FunctionAggregation("own", own, tuple(ARGUMENTS), OWN_RESULT)
     assigner = CountTumblingWindows(windows) if isinstance(windows, int) else windows
     spec = WindowSpec(assigner=assigner, function=SqlAggregates(aggregates))
-    assert by_record(spec, sql) is None
+    assert by_record(spec) is None
     assert by_record(WindowSpec(assigner=assigner, function=ArrowAggregateWindow(Own()))) is None
     types = [
         result_type(
@@ -102,6 +111,7 @@ def batch(dice: random.Random, count: int, keys: list[pa.Field]) -> pa.RecordBat
             "k2": dice.choice([None, 1]),
             "v": dice.choice([None, dice.randrange(-50, 50)]),
             "w": dice.choice([None, "x", "y", "zz"]),
+            "s": dice.choice([None, {"l": dice.choice([None, [], [None], [1, 2]]), "t": dice.choice([None, "x"])}]),
         }
         for _ in range(count)
     ]

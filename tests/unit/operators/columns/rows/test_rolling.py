@@ -35,6 +35,14 @@ VALUES: dict[pa.DataType, list[Any]] = {
     pa.decimal128(12, 2): [None, Decimal("0.10"), Decimal("-12345.67"), Decimal("9.99")],
     pa.string(): [None, "", "b", "größe", "x" * 40],
     pa.timestamp("us", "UTC"): [None, EPOCH, EPOCH + timedelta(microseconds=7)],
+    pa.list_(pa.float64()): [None, [], [None], [1.0, None], [1.0], [nan], [inf]],
+    pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))]): [
+        None,
+        {"a": None, "b": ["x"]},
+        {"a": 1, "b": None},
+        {"a": 1, "b": ["x", "y"]},
+        {"a": 1, "b": ["y"]},
+    ],
 }
 SUMMED = [pa.int32(), pa.float64(), pa.decimal128(12, 2)]
 

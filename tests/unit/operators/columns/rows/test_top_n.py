@@ -36,6 +36,7 @@ SCHEMA = pa.schema(
         ("x", pa.float64()),
         ("text", pa.string()),
         ("at", pa.timestamp("us", "UTC")),
+        ("s", pa.struct([("l", pa.list_(pa.float64())), ("t", pa.string())])),
     ]
 )
 
@@ -61,6 +62,7 @@ def batch(dice: random.Random, count: int, keys: int) -> pa.RecordBatch:
             "x": dice.choice([None, nan, inf, -inf, 0.0, -0.0, dice.uniform(-1, 1)]),
             "text": dice.choice([None, "", "a", "b" * 40]),
             "at": dice.choice([None, EPOCH + timedelta(milliseconds=dice.randrange(9))]),
+            "s": dice.choice([None, {"l": dice.choice([None, [], [nan], [None, 1.0], [0.0]]), "t": dice.choice("xy")}]),
         }
         for _ in range(count)
     ]
@@ -72,7 +74,7 @@ def batch(dice: random.Random, count: int, keys: int) -> pa.RecordBatch:
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
     dice = random.Random(seed)
     directions = st.sampled_from(["", " desc", " nulls last", " desc nulls first"])
-    names = data.draw(st.lists(st.sampled_from(["n", "x", "text", "at"]), min_size=1, max_size=3, unique=True))
+    names = data.draw(st.lists(st.sampled_from(["n", "x", "text", "at", "s"]), min_size=1, max_size=3, unique=True))
     rank = data.draw(st.sampled_from([None, "place"]))
     top = TopN(
         data.draw(st.sampled_from([1, 2, 5, 20])),

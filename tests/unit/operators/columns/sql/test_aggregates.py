@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import pairwise
 from typing import Any
@@ -16,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poundlock.errors import TerminalError
+from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import indices_of, joined
+from poundlock.formats.convert import python_values
 from poundlock.operators.columns.groups import grouped
-from poundlock.operators.columns.sql.accumulators import can_aggregate
 from poundlock.operators.columns.sql.aggregates import ColumnAggregates
 from poundlock.operators.windows.aggregates import BY, KINDS, SqlAggregate, SqlAggregates
 from poundlock.plan.sql_text import result_type
@@ -40,6 +41,19 @@ TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.timestamp("us", "UTC"): st.datetimes(
         dt.datetime(2000, 1, 1), dt.datetime(2030, 1, 1), timezones=st.just(dt.UTC)
     ),
+    pa.list_(pa.float64()): st.lists(st.sampled_from([None, 1.0, -1.0, 0.0, -0.0, math.nan, OTHER_NAN]), max_size=3),
+    pa.struct([("a", pa.int64()), ("b c by d", pa.list_(pa.string()))]): st.fixed_dictionaries(
+        {
+            "a": st.none() | st.integers(0, 2),
+            "b c by d": st.none() | st.lists(st.sampled_from([None, "x", "y"]), max_size=2),
+        }
+    ),
+    pa.list_(pa.struct([("d", pa.date32()), ("n", pa.decimal128(4, 1))])): st.lists(
+        st.none()
+        | st.fixed_dictionaries({"d": st.none() | st.just(dt.date(2020, 1, 1)), "n": st.decimals(0, 1, places=1)}),
+        max_size=2,
+    ),
+    pa.map_(pa.string(), pa.int64()): st.dictionaries(st.sampled_from("ab"), st.integers(0, 1), max_size=2),
 }
 
 
@@ -51,7 +65,8 @@ def every(kind: pa.DataType) -> list[SqlAggregate]:
             continue
         for ignore_nulls in (False, True) if name in ("first", "last") else (False,):
             aggregate = SqlAggregate(kind=name, column=0, ignore_nulls=ignore_nulls)  # type: ignore[arg-type]
-            if can_aggregate(aggregate, kind):
+            with suppress(DefinitionError):
+                result_type(aggregate, kind, "windows")
                 found.append(aggregate)
     return found
 
@@ -63,9 +78,10 @@ def test_results_are_those_of_single_values(kind: pa.DataType, data: st.DataObje
     cuts = data.draw(st.lists(st.integers(1, len(rows)), max_size=3))
     aggregates = every(kind)
     kinds = [result_type(each, None if each.column is None else kind, "windows") for each in aggregates]
+    values = python_values(pa.array([value for _, value in rows], kind))  # structs with their fields in order
     one: dict[Any, Any] = {}
     single = SqlAggregates(aggregates)
-    single.add_batch(one, [key for key, _ in rows], [(value,) for _, value in rows])
+    single.add_batch(one, [key for key, _ in rows], [(value,) for value in values])
     columns = ColumnAggregates(tuple(aggregates), (kind,))
     assert columns.of(columns.described).types == columns.types
     edges = sorted({0, *cuts, len(rows)})
@@ -73,11 +89,13 @@ def test_results_are_those_of_single_values(kind: pa.DataType, data: st.DataObje
     keys = joined([keys for keys, _ in parts])
     held = [joined(list(column)) for column in zip(*(held for _, held in parts), strict=True)]
     assert [column.type for column in held] == columns.types
+    if data.draw(st.booleans()):
+        held = ColumnAggregates.of(columns.described).decode(columns.encode(held))
     groups = grouped(key_hashes([keys]), keys)
     results = columns.results(columns.merge(held, groups), kinds)
     names = keys.take(indices_of(groups.firsts)).to_pylist()
     for place, (aggregate, of_kind) in enumerate(zip(aggregates, kinds, strict=True)):
-        found = dict(zip(names, map(comparable, results[place].to_pylist()), strict=True))
+        found = dict(zip(names, map(comparable, python_values(results[place])), strict=True))
         wanted = {key: comparable(scaled(single.result(held)[place], of_kind)) for key, held in one.items()}
         assert results[place].type == of_kind
         assert found == wanted, aggregate
@@ -153,6 +171,8 @@ def added(
 def comparable(value: Any) -> Any:
     if isinstance(value, float):
         return "NaN" if value != value else pytest.approx(value)
+    if isinstance(value, dict):
+        return {key: comparable(item) for key, item in value.items()}
     return [comparable(item) for item in value] if isinstance(value, list) else value
 
 
