@@ -10,6 +10,7 @@ from functools import partial
 
 from benchmarks import (
     cluster,
+    commits_by_tasks,
     kafka_to_kafka,
     keyed,
     keyed_kafka,
@@ -96,6 +97,7 @@ CASES: tuple[Case, ...] = (
     *much_state.CASES,
     *many.CASES,
     *many_commits.CASES,
+    *commits_by_tasks.CASES,
     *postgres_copy.CASES,
     *parquet_to_s3.CASES,
     *recovery.CASES,

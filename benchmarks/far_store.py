@@ -1,6 +1,6 @@
 """A store on another machine, played on the local disk: every call waits for as long as the way there and back takes.
 
-What it does not play is a server that is busy, and the CPU that a client spends on a call.
+What it does not play is a server that is busy, and only `BusyUploads` plays the CPU that a client spends on a call.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import BinaryIO, ClassVar
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.storage.base import Entry
 from poundlock.storage.local import LocalStorage, move
+from poundlock.storage.s3 import S3Storage
 from poundlock.storage.uploads import Upload, UploadGone
 
-__all__ = ["CALLS", "FarFileSink", "FarStore", "FarUploads"]
+__all__ = ["CALLS", "BusyUploads", "FarFileSink", "FarStore", "FarUploads"]
 
 _LISTED = 1000  # names of one answer, as S3 and HDFS have it
 # Folders beside the one that is opened: what nobody can see yet.
@@ -34,13 +35,20 @@ class Calls:
         self._lock = threading.Lock()
         self.made = self.now = self.most = 0
 
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state, _lock=threading.Lock())  # the process of a task counts its own
+
     def wait(self, seconds: float) -> None:
         """Be on the way so long."""
         with self._lock:
             self.made += 1
             self.now += 1
             self.most = max(self.most, self.now)
-        time.sleep(seconds)
+        if seconds:  # even a sleep of nothing waits for the next turn
+            time.sleep(seconds)
         with self._lock:
             self.now -= 1
 
@@ -61,57 +69,60 @@ class FarStore:
     client_s: ClassVar[float] = 0.0
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
-        CALLS.wait(self.seconds)
+        self._wait()
         return self._near.create_exclusive(path, data)
 
     def replace(self, path: str, data: bytes) -> None:
-        CALLS.wait(self.seconds)
+        self._wait()
         self._near.replace(path, data)
 
     def write(self, path: str) -> BinaryIO:
-        CALLS.wait(self.seconds)
+        self._wait()
         return self._near.write(path)
 
     def sync(self, handle: BinaryIO) -> None:
         """Nothing: the disk below is not what is measured."""
 
     def settle(self, path: str) -> None:
-        CALLS.wait(self.seconds)
+        self._wait()
 
     def read(self, path: str) -> bytes:
-        CALLS.wait(self.seconds)
+        self._wait()
         return self._near.read(path)
 
     def open(self, path: str) -> BinaryIO:
-        CALLS.wait(self.seconds)
+        self._wait()
         return self._near.open(path)
 
     def stat(self, path: str) -> Entry | None:
-        CALLS.wait(self.seconds)
+        self._wait()
         return self._near.stat(path)
 
     def rename(self, source: str, target: str) -> None:
-        CALLS.wait(self.seconds)
+        self._wait()
         move(self._at(source), self._at(target))
 
     def concat(self, sources: Sequence[str], target: str) -> None:
         for _ in (*sources, target):
-            CALLS.wait(self.seconds)
+            self._wait()
         self._near.concat(sources, target)
 
     def delete(self, path: str) -> bool:
-        CALLS.wait(self.seconds)
+        self._wait()
         return self._near.delete(path)
 
     def names(self, folder: str) -> Sequence[str]:
-        CALLS.wait(self.seconds)
+        self._wait()
         return self._near.names(folder)
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
         for number, entry in enumerate(() if self.new else self._near.list(prefix)):
             if number % _LISTED == 0:
-                CALLS.wait(self.seconds)
+                self._wait()
             yield entry
+
+    def _wait(self) -> None:
+        CALLS.wait(self.seconds)
 
     @property
     def _near(self) -> LocalStorage:
@@ -129,21 +140,21 @@ class FarUploads(FarStore):
 
     def concat(self, sources: Sequence[str], target: str) -> None:
         for _ in (*sources, target):
-            CALLS.wait(self.seconds)
+            self._wait()
         whole = self._arriving()
         whole.write_bytes(b"".join(self._near.read(source) for source in sources))
         self._appear(whole, target)
         whole.unlink()
 
     def begin_upload(self, path: str, mark: str) -> str:
-        CALLS.wait(self.seconds)
+        self._wait()
         upload = f"{uuid.uuid4().hex}-{mark}-{path.replace('/', ':')}"
         self._part(upload, 1).parent.mkdir(parents=True, exist_ok=True)
         self._part(upload, 1).touch()
         return upload
 
     def upload_part(self, path: str, upload: str, number: int, data: bytes) -> str:
-        CALLS.wait(self.seconds)
+        self._wait()
         if not data:
             raise ValueError("an upload that was begun is played by its first part without content")
         part = self._part(upload, number)
@@ -156,7 +167,7 @@ class FarUploads(FarStore):
         return f"{number}-{len(data)}"
 
     def uploaded(self, path: str, upload: str) -> Sequence[tuple[int, str, int]] | None:
-        CALLS.wait(self.seconds)
+        self._wait()
         sizes: list[int] = []
         with suppress(FileNotFoundError):
             while True:
@@ -165,7 +176,7 @@ class FarUploads(FarStore):
         return parts if sizes else None
 
     def complete_upload(self, path: str, upload: str, tags: Sequence[str]) -> None:
-        CALLS.wait(self.seconds)
+        self._wait()
         parts = [self._part(upload, int(tag.partition("-")[0])) for tag in tags]
         whole = parts[0]
         try:
@@ -181,18 +192,18 @@ class FarUploads(FarStore):
             whole.unlink()
 
     def abort_upload(self, path: str, upload: str) -> bool:
-        CALLS.wait(self.seconds)
+        self._wait()
         return self._drop(upload)
 
     def uploads(self, prefix: str = "") -> Iterator[Upload]:
         folder = self._part("x", 1).parent
         for number, upload in enumerate(sorted(os.listdir(folder)) if folder.exists() else ()):
             if number % _LISTED == 0:
-                CALLS.wait(self.seconds)
+                self._wait()
             yield Upload(upload.split("-", 2)[2].replace(":", "/"), upload, 0)
 
     def mark_of(self, path: str) -> str | None:
-        CALLS.wait(self.seconds)
+        self._wait()
         with suppress(FileNotFoundError):
             return os.getxattr(self._at(path), "user.mark").decode()
         return None
@@ -226,11 +237,28 @@ class FarUploads(FarStore):
 
 
 @dataclass(frozen=True)
+class BusyUploads(FarUploads):
+    """The same with the client that S3 has: each call takes CPU of whoever makes it, in Python, so that threads of a process take turns."""
+
+    client_s: ClassVar[float] = S3Storage.client_s
+
+    def _wait(self) -> None:
+        super()._wait()
+        if self.seconds:
+            end = time.thread_time() + self.client_s
+            while time.thread_time() < end:
+                pass
+
+
+_KINDS = {"moves": FarStore, "uploads": FarUploads, "busy": BusyUploads}
+
+
+@dataclass(frozen=True)
 class FarFileSink(FileSink):
     """A file sink whose folder is on such a store.
 
     Args:
-        kind_of_store: "moves" as HDFS, "uploads" as S3.
+        kind_of_store: "moves" as HDFS, "uploads" as S3, "busy" as S3 with the CPU of its client.
         seconds: that a call takes.
         new: whether its folder is known to hold no finished file.
     """
@@ -240,8 +268,7 @@ class FarFileSink(FileSink):
     new: bool = False
 
     def storage(self, root: str = "") -> FarStore:
-        kind = FarUploads if self.kind_of_store == "uploads" else FarStore
-        return kind(os.path.abspath(root or self.path), self.seconds, self.new)
+        return _KINDS[self.kind_of_store](os.path.abspath(root or self.path), self.seconds, self.new)
 
     def near(self) -> FarFileSink:
         """Return the sink as tasks have it, of which many write at once: their calls take no time here.

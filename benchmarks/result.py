@@ -249,6 +249,9 @@ BARS = (
     Bar(name="many_commits/moves", figure="growth", most=1.5),
     Bar(name="many_commits/uploads", figure="growth", most=1.5),
     Bar(name="many_commits/moves", figure="touch bytes growth", most=1.5),
+    Bar(name="commits_by_tasks/poundlock", figure="tasks / driver", most=1),  # half of it is what two cores can give
+    Bar(name="commits_by_tasks/poundlock", figure="driver's CPU, tasks / driver", most=0.1),
+    Bar(name="commits_by_tasks/poundlock", figure="growth", most=1.5),
     Bar(name="savepoint/1MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/100MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/1GB", figure="pause / checkpoint", most=1),

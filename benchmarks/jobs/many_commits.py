@@ -23,6 +23,7 @@ from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
+from poundlock.checkpoint.in_tasks import Tasks
 from poundlock.checkpoint.ledger.ledger import Ledger, record_path
 from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared, WriterContext
@@ -37,7 +38,7 @@ SMALL = 1  # tasks of the checkpoints that touch few files
 SMALL_CHECKPOINTS = 9
 TAKES = 3  # of what all tasks write, of which the quickest counts: other programs' work is no growth
 _BEGIN_MS = 1_545_184_226_432
-_SINK = "out"
+SINK = "out"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +90,12 @@ def write(sink: FarFileSink, job_id: str, directive: SinkDirectives, attempt: st
     made: list[Prepared] = []
     for task in range(tasks):
         context = WriterContext(
-            job_id=job_id, sink=_SINK, epoch=directive.epoch, checkpoint=directive.checkpoint, subtask=task,
-            attempt=f"{attempt}{task}", directive=directive.sinks[_SINK], reject=_refuse, started_ms=directive.started_ms,
+            job_id=job_id, sink=SINK, epoch=directive.epoch, checkpoint=directive.checkpoint, subtask=task,
+            attempt=f"{attempt}{task}", directive=directive.sinks[SINK], reject=_refuse, started_ms=directive.started_ms,
         )  # fmt: skip
         writer = sink.open_writer(context)
         writer.write(Records([row_of(directive.checkpoint, task, bucket) for bucket in range(BUCKETS)]))
-        made += [Prepared(_SINK, task, payload) for payload in writer.prepare()]
+        made += [Prepared(SINK, task, payload) for payload in writer.prepare()]
     return made
 
 
@@ -109,6 +110,7 @@ class Life:
         self.storage = FarStore(str(folder), sink.seconds)
         self.clock = ManualClock(_BEGIN_MS)
         self.sink, self.pool = sink, pool
+        self.tasks: Tasks | None = None  # what runs very many calls on a cluster
         self.coordinator: Coordinator
         self._epoch: Epoch | None = None
         self.attempts = self.checkpoints = self.rows = 0
@@ -120,10 +122,10 @@ class Life:
             self._epoch.release()
         identity = open_identity(self.storage, name="many-files", clock=self.clock)
         self._epoch = Epoch.claim(self.storage, clock=self.clock)
-        bound_sink = bound(self.sink, job_id=identity.job_id, sink=_SINK)
+        bound_sink = bound(self.sink, job_id=identity.job_id, sink=SINK)
         self.coordinator = Coordinator(
-            identity=identity, epoch=self._epoch, ledger=Ledger(self.storage), participants={_SINK: bound_sink},
-            clock=self.clock,
+            identity=identity, epoch=self._epoch, ledger=Ledger(self.storage), participants={SINK: bound_sink},
+            clock=self.clock, tasks=self.tasks,
         )  # fmt: skip
         with timed() as took:
             self.coordinator.recover()
@@ -151,7 +153,7 @@ class Life:
             self._before_kb = before
             ended = time.perf_counter()
             return TaskResults(
-                prepared=prepared, counts={_SINK: Counts(read=rows, written=rows)}, rows_read={"rows": rows}
+                prepared=prepared, counts={SINK: Counts(read=rows, written=rows)}, rows_read={"rows": rows}
             )
 
         with steps() as took:
@@ -169,7 +171,7 @@ class Life:
 
 @contextmanager
 def steps() -> Iterator[dict[str, float]]:
-    """Time the steps of a checkpoint, seconds by name, and "cpu": the job's own clock stands still."""
+    """Time the steps of a checkpoint, seconds by name, and "cpu" of each and of all: the job's own clock stands still."""
     took: dict[str, float] = {}
     real = {name: getattr(Coordinator, name) for name in ("verify", "decide", "commit")}
 
@@ -180,7 +182,8 @@ def steps() -> Iterator[dict[str, float]]:
                 return step(*arguments)
             finally:
                 took[name] = time.perf_counter() - begin
-                took["cpu"] = took.get("cpu", 0.0) + time.process_time() - cpu
+                took[f"{name} cpu"] = time.process_time() - cpu
+                took["cpu"] = took.get("cpu", 0.0) + took[f"{name} cpu"]
 
         return call
 
