@@ -37,9 +37,8 @@ def _sum(column: str) -> _Fold:
 
 def _beats(greatest: bool) -> Callable[[Any, Any], bool]:
     """Return whether a value takes the place of the one held."""
-    return (
-        (lambda value, held: compare(value, held) > 0) if greatest else (lambda value, held: compare(value, held) < 0)
-    )
+    sign = 1 if greatest else -1
+    return lambda value, held: sign * compare(value, held) > 0
 
 
 def _extreme(column: str, *, greatest: bool) -> _Fold:
