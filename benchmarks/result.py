@@ -252,6 +252,7 @@ BARS = (
     Bar(name="commits_by_tasks/poundlock", figure="tasks / driver", most=1),  # half of it is what two cores can give
     Bar(name="commits_by_tasks/poundlock", figure="driver's CPU, tasks / driver", most=0.1),
     Bar(name="commits_by_tasks/poundlock", figure="growth", most=1.5),
+    Bar(name="commits_by_tasks/poundlock", figure="driver, by tasks MB", most=1000),  # 10 kB a file
     Bar(name="savepoint/1MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/100MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/1GB", figure="pause / checkpoint", most=1),

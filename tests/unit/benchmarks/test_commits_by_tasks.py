@@ -30,6 +30,7 @@ def test_figures_of_both_ways() -> None:
     assert figures["growth"] == pytest.approx(2)
     assert figures["tasks / driver"] == pytest.approx(0.5)
     assert figures["driver's CPU, tasks / driver"] == pytest.approx(1 / 40)
+    assert figures["driver, by tasks MB"] == 0.2
     assert figures["by driver, verify s at 10"] == 10
     assert figures["by tasks, pieces at 100"] == 8
     assert figures["by tasks, driver's kB a file at 100"] == 2
