@@ -143,10 +143,10 @@ def test_they_go_by_arrival_in_whatever_order_parts_are_merged(kind: pa.DataType
     whole = merged_of(
         stored, [part for some in (parts[:split], parts[split:]) if some for part in [merged_of(stored, some)]]
     )
-    found = columns.results(whole[1], kinds)
+    found = [python_values(column) for column in columns.results(whole[1], kinds)]
     for place, key in enumerate(whole[0].to_pylist()):
         wanted = [comparable(value) for value in single.result(one[key])]
-        assert [comparable(column.to_pylist()[place]) for column in found] == wanted
+        assert [comparable(values[place]) for values in found] == wanted
 
 
 def merged_of(
