@@ -25,7 +25,7 @@ class Own(ArrowAggregateFunction):
         assert set(groups.tolist()) == set(range(count))
         lists: list[list[int]] = [[] for _ in range(count)]
         texts = [0] * count
-        for group, value, text in zip(groups.tolist(), *rows.to_pydict().values(), strict=True):
+        for group, value, text in zip(groups.tolist(), *list(rows.to_pydict().values())[:2], strict=True):
             lists[group] += [] if value is None else [value]
             texts[group] += text is not None
         return {"listed": lists, "total": [sum(each) if each else None for each in lists], "texts": np.array(texts)}
