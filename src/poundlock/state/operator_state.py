@@ -17,7 +17,7 @@ from poundlock.operators.keyed.group import MIN, KeyGroup, Table, Timers
 from poundlock.state.manifest import OperatorChange, OperatorMeta, TableMeta, TimerBound
 from poundlock.state.runs.adding import added_up
 from poundlock.state.runs.columns import Hashes, Rows, empty_rows, is_valid
-from poundlock.state.runs.lookup import TableView, View
+from poundlock.state.runs.lookup import Matches, TableView, View
 from poundlock.state.runs.merge import merge_rows
 from poundlock.state.runs.run import Removal, SectionKey
 from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView
@@ -164,18 +164,19 @@ class OperatorState(KeyGroup):
             hashes: of the keys, ascending.
             keys: their bytes, large_binary.
         """
-        matches = list(TableView(self._parts_of(name, namespace)).find(hashes, keys, several=True))
-        if not matches:
-            return np.empty(0, np.int64), empty_rows()
-        places = np.concatenate([match.places for match in matches])
-        subkeys = pa.concat_arrays([match.subkeys for match in matches])
-        values = pa.concat_arrays([match.values for match in matches])
-        order = ranks_of(subkeys)[0]
-        # Of a key and subkey the first is the newest.
-        _, first = np.unique(places * (int(order.max()) + 1) + order, return_index=True)
-        first = first[is_valid(values)[first]]
-        indices, own = indices_of(first), places[first]
-        return own, Rows(hashes[own], keys.take(indices_of(own)), subkeys.take(indices), values.take(indices))
+        return _newest_of(TableView(self._parts_of(name, namespace)).find(hashes, keys, several=True), hashes, keys)
+
+    def look_up_between(
+        self, name: str, namespace: Any, first: Hashes, last: Hashes, keys: pa.Array
+    ) -> tuple[Numbers, Rows]:
+        """Return what `look_up` does, of keys whose rows have hashes from a first to a last one; the rows' hashes are the first.
+
+        Args:
+            first: the least hash that rows of each key may have, in any order.
+            last: the greatest one.
+            keys: their bytes, large_binary.
+        """
+        return _newest_of(TableView(self._parts_of(name, namespace)).find_between(first, last, keys), first, keys)
 
     def values_of(self, name: str, namespace: Any, hashes: Hashes, keys: pa.Array) -> tuple[Numbers, pa.Array]:
         """Return the numbers of those keys that runs have an entry of, ascending, and the values; of a table of one entry a key.
@@ -271,3 +272,19 @@ class OperatorState(KeyGroup):
             processing_time=self.processing_time if self.processing_time != known.processing_time else None,
             arrived=self.arrived if self.arrived != (known.arrived or 0) else None,
         )
+
+
+def _newest_of(each_run: Iterable[Matches], hashes: Hashes, keys: pa.Array) -> tuple[Numbers, Rows]:
+    """Return the rows that are true, of some that come newest first, and before them the number of each one's key."""
+    matches = list(each_run)
+    if not matches:
+        return np.empty(0, np.int64), empty_rows()
+    places = np.concatenate([match.places for match in matches])
+    subkeys = pa.concat_arrays([match.subkeys for match in matches])
+    values = pa.concat_arrays([match.values for match in matches])
+    order = ranks_of(subkeys)[0]
+    # Of a key and subkey the first is the newest.
+    _, first = np.unique(places * (int(order.max()) + 1) + order, return_index=True)
+    first = first[is_valid(values)[first]]
+    indices, own = indices_of(first), places[first]
+    return own, Rows(hashes[own], keys.take(indices_of(own)), subkeys.take(indices), values.take(indices))

@@ -240,7 +240,7 @@ class DeduplicateNode(KeyedNode):
 
     def describe(self) -> str:
         order = "by event time" if self.order == "event_time" else "that arrived"
-        return f"the {self.keep} record {order}{_living(self.ttl_ms)}"
+        return f"the {self.keep} record {order}{living(self.ttl_ms)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,10 +262,11 @@ class TopNNode(KeyedNode):
     update_before: bool = False
 
     def describe(self) -> str:
-        return f"the first {self.n} by {', '.join(each.describe() for each in self.order_by)}{_living(self.ttl_ms)}"
+        return f"the first {self.n} by {', '.join(each.describe() for each in self.order_by)}{living(self.ttl_ms)}"
 
 
-def _living(ttl_ms: int | None) -> str:
+def living(ttl_ms: int | None) -> str:
+    """Return in words how long state is kept, nothing for ever."""
     return "" if ttl_ms is None else f", known for {format_duration(timedelta(milliseconds=ttl_ms))}"
 
 

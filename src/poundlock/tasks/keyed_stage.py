@@ -16,8 +16,13 @@ import pyarrow as pa
 
 from poundlock.checkpoint.skew import Shares
 from poundlock.formats.chunk import Batch, NoOrigin
-from poundlock.operators.columns.joins.sides import ColumnJoinOperator
-from poundlock.operators.columns.operator import ColumnChunk, ColumnOperator, ColumnWork, PartialsOperator
+from poundlock.operators.columns.operator import (
+    ColumnChunk,
+    ColumnOperator,
+    ColumnWork,
+    PartialsOperator,
+    TwoInputColumnOperator,
+)
 from poundlock.operators.columns.sent import SentPartials
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
@@ -142,7 +147,7 @@ class _KeyedTask:
         if isinstance(operator, ColumnOperator):
             yield from self._work_on_columns(head, operator, group)
         for side in sorted(range(len(head.inputs)), key=lambda side: side != head.first):
-            if isinstance(operator, ColumnJoinOperator):
+            if isinstance(operator, TwoInputColumnOperator):
                 yield from self._join_columns(head, operator, group, side)
                 continue
             for rows in self._rows(head, side):
@@ -152,11 +157,11 @@ class _KeyedTask:
                 whole = rows.select(list(taken.whole)) if set(taken.whole) <= set(rows.schema.names) else None
                 yield from self._emit(head, operator.process(group, taken.batch(rows, side)), whole)
         yield from self._emit(head, operator.advance_watermark(group, after))
-        if isinstance(operator, (ColumnOperator, ColumnJoinOperator)):
+        if isinstance(operator, (ColumnOperator, TwoInputColumnOperator)):
             operator.store(group)
 
     def _join_columns(
-        self, head: KeyedHead, operator: ColumnJoinOperator, group: KeyGroup, side: int
+        self, head: KeyedHead, operator: TwoInputColumnOperator, group: KeyGroup, side: int
     ) -> Iterator[None]:
         """Give an operator all rows of one side, some at a time where they are many."""
         for rows in grouped_batches(self._counted(head, side)):

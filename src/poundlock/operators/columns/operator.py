@@ -21,7 +21,7 @@ from poundlock.operators.columns.partials import RowAggregation
 from poundlock.operators.columns.sent import SentPartials
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.operators.keyed.output import MAIN
+from poundlock.operators.keyed.output import MAIN, OutputChunk
 from poundlock.operators.pieces import pieces, pieces_of_places
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.operators.windows.base import WindowSpec
@@ -59,6 +59,9 @@ class RowStore(Protocol):
 
     def look_up(self, name: str, namespace: Slice, hashes: Hashes, keys: pa.Array) -> tuple[Numbers, Any]:
         """Return the rows of some keys that are true, and before them the number of each one's key; hashes ascend."""
+
+    def look_up_between(self, name: str, namespace: Slice | None, first: Hashes, last: Hashes, keys: pa.Array) -> Any:
+        """Return what `look_up` does of keys whose rows have hashes from a first to a last one."""
 
     def values_of(self, name: str, namespace: Slice | None, hashes: Hashes, keys: pa.Array) -> tuple[Numbers, pa.Array]:
         """Return the numbers of those keys that have an entry, ascending, and the values; hashes ascend."""
@@ -230,6 +233,30 @@ class ColumnOperator(KeyedOperator):
     def rows(self) -> Any:
         """The group in use, as a store of rows."""
         return self.group
+
+
+class TwoInputColumnOperator(KeyedOperator):
+    """Base of operators that take the rows of two inputs as columns."""
+
+    timer_entries: ClassVar[TimerEntries] = "windows"
+    opens_tables_first: ClassVar[bool] = True
+
+    @property
+    def rows(self) -> Any:
+        """The group in use, as a store of rows."""
+        return self.group
+
+    def take_side(self, group: KeyGroup, rows: pa.RecordBatch, side: int) -> Iterator[ColumnChunk | OutputChunk]:
+        """Take rows of one side, in the order they came.
+
+        Raises:
+            DefinitionError: a row has no event time, and needs one.
+        """
+        raise NotImplementedError
+
+    def store(self, group: KeyGroup) -> None:
+        """Have what was added written with the checkpoint; called once, behind all else."""
+        raise NotImplementedError
 
 
 class PartialsOperator(ColumnOperator):

@@ -142,6 +142,29 @@ class TableView:
                     return
 
 
+    def find_between(
+        self, first: npt.NDArray[np.uint64], last: npt.NDArray[np.uint64], keys: pa.Array
+    ) -> Iterator[Matches]:
+        """Yield the entries of keys, newest runs first, where each key's are in a range of hashes; a key may have several.
+
+        Args:
+            first: the least hash of each range, in any order.
+            last: the greatest one.
+            keys: the encoded keys, large_binary.
+        """
+        for part in self.parts:
+            starts = np.searchsorted(part.hashes, first)
+            counts = np.searchsorted(part.hashes, last, "right") - starts
+            places, rows = np.repeat(np.arange(len(first)), counts), ranges(starts, counts)
+            same = flags_in(pc.equal(part.keys.take(indices_of(rows)), keys.take(indices_of(places))))
+            rows = rows[same]
+            if len(rows):
+                indices, subkeys = indices_of(rows), part.subkeys
+                yield Matches(
+                    places[same], None if subkeys is None else subkeys.take(indices), part.values.take(indices)
+                )
+
+
 @dataclass(frozen=True, slots=True)
 class _Stretch:
     """Rows of runs that follow one another by age, of which no two can have the same hash: they are looked at together."""

@@ -20,11 +20,9 @@ from poundlock.operators.columns.joins.kept_rows import SideTables
 from poundlock.operators.columns.joins.matching import TimedRows
 from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput, emitter_of
 from poundlock.operators.columns.msgpack.values import columns_of as record_columns
-from poundlock.operators.columns.operator import ColumnChunk
+from poundlock.operators.columns.operator import ColumnChunk, TwoInputColumnOperator
 from poundlock.operators.columns.records import columns_of
-from poundlock.operators.keyed.group import KeyGroup, TimerEntries
-from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.operators.keyed.output import OutputChunk
+from poundlock.operators.keyed.group import KeyGroup
 
 SIDES = ("left", "right")
 HashKeys = Callable[[Sequence[pa.Array]], Hashes]
@@ -52,11 +50,9 @@ class JoinSide:
         return columns_of(self.layout)
 
 
-class ColumnJoinOperator(KeyedOperator):
+class ColumnJoinOperator(TwoInputColumnOperator):
     """Base of joins of side 0, left, and side 1, right, by columns."""
 
-    timer_entries: ClassVar[TimerEntries] = "windows"
-    opens_tables_first: ClassVar[bool] = True
     kind: ClassVar[str]
     """What its state is called."""
 
@@ -75,19 +71,6 @@ class ColumnJoinOperator(KeyedOperator):
     def close(self) -> None:
         self.emitter.close()
 
-    @property
-    def rows(self) -> Any:
-        """The group in use, as a store of rows."""
-        return self.group
-
-    def take_side(self, group: KeyGroup, rows: pa.RecordBatch, side: int) -> Iterator[ColumnChunk | OutputChunk]:
-        """Take rows of one side, in the order they came.
-
-        Raises:
-            DefinitionError: a row has no event time.
-        """
-        raise NotImplementedError
-
     def from_records(
         self, side: int, entries: Any, of: Numbers, times: Numbers, records: Sequence[dict[str, Any]]
     ) -> TimedRows:
@@ -104,10 +87,6 @@ class ColumnJoinOperator(KeyedOperator):
         schema = self.sides[side].schema
         rows = pa.RecordBatch.from_arrays(record_columns(records, schema), schema=schema)
         return TimedRows(entries.hashes[of], entries.keys.take(indices_of(of)), times, rows)
-
-    def store(self, group: KeyGroup) -> None:
-        """Have what was added written with the checkpoint; called once, behind all else."""
-        raise NotImplementedError
 
     def event_times(self, rows: pa.RecordBatch, side: int, what: str) -> Numbers:
         """Return the event time of each row, ms.

@@ -123,7 +123,7 @@ class KeyTable:
         """Return which entries are not over, None for all of them, and their values without the time."""
         if self._ttl_ms is None or not len(values):
             return None, values
-        touched, values = _split(values)
+        touched, values = when_touched(values)
         alive = np.flatnonzero(touched + self._ttl_ms > store.processing_time)
         return (None, values) if len(alive) == len(values) else (alive, values.take(indices_of(alive)))
 
@@ -137,7 +137,7 @@ def _same_keys(keys: RowsByKey, rows: EncodedRows) -> tuple[Numbers, Numbers]:
     return own[same], places[same]
 
 
-def _split(values: pa.Array) -> tuple[Numbers, pa.Array]:
+def when_touched(values: pa.Array) -> tuple[Numbers, pa.Array]:
     """Return when entries were last touched, in ms, and the bytes of their values."""
     cursor = Cursor(values)
     cursor.skip(list_head(2))

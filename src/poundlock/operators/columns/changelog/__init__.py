@@ -1,0 +1,1 @@
+"""Operators over changelogs by columns: aggregates of groups whose rows may be retracted."""

@@ -1,0 +1,123 @@
+"""Steps over changelogs, as queries in SQL have them: aggregates of groups and joins that are never complete.
+
+A row of a changelog has the kind of change in the column `row_kind`: +I and +U add it, -U and -D take away one that is equal. An input
+without that column is append-only: every row is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from poundlock.errors import DefinitionError, did_you_mean
+from poundlock.stream.nodes import KeyedNode, living
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+AggregateName = Literal[
+    "count",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "first_value",
+    "last_value",
+    "array_agg",
+    "collect",
+    "listagg",
+    "single_value",
+]
+JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+_NAMES = get_args(AggregateName)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AggregateCall:
+    """One aggregate of the rows of a group, by the rules of Flink SQL.
+
+    Args:
+        function: which. All pass over null but `array_agg`, `single_value` and a `count` of no column.
+        name: of the result's column.
+        type: of the result: sums and averages are cast to it, where whole numbers wrap around. `collect` gives a map of a value to how
+            often there is it.
+        column: that it is of; None for `count` of rows.
+        distinct: whether equal values count once.
+        filter: a column of truth values: rows for which it is false or null do not count; None: all rows do.
+        separator: what stands between two texts of `listagg`.
+
+    Raises:
+        DefinitionError: there is no such function, or it is of no column and needs one.
+    """
+
+    function: AggregateName
+    name: str
+    type: pa.DataType
+    column: str | None = None
+    distinct: bool = False
+    filter: str | None = None
+    separator: str = ","
+
+    def __post_init__(self) -> None:
+        if self.function not in _NAMES:
+            ways = did_you_mean(self.function, _NAMES, f"use one of {', '.join(_NAMES)}")
+            raise DefinitionError(f"{self.function!r} is no aggregate", next=ways)
+        if self.column is None and (self.function != "count" or self.distinct):
+            raise DefinitionError(f"{self.function} of no column", next="give column=")
+
+    def describe(self) -> str:
+        """Return it as SQL."""
+        what = f"{'DISTINCT ' if self.distinct else ''}{self.column or '*'}"
+        chosen = "" if self.filter is None else f" FILTER (WHERE {self.filter})"
+        return f"{self.function}({what}){chosen} AS {self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class GroupAggregateNode(KeyedNode):
+    """Aggregates of the rows of each key so far, as a changelog; none may be wanted, for the different keys alone.
+
+    The columns of the key come out first, then the results, then the kind of change. With each checkpoint a key has one change at most:
+    +I when its first row came, +U when a result changed, -D when its last row was taken away. Without a key all rows are one group, of
+    which nothing comes out before its first row.
+
+    Args:
+        update_before: whether -U with the results that were comes before +U.
+        ttl_ms: how long a key is known after its last row, by the clock; None for ever.
+    """
+
+    aggregates: Sequence[AggregateCall]
+    update_before: bool = True
+    ttl_ms: int | None = None
+
+    def describe(self) -> str:
+        """Return the step in words, for `explain`."""
+        return f"group aggregate {', '.join(each.describe() for each in self.aggregates)}{living(self.ttl_ms)}".rstrip()
+
+
+@dataclass(frozen=True, eq=False)
+class RegularJoinNode(KeyedNode):
+    """A join of all rows of two inputs that have equal keys, as a changelog.
+
+    The columns of left come out, then those of right, whose names differ from them; of a semi and an anti join those of left alone.
+    Behind them is the kind of change, unless both inputs are append-only and the join is an inner or a semi join, which takes nothing
+    away again.
+
+    Args:
+        kind: of left, right and full joins, rows without a match come out with nulls for the other side, until there is one; a semi
+            join gives left rows that have a match, an anti join those that have none.
+        condition: what else must hold of two rows, given a batch of pairs with the columns of both; null is false. Picklable. None:
+            nothing.
+        null_equal: for each column of the key whether null equals null, as IS NOT DISTINCT FROM has it; none: null equals nothing.
+        ttl_ms: of left and right, how long a row is known after it was last changed, by the clock; None for ever.
+    """
+
+    kind: JoinKind
+    condition: Callable[[pa.RecordBatch], pa.Array] | None = None
+    null_equal: Sequence[bool] = ()
+    ttl_ms: tuple[int | None, int | None] = (None, None)
+
+    def describe(self) -> str:
+        """Return the step in words, for `explain`."""
+        more = "" if self.condition is None else " with a condition"
+        return f"regular {self.kind} join{more}"
