@@ -248,7 +248,7 @@ def test_the_changes_make_the_table_of_the_rows_that_there_are(data: st.DataObje
             out = with_updates_before(out, by_key, len(keys))
         by_key |= {made[: len(keys)]: made for kind, made in out if kind != "-D"}
         for kind, made in out:
-            assert kind != "+U" or ("-U", made) not in out, "an equal result is no change"
+            assert at_once == 1 or kind != "+U" or ("-U", made) not in out, "an equal result is no change"
         apply(table, out)
         assert Counter(shown(calls, each, len(keys)) for each in table.elements()) == wanted(calls, rows, keys)
 

@@ -1,0 +1,455 @@
+"""The regular join by columns: all rows of two changelogs that have equal keys and of which a condition holds, as a changelog.
+
+State has of each side the different rows of each key with how many of each there are, and where rows of the side come out without a match,
+or only with one, how many rows each of them matches. What a checkpoint changes is worked out at once: pairs of which either row
+changed, how many of each there were and how many there are. So a pair that comes and goes within a checkpoint never shows, and of a
+key what is taken away comes out before what is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from poundlock.errors import DefinitionError
+from poundlock.formats.arrays import Flags, Numbers, column_of, flags_in, indices_of, joined, numbers_in, ranges, valid_in
+from poundlock.operators.columns.changelog.signed import signs_of, taken
+from poundlock.operators.columns.changelog.values import columns_text
+from poundlock.operators.columns.encoding import encode_key_columns
+from poundlock.operators.columns.groups import Groups, Hashes, grouped
+from poundlock.operators.columns.joins.sides import SIDES
+from poundlock.operators.columns.operator import (
+    CHUNK_ROWS,
+    DELETE,
+    INSERT,
+    ColumnChunk,
+    TwoInputColumnOperator,
+    change_chunks,
+    change_schema,
+    row_chunks,
+)
+from poundlock.operators.columns.records import decode_records, encode_records, joined_rows
+from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys
+from poundlock.operators.columns.rows.map_table import MapEntries, MapTable, entries_of
+from poundlock.operators.keyed.group import KeyGroup
+from poundlock.stream.changelog_nodes import JoinKind
+
+Condition = Callable[[pa.RecordBatch], pa.Array]
+_AT_ONCE = 1 << 20  # rows that are taken at a time, and pairs that are looked at, unless one key has more
+
+
+@dataclass(frozen=True)
+class ChangelogSide:
+    """One input of a regular join. Picklable.
+
+    Args:
+        keys: of a row.
+        schema: the columns that are kept of a row, without the kind of change.
+        retracts: whether rows may be taken away.
+        ttl_ms: time to live of a row after it was last changed, None for ever.
+    """
+
+    keys: RowKeys
+    schema: pa.Schema
+    retracts: bool
+    ttl_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class ColumnRegularJoin:
+    """A regular join. Picklable.
+
+    Args:
+        sides: left and right.
+        condition: what must hold of a pair, given a batch with the columns of both; None: nothing.
+        null_equal: for each column of the key whether null equals null; none: null equals nothing.
+    """
+
+    kind: JoinKind
+    sides: tuple[ChangelogSide, ChangelogSide]
+    condition: Condition | None = None
+    null_equal: tuple[bool, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out.
+
+        Raises:
+            DefinitionError: two have one name.
+        """
+        left, right = (side.schema for side in self.sides)
+        fields = list(left) if self.one_sided else [*left, *right]
+        names = [each.name for each in fields]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise DefinitionError(
+                f"both sides of a join have a column {twice[0]!r}", next="give one of them another name before the join"
+            )
+        return change_schema(pa.schema(fields)) if self.retracts else pa.schema(fields)
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether left rows alone come out."""
+        return self.kind in ("semi", "anti")
+
+    @property
+    def retracts(self) -> bool:
+        """Whether what came out may be taken away again."""
+        return self.kind not in ("inner", "semi") or any(side.retracts for side in self.sides)
+
+    def padded(self, side: int) -> bool:
+        """Return whether a row of a side comes out, or does not, because it has no match."""
+        return self.kind in (("left", "full", "semi", "anti"), ("right", "full"))[side]
+
+    def operator(self) -> ColumnRegularJoinOperator:
+        """Return a new operator."""
+        return ColumnRegularJoinOperator(self)
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """What a checkpoint changes of the rows of a side: the different ones, and how many of each are added.
+
+    Args:
+        hashes: of their keys.
+        entries: the rows as the table has them, by hash.
+    """
+
+    hashes: Hashes
+    entries: MapEntries
+    added: Numbers
+
+    def take(self, places: Numbers) -> _Changes:
+        return _Changes(self.hashes[places], self.entries.take(places), self.added[places])
+
+
+@dataclass
+class _Rows:
+    """The rows of a side that a checkpoint is about, by key: those that changed, and those that others are matched with.
+
+    Args:
+        keys: the number of each one's key, ascending.
+        entries: what they are, in the same order.
+        before: how many of each there were; `after`: there are.
+        matches: how many rows of the other side each matched.
+        records: their columns.
+    """
+
+    keys: Numbers
+    entries: MapEntries
+    before: Numbers
+    after: Numbers
+    matches: Numbers
+    records: pa.RecordBatch
+    now: Numbers = field(init=False)
+    """How many each matches."""
+
+    def __post_init__(self) -> None:
+        self.now = np.where(self.shown_before > 0, self.matches, 0)
+
+    @property
+    def changed(self) -> Flags:
+        return self.before != self.after
+
+    @property
+    def shown_before(self) -> Numbers:
+        """How many of each there were; a row that was taken away before it came counts less than none."""
+        return np.maximum(self.before, 0)
+
+    @property
+    def shown(self) -> Numbers:
+        return np.maximum(self.after, 0)
+
+
+@dataclass(frozen=True)
+class _Out:
+    """Rows that come out, or are taken away: of each the place of its left row and of its right one, -1 for nulls."""
+
+    left: Numbers
+    right: Numbers
+    kind: int
+
+
+class ColumnRegularJoinOperator(TwoInputColumnOperator):
+    """Joins side 0, left, with side 1, right."""
+
+    def __init__(self, join: ColumnRegularJoin) -> None:
+        super().__init__()
+        self._join, self._schema = join, join.schema
+        self._counts = [
+            pa.schema([("rows", pa.int64()), *([("matches", pa.int64())] if join.padded(side) else [])])
+            for side in (0, 1)
+        ]
+        self._tables = [
+            MapTable(name, "joined changes", (columns_text(side.schema), columns_text(counts)), side.ttl_ms)
+            for name, side, counts in zip(SIDES, join.sides, self._counts, strict=True)
+        ]
+        self._added: list[list[pa.RecordBatch]] = [[], []]
+        self._count = 0
+
+    def bind(self, group: KeyGroup) -> None:
+        for table in self._tables:
+            table.declare(group)
+
+    def take_side(self, group: KeyGroup, rows: pa.RecordBatch, side: int) -> Iterator[ColumnChunk]:
+        self.use(group)
+        self._added[side].append(rows)
+        self._count += rows.num_rows
+        if self._count >= _AT_ONCE:
+            yield from self._work()
+
+    def advance_watermark(self, group: KeyGroup, watermark: int) -> Iterator[Any]:
+        self.use(group)
+        yield from self._work()
+        yield from super().advance_watermark(group, watermark)
+
+    def store(self, group: KeyGroup) -> None:
+        self.use(group)
+        for table in self._tables:
+            table.store(self.rows)
+
+    # --- what changes ---------------------------------------------------------------------------------------------------
+
+    def _work(self) -> Iterator[ColumnChunk]:
+        """Join what came, and yield what changes of the result."""
+        added, self._added, self._count = self._added, [[], []], 0
+        if not any(added):
+            return
+        changes = []
+        for side, batches in enumerate(added):
+            if batches:
+                rows = joined_rows(batches)
+                without = self._null_keys(side, rows)
+                yield from self._without_key(side, rows, np.flatnonzero(without))
+                changes.append(self._changes_of(side, rows, np.flatnonzero(~without)))
+            else:
+                changes.append(self._changes_of(side, None, np.empty(0, np.int64)))
+        numbers, keys = _numbered(changes)
+        if not len(keys[0]):
+            return
+        left, right = (
+            self._rows_of(side, changes[side], numbers[side], numbers[1 - side], keys) for side in (0, 1)
+        )
+        for first, stop in _stretches(left, right, len(keys[0])):
+            yield from self._changed(left, right, first, stop)
+        for side, rows in enumerate((left, right)):
+            self._put(side, rows)
+
+    def _null_keys(self, side: int, rows: pa.RecordBatch) -> Flags:
+        """Return which rows have a key that equals no other."""
+        without = np.zeros(rows.num_rows, np.bool_)
+        of = self._join
+        for name, equal in zip(
+            of.sides[side].keys.columns, of.null_equal or [False] * len(of.sides[side].keys.columns), strict=True
+        ):
+            valid = valid_in(rows.column(name))
+            if valid is not None and not equal:
+                without |= ~valid
+        return without
+
+    def _without_key(self, side: int, rows: pa.RecordBatch, places: Numbers) -> Iterator[ColumnChunk]:
+        """Yield rows that cannot have a match as they come; those that come out with a match alone never do."""
+        if not len(places) or not self._join.padded(side) or self._join.kind == "semi":
+            return
+        changes = self._changes_of(side, rows, places)
+        records = decode_records(changes.entries.subkeys, self._join.sides[side].schema)
+        both = (records, self._nothing(1)) if side == 0 else (self._nothing(0), records)
+        for kind in (DELETE, INSERT):
+            times = np.maximum(-changes.added if kind == DELETE else changes.added, 0)
+            own = np.repeat(np.arange(len(times)), times)
+            none = np.full(len(own), -1)
+            yield from self._emit(_Out(own, none, kind) if side == 0 else _Out(none, own, kind), both)
+
+    def _nothing(self, side: int) -> pa.RecordBatch:
+        """Return a row of nulls."""
+        schema = self._join.sides[side].schema
+        return pa.RecordBatch.from_arrays([pa.nulls(1, each.type) for each in schema], schema=schema)
+
+    def _changes_of(self, side: int, rows: pa.RecordBatch | None, places: Numbers) -> _Changes:
+        """Return how many of each row are added."""
+        of = self._join.sides[side]
+        if rows is None or not len(places):
+            nothing = pa.nulls(0, pa.large_binary())
+            entries = MapEntries(np.empty(0, np.uint64), nothing, nothing)
+            return _Changes(np.empty(0, np.uint64), entries, np.empty(0, np.int64))
+        rows = rows.take(indices_of(places))
+        keys = [rows.column(name) for name in of.keys.columns]
+        hashes = of.keys.hash_keys(keys) if keys else np.zeros(rows.num_rows, np.uint64)
+        encoded = encode_key_columns(keys or [pa.nulls(rows.num_rows)])
+        records = encode_records(rows.select(of.schema.names).cast(of.schema))
+        entries, first, which = entries_of(hashes, encoded, records, of.keys.hash_keys)
+        added = np.zeros(len(entries), np.int64)
+        np.add.at(added, which, signs_of(rows))
+        changes = _Changes(hashes[first], entries, added)
+        return changes.take(np.flatnonzero(added)) if (added == 0).any() else changes
+
+    def _rows_of(
+        self, side: int, changes: _Changes, own: Numbers, others: Numbers, keys: tuple[Hashes, pa.Array]
+    ) -> _Rows:
+        """Return the rows of a side that changed, and all rows of the keys of which the other side has changes.
+
+        Args:
+            own: the number of the key of each changed row; `others`: of each of the other side.
+            keys: hash and bytes of each key.
+        """
+        table, schema = self._tables[side], self._join.sides[side].schema
+        asked = np.unique(others)
+        at, subkeys, values = table.entries_within(self.rows, keys[0][asked], keys[1].take(indices_of(asked)))
+        alone = np.flatnonzero(~np.isin(own, asked))
+        places, own_values = table.look_up(self.rows, changes.entries.take(alone))
+        known = alone[places]
+        # First what state has, then what changes: of each key and row one of either at most.
+        key_of = np.concatenate([asked[at], own[known], own])
+        every = joined([subkeys, changes.entries.subkeys.take(indices_of(known)), changes.entries.subkeys])
+        counts = decode_records(joined([values, own_values]), self._counts[side])
+        held = len(counts)
+        codes = every.dictionary_encode()
+        words = key_of * (len(every) + 1) + numbers_in(codes.indices)
+        different, first, which = np.unique(words, return_index=True, return_inverse=True)
+        before, added, matches = (np.zeros(len(different), np.int64) for _ in range(3))
+        before[which[:held]] = numbers_in(counts.column(0))
+        if counts.num_columns > 1:
+            matches[which[:held]] = numbers_in(counts.column(1))
+        added[which[held:]] = changes.added
+        numbers, rows = key_of[first], indices_of(first)
+        encoded = every.take(rows)
+        hashes = self._hashes_of(side, encoded, keys[0][numbers])
+        entries = MapEntries(hashes, keys[1].take(indices_of(numbers)), encoded)
+        return _Rows(numbers, entries, before, before + added, matches, decode_records(encoded, schema))
+
+    def _hashes_of(self, side: int, records: pa.Array, hashes: Hashes) -> Hashes:
+        low = np.uint64((1 << 32) - 1)
+        return (hashes & ~low) | (self._join.sides[side].keys.hash_keys([records]) & low)
+
+    def _put(self, side: int, rows: _Rows) -> None:
+        changed = rows.changed
+        columns = [column_of(rows.after, pa.int64())]
+        if self._join.padded(side):
+            changed = changed | (rows.now != rows.matches)
+            columns.append(column_of(rows.now, pa.int64()))
+        places = np.flatnonzero(changed)
+        places = places[np.argsort(rows.entries.hashes[places], kind="stable")]
+        values = encode_records(pa.RecordBatch.from_arrays(columns, schema=self._counts[side]))
+        self._tables[side].put(
+            self.group, rows.entries.take(places), taken(values, np.where(rows.after[places] != 0, places, -1))
+        )
+
+    # --- pairs ----------------------------------------------------------------------------------------------------------
+
+    def _changed(self, left: _Rows, right: _Rows, first: int, stop: int) -> Iterator[ColumnChunk]:
+        """Yield what changes of the result of some keys, what is taken away first."""
+        one, other = self._matched(left, right, first, stop)
+        kind, both = self._join.kind, (left, right)
+        if self._join.padded(0):
+            _count(left, right, one, other)
+        if self._join.padded(1):
+            _count(right, left, other, one)
+        out: list[tuple[Numbers, Numbers, Numbers]] = []  # the places of rows, and how many more of them there are
+        if not self._join.one_sided:
+            net = left.shown[one] * right.shown[other] - left.shown_before[one] * right.shown_before[other]
+            out.append((one, other, net))
+        for side, rows in enumerate(both):
+            if self._join.padded(side):
+                start, end = np.searchsorted(rows.keys, [first, stop])
+                own = np.arange(start, end)
+                wanted = kind == "semi"
+                was = rows.shown_before[own] * ((rows.matches[own] > 0) == wanted)
+                now = rows.shown[own] * ((rows.now[own] > 0) == wanted)
+                none = np.full(len(own), -1)
+                out.append((own, none, now - was) if side == 0 else (none, own, now - was))
+        records = (left.records, right.records)
+        for sign in (DELETE, INSERT):
+            for lefts, rights, net in out:
+                times = np.maximum(-net if sign == DELETE else net, 0)
+                if times.any():
+                    places = np.repeat(np.arange(len(net)), times)
+                    yield from self._emit(_Out(lefts[places], rights[places], sign), records)
+
+    def _matched(self, left: _Rows, right: _Rows, first: int, stop: int) -> tuple[Numbers, Numbers]:
+        """Return the pairs of some keys of which either row changed and the condition holds."""
+        one, other = (slice(*np.searchsorted(rows.keys, [first, stop]).tolist()) for rows in (left, right))
+        lefts, rights = np.arange(one.start, one.stop), np.arange(other.start, other.stop)
+        changed, others = left.changed[one], right.changed[other]
+        pairs = [
+            _pairs(left.keys, right.keys, lefts[changed], rights),
+            _pairs(left.keys, right.keys, lefts[~changed], rights[others]),
+        ]
+        own, matched = (np.concatenate(each) for each in zip(*pairs, strict=True))
+        condition = self._join.condition
+        if condition is None or not len(own):
+            return own, matched
+        holds = []
+        for start in range(0, len(own), CHUNK_ROWS):
+            columns = [
+                column.take(indices_of(places[start : start + CHUNK_ROWS]))
+                for rows, places in ((left, own), (right, matched))
+                for column in rows.records.columns
+            ]
+            schema = pa.schema([*left.records.schema, *right.records.schema])
+            answer = condition(pa.RecordBatch.from_arrays(columns, schema=schema))
+            valid = valid_in(answer)
+            holds.append(flags_in(answer) if valid is None else flags_in(answer) & valid)
+        true = np.concatenate(holds)
+        return own[true], matched[true]
+
+    def _emit(self, out: _Out, records: Sequence[pa.RecordBatch]) -> Iterator[ColumnChunk]:
+        for start in range(0, len(out.left), CHUNK_ROWS):
+            some = [each[start : start + CHUNK_ROWS] for each in (out.left, out.right)]
+            sides = (0,) if self._join.one_sided else (0, 1)
+            columns = [
+                _or_null(column, some[side]) for side in sides for column in records[side].columns
+            ]
+            every = np.arange(len(some[0]))
+            times = np.full(len(every), NO_TIME)
+            if self._join.retracts:
+                kinds = np.full(len(every), out.kind)
+                yield from change_chunks(columns, self._schema, every, kinds, times)
+            else:
+                yield from row_chunks(pa.RecordBatch.from_arrays(columns, schema=self._schema), every, times)
+
+
+def _or_null(column: pa.Array, places: Numbers) -> pa.Array:
+    return taken(column, places) if len(column) else pa.nulls(len(places), column.type)
+
+
+def _numbered(changes: Sequence[_Changes]) -> tuple[list[Numbers], tuple[Hashes, pa.Array]]:
+    """Return the number of the key of each changed row of either side, and hash and bytes of each key."""
+    hashes = np.concatenate([each.hashes for each in changes])
+    keys = joined([each.entries.keys for each in changes])
+    groups: Groups = grouped(hashes, keys)
+    numbers = np.empty(len(hashes), np.int64)
+    numbers[groups.order] = np.repeat(np.arange(len(groups)), groups.counts)
+    firsts = groups.firsts
+    cut = len(changes[0].hashes)
+    return [numbers[:cut], numbers[cut:]], (hashes[firsts], keys.take(indices_of(firsts)))
+
+
+def _stretches(left: _Rows, right: _Rows, keys: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of keys that have no more pairs than are looked at at once, unless one key has."""
+    pairs = np.cumsum(np.bincount(left.keys, minlength=keys) * np.bincount(right.keys, minlength=keys))
+    first = 0
+    while first < keys:
+        done = int(pairs[first - 1]) if first else 0
+        stop = max(int(np.searchsorted(pairs, done + _AT_ONCE, "right")), first + 1)
+        yield first, min(stop, keys)
+        first = stop
+
+
+def _pairs(left_keys: Numbers, right_keys: Numbers, lefts: Numbers, rights: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the pairs of rows of equal keys; the places of either ascend, and so do their keys."""
+    own, others = left_keys[lefts], right_keys[rights]
+    starts = np.searchsorted(others, own)
+    counts = np.searchsorted(others, own, "right") - starts
+    return np.repeat(lefts, counts), rights[ranges(starts, counts)]
+
+
+def _count(rows: _Rows, others: _Rows, own: Numbers, matched: Numbers) -> None:
+    """Count what the rows of a side match now, given all pairs of which either row changed."""
+    new = rows.shown_before[own] == 0
+    # Of a row that is new all pairs are there; of others what they matched before is known.
+    more = np.where(new, others.shown[matched], others.shown[matched] - others.shown_before[matched])
+    np.add.at(rows.now, own, more)
+    np.maximum(rows.now, 0, out=rows.now)
