@@ -35,7 +35,7 @@ class ChangelogScript:
     def __init__(
         self, make: Callable[[], Any], keys: Sequence[Sequence[str]], policy: MergePolicy | None = None
     ) -> None:
-        self._make, self._keys = make, keys
+        self._make, self.keys = make, keys
         self.state = ScratchState(GROUPS, policy=policy or MergePolicy())
 
     def checkpoint(
@@ -48,7 +48,7 @@ class ChangelogScript:
             (groups_of(key_hashes([rows.column(k) for k in keys]), GROUPS) if keys else np.zeros(rows.num_rows))
             * tasks
             // GROUPS
-            for rows, keys in zip(sides, self._keys, strict=True)
+            for rows, keys in zip(sides, self.keys, strict=True)
         ]
         for task in range(tasks):
             group, operator = self.state.open(task), self._make()

@@ -45,9 +45,11 @@ from poundlock.operators.process.top_n import TopN
 from poundlock.operators.records import RecordMaker, record_maker
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
+from poundlock.plan.changelog_heads import group_aggregate_head, regular_join_head
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.sql_text import is_ordered, resolve_column
 from poundlock.state.hashing import key_hashes
+from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode
 from poundlock.stream.functions.process import ArrowAggregateWindow, CoGroupFunction
 from poundlock.stream.nodes import (
     DeduplicateNode,
@@ -80,6 +82,8 @@ NameOf = Callable[[pa.Schema, str], str]
 """Tells what Spark calls an expression over some columns."""
 
 
+_OF_ONE_KEY = (GroupAggregateNode, RegularJoinNode)
+"""Steps of which all rows have one key where they name none."""
 _BEFORE = "the columns of the key, window_start and window_end stand before those"
 
 
@@ -122,6 +126,12 @@ def keyed_head(
     ]
     if isinstance(node, WindowNode):
         return _window(node, graph, schemas[0], own[0], keys[0], timed[0], name_of)
+    if isinstance(node, GroupAggregateNode):
+        named = [_named(key, own[0], name_of) for key in inputs[0].keys]
+        fields = {key: schemas[0].field(key).with_name(name) for key, name in zip(keys[0], named, strict=True)}
+        return group_aggregate_head(node, schemas[0], fields, bounded=bounded)
+    if isinstance(node, RegularJoinNode):
+        return regular_join_head(node, own, keys, bounded=bounded)
     return _process(node, graph, own, keys, timed, bounded)
 
 
@@ -442,7 +452,7 @@ def exchange_inputs(node: Node, head: KeyedHead, *, max_parallelism: int) -> lis
     """Return what the exchange before a step brings to each of its inputs, and the columns of that."""
     exchanged = []
     for side, taken in enumerate(head.inputs):
-        keyless = isinstance(node, KeyedNode) and not taken.keys
+        keyless = isinstance(node, KeyedNode) and not taken.keys and not isinstance(node, _OF_ONE_KEY)
         how: Literal["keyed", "broadcast", "spread"] = "spread" if keyless else "keyed"
         to = ExchangeInput(
             operator=head.id,

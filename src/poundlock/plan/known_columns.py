@@ -14,8 +14,10 @@ from poundlock.checkpoint.capabilities import KnowsColumns
 from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.formats import ddl
 from poundlock.operators.columns.operator import change_schema
+from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.operators.records import record_maker
 from poundlock.plan.sql_text import Part, named_column, parse_aggregates, parts_of, resolve_column, without_alias
+from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode, gives_changes, one_sided
 from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.nodes import (
     DeduplicateNode,
@@ -82,6 +84,8 @@ def _named(node: Node) -> list[list[str]]:
         names[0].append(node.column)
     if isinstance(node, TopNNode):
         names[0] += [each.column for each in node.order_by]
+    if isinstance(node, GroupAggregateNode):
+        names[0] += [name for call in node.aggregates for name in (call.column, call.filter) if name is not None]
     return names
 
 
@@ -113,12 +117,19 @@ def _after(node: Node, before: Sequence[pa.Schema | None]) -> pa.Schema | None:
         return first if alike else None
     if isinstance(node, WindowNode):
         return _after_windows(node, first)
-    return _after_keyed(node, first) if isinstance(node, KeyedNode) else None
+    return _after_keyed(node, before) if isinstance(node, KeyedNode) else None
 
 
-def _after_keyed(node: KeyedNode, first: pa.Schema | None) -> pa.Schema | None:
+def _after_keyed(node: KeyedNode, before: Sequence[pa.Schema | None]) -> pa.Schema | None:
+    first = before[0]
     if node.schema is not None:
         return ddl.parse(node.schema)
+    if isinstance(node, GroupAggregateNode):
+        keys = _selected(node.keys[0], first)
+        results = [pa.field(call.name, call.type) for call in node.aggregates]
+        return None if keys is None else change_schema(pa.schema([*keys, *results]))
+    if isinstance(node, RegularJoinNode):
+        return _joined(node, *before)
     if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
         return _selected(node.select, None)
     if isinstance(node, RollingNode) or (isinstance(node, DeduplicateNode) and node.keep == "first"):
@@ -126,6 +137,15 @@ def _after_keyed(node: KeyedNode, first: pa.Schema | None) -> pa.Schema | None:
     if isinstance(node, (DeduplicateNode, TopNNode)) and first is not None:
         return change_schema(first, node.rank if isinstance(node, TopNNode) else None)
     return None
+
+
+def _joined(node: RegularJoinNode, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
+    if left is None or right is None:
+        return None
+    kinds = [ROW_KIND in side.names for side in (left, right)]
+    sides = [pa.schema([field for field in side if field.name != ROW_KIND]) for side in (left, right)]
+    schema = pa.schema([field for side in sides[: 1 if one_sided(node.kind) else 2] for field in side])
+    return change_schema(schema) if gives_changes(node.kind, kinds) else schema
 
 
 def _after_windows(node: WindowNode, first: pa.Schema | None) -> pa.Schema | None:

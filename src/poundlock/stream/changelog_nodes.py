@@ -7,7 +7,7 @@ without that column is append-only: every row is added.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from poundlock.errors import DefinitionError, did_you_mean
@@ -66,6 +66,11 @@ class AggregateCall:
         if self.column is None and (self.function != "count" or self.distinct):
             raise DefinitionError(f"{self.function} of no column", next="give column=")
 
+    def resolved(self, resolve: Callable[[str], str]) -> AggregateCall:
+        """Return it with the columns that a function gives for those that it names."""
+        column, chosen = (None if name is None else resolve(name) for name in (self.column, self.filter))
+        return replace(self, column=column, filter=chosen)
+
     def describe(self) -> str:
         """Return it as SQL."""
         what = f"{'DISTINCT ' if self.distinct else ''}{self.column or '*'}"
@@ -121,3 +126,13 @@ class RegularJoinNode(KeyedNode):
         """Return the step in words, for `explain`."""
         more = "" if self.condition is None else " with a condition"
         return f"regular {self.kind} join{more}"
+
+
+def one_sided(kind: JoinKind) -> bool:
+    """Return whether left rows alone come out of a join."""
+    return kind in ("semi", "anti")
+
+
+def gives_changes(kind: JoinKind, changes: Sequence[bool]) -> bool:
+    """Return whether what comes out of a join may be taken away again; `changes` says it of what comes in, left and right."""
+    return kind not in ("inner", "semi") or any(changes)

@@ -34,9 +34,9 @@ from poundlock.operators.columns.operator import (
 )
 from poundlock.operators.columns.records import decode_records, encode_records, joined_rows
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys
-from poundlock.operators.columns.rows.map_table import MapEntries, MapTable, entries_of
+from poundlock.operators.columns.rows.map_table import LOWER_HALF, MapEntries, MapTable, entries_of, entry_hashes, no_entries
 from poundlock.operators.keyed.group import KeyGroup
-from poundlock.stream.changelog_nodes import JoinKind
+from poundlock.stream.changelog_nodes import JoinKind, gives_changes, one_sided
 
 Condition = Callable[[pa.RecordBatch], pa.Array]
 _AT_ONCE = 1 << 20  # rows that are taken at a time, and pairs that are looked at, unless one key has more
@@ -67,12 +67,14 @@ class ColumnRegularJoin:
         sides: left and right.
         condition: what must hold of a pair, given a batch with the columns of both; None: nothing.
         null_equal: for each column of the key whether null equals null; none: null equals nothing.
+        bounded: whether only what is left of the result at the end of the input is wanted.
     """
 
     kind: JoinKind
     sides: tuple[ChangelogSide, ChangelogSide]
     condition: Condition | None = None
     null_equal: tuple[bool, ...] = ()
+    bounded: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -93,12 +95,12 @@ class ColumnRegularJoin:
     @property
     def one_sided(self) -> bool:
         """Whether left rows alone come out."""
-        return self.kind in ("semi", "anti")
+        return one_sided(self.kind)
 
     @property
     def retracts(self) -> bool:
         """Whether what came out may be taken away again."""
-        return self.kind not in ("inner", "semi") or any(side.retracts for side in self.sides)
+        return gives_changes(self.kind, [side.retracts for side in self.sides])
 
     def padded(self, side: int) -> bool:
         """Return whether a row of a side comes out, or does not, because it has no match."""
@@ -116,14 +118,23 @@ class _Changes:
     Args:
         hashes: of their keys.
         entries: the rows as the table has them, by hash.
+        without: whether the key of each equals no other, since it is null.
     """
 
     hashes: Hashes
     entries: MapEntries
     added: Numbers
+    without: Flags
 
-    def take(self, places: Numbers) -> _Changes:
-        return _Changes(self.hashes[places], self.entries.take(places), self.added[places])
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def where(self, flags: Flags) -> _Changes:
+        """Return some of them."""
+        if flags.all():
+            return self
+        places = np.flatnonzero(flags)
+        return _Changes(self.hashes[places], self.entries.take(places), self.added[places], self.without[places])
 
 
 @dataclass
@@ -189,10 +200,14 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
         ]
         self._added: list[list[pa.RecordBatch]] = [[], []]
         self._count = 0
+        self._at_end = join.bounded and join.retracts
+        """Whether rows come out at the end of the input; of a join that takes nothing away again they do as they come."""
 
     def bind(self, group: KeyGroup) -> None:
         for table in self._tables:
             table.declare(group)
+        if self._at_end and not all(table.is_empty(group) for table in self._tables):
+            group.wake_at_end()
 
     def take_side(self, group: KeyGroup, rows: pa.RecordBatch, side: int) -> Iterator[ColumnChunk]:
         self.use(group)
@@ -214,25 +229,42 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
     # --- what changes ---------------------------------------------------------------------------------------------------
 
     def _work(self) -> Iterator[ColumnChunk]:
-        """Join what came, and yield what changes of the result."""
+        """Join what came, and yield what changes of the result; keep it where only the last result is wanted."""
         added, self._added, self._count = self._added, [[], []], 0
         if not any(added):
             return
+        changes = [self._changes_of(side, batches) for side, batches in enumerate(added)]
+        if not self._at_end:
+            yield from self._joined(changes)
+            return
+        self.group.wake_at_end()
+        for side, each in enumerate(changes):
+            (own,), keys = _numbered([each])
+            self._put(side, self._rows_of(side, each, own, own[:0], keys))
+
+    def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk]:  # type: ignore[override]
+        """Yield the join of all rows that there are, at the end of the input."""
         changes = []
-        for side, batches in enumerate(added):
-            if batches:
-                rows = joined_rows(batches)
-                without = self._null_keys(side, rows)
-                yield from self._without_key(side, rows, np.flatnonzero(without))
-                changes.append(self._changes_of(side, rows, np.flatnonzero(~without)))
-            else:
-                changes.append(self._changes_of(side, None, np.empty(0, np.int64)))
+        for side, table in enumerate(self._tables):
+            entries, values = table.entries(self.rows)
+            table.drop(self.group)
+            counts = numbers_in(decode_records(values, self._counts[side]).column(0))
+            without = self._null_keys(side, decode_records(entries.subkeys, self._join.sides[side].schema))
+            # The hash of an entry begins as that of its key does, on either side.
+            hashes = entries.hashes & ~LOWER_HALF
+            changes.append(_Changes(hashes, entries, counts, without).where(counts > 0))
+        yield from self._joined(changes)
+        for table in self._tables:
+            table.drop(self.group)
+
+    def _joined(self, changes: Sequence[_Changes]) -> Iterator[ColumnChunk]:
+        for side, each in enumerate(changes):
+            yield from self._without_key(side, each.where(each.without))
+        changes = [each.where(~each.without) for each in changes]
         numbers, keys = _numbered(changes)
         if not len(keys[0]):
             return
-        left, right = (
-            self._rows_of(side, changes[side], numbers[side], numbers[1 - side], keys) for side in (0, 1)
-        )
+        left, right = (self._rows_of(side, changes[side], numbers[side], numbers[1 - side], keys) for side in (0, 1))
         for first, stop in _stretches(left, right, len(keys[0])):
             yield from self._changed(left, right, first, stop)
         for side, rows in enumerate((left, right)):
@@ -241,20 +273,17 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
     def _null_keys(self, side: int, rows: pa.RecordBatch) -> Flags:
         """Return which rows have a key that equals no other."""
         without = np.zeros(rows.num_rows, np.bool_)
-        of = self._join
-        for name, equal in zip(
-            of.sides[side].keys.columns, of.null_equal or [False] * len(of.sides[side].keys.columns), strict=True
-        ):
+        names = self._join.sides[side].keys.columns
+        for name, equal in zip(names, self._join.null_equal or [False] * len(names), strict=True):
             valid = valid_in(rows.column(name))
             if valid is not None and not equal:
                 without |= ~valid
         return without
 
-    def _without_key(self, side: int, rows: pa.RecordBatch, places: Numbers) -> Iterator[ColumnChunk]:
-        """Yield rows that cannot have a match as they come; those that come out with a match alone never do."""
-        if not len(places) or not self._join.padded(side) or self._join.kind == "semi":
+    def _without_key(self, side: int, changes: _Changes) -> Iterator[ColumnChunk]:
+        """Yield rows that cannot have a match; those that come out with a match alone never do."""
+        if not len(changes) or not self._join.padded(side) or self._join.kind == "semi":
             return
-        changes = self._changes_of(side, rows, places)
         records = decode_records(changes.entries.subkeys, self._join.sides[side].schema)
         both = (records, self._nothing(1)) if side == 0 else (self._nothing(0), records)
         for kind in (DELETE, INSERT):
@@ -268,14 +297,13 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
         schema = self._join.sides[side].schema
         return pa.RecordBatch.from_arrays([pa.nulls(1, each.type) for each in schema], schema=schema)
 
-    def _changes_of(self, side: int, rows: pa.RecordBatch | None, places: Numbers) -> _Changes:
+    def _changes_of(self, side: int, batches: Sequence[pa.RecordBatch]) -> _Changes:
         """Return how many of each row are added."""
         of = self._join.sides[side]
-        if rows is None or not len(places):
-            nothing = pa.nulls(0, pa.large_binary())
-            entries = MapEntries(np.empty(0, np.uint64), nothing, nothing)
-            return _Changes(np.empty(0, np.uint64), entries, np.empty(0, np.int64))
-        rows = rows.take(indices_of(places))
+        if not batches:
+            entries, nothing = no_entries(), np.empty(0, np.int64)
+            return _Changes(entries.hashes, entries, nothing, nothing.astype(np.bool_))
+        rows = joined_rows(batches)
         keys = [rows.column(name) for name in of.keys.columns]
         hashes = of.keys.hash_keys(keys) if keys else np.zeros(rows.num_rows, np.uint64)
         encoded = encode_key_columns(keys or [pa.nulls(rows.num_rows)])
@@ -283,8 +311,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
         entries, first, which = entries_of(hashes, encoded, records, of.keys.hash_keys)
         added = np.zeros(len(entries), np.int64)
         np.add.at(added, which, signs_of(rows))
-        changes = _Changes(hashes[first], entries, added)
-        return changes.take(np.flatnonzero(added)) if (added == 0).any() else changes
+        return _Changes(hashes[first], entries, added, self._null_keys(side, rows)[first]).where(added != 0)
 
     def _rows_of(
         self, side: int, changes: _Changes, own: Numbers, others: Numbers, keys: tuple[Hashes, pa.Array]
@@ -321,8 +348,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
         return _Rows(numbers, entries, before, before + added, matches, decode_records(encoded, schema))
 
     def _hashes_of(self, side: int, records: pa.Array, hashes: Hashes) -> Hashes:
-        low = np.uint64((1 << 32) - 1)
-        return (hashes & ~low) | (self._join.sides[side].keys.hash_keys([records]) & low)
+        return entry_hashes(hashes, self._join.sides[side].keys.hash_keys([records]))
 
     def _put(self, side: int, rows: _Rows) -> None:
         changed = rows.changed
@@ -416,15 +442,15 @@ def _or_null(column: pa.Array, places: Numbers) -> pa.Array:
 
 
 def _numbered(changes: Sequence[_Changes]) -> tuple[list[Numbers], tuple[Hashes, pa.Array]]:
-    """Return the number of the key of each changed row of either side, and hash and bytes of each key."""
+    """Return the number of the key of each changed row of each side, and hash and bytes of each key."""
     hashes = np.concatenate([each.hashes for each in changes])
     keys = joined([each.entries.keys for each in changes])
     groups: Groups = grouped(hashes, keys)
     numbers = np.empty(len(hashes), np.int64)
     numbers[groups.order] = np.repeat(np.arange(len(groups)), groups.counts)
     firsts = groups.firsts
-    cut = len(changes[0].hashes)
-    return [numbers[:cut], numbers[cut:]], (hashes[firsts], keys.take(indices_of(firsts)))
+    cuts = np.cumsum([len(each) for each in changes])[:-1]
+    return np.split(numbers, cuts), (hashes[firsts], keys.take(indices_of(firsts)))
 
 
 def _stretches(left: _Rows, right: _Rows, keys: int) -> Iterator[tuple[int, int]]:

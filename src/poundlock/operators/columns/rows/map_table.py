@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import Flags, Numbers, column_of, flags_in, indices_of, joined, numbers_in, ranges, valid_in
+from poundlock.formats.arrays import Flags, Numbers, binary_array, column_of, flags_in, indices_of, joined, numbers_in, ranges, valid_in
 from poundlock.operators.columns.groups import Hashes
 from poundlock.operators.columns.msgpack.values import packed_timed
 from poundlock.operators.columns.operator import EncodedRows
@@ -22,7 +22,8 @@ from poundlock.operators.columns.rows.keys import HashKeys
 from poundlock.operators.columns.rows.table import when_touched
 from poundlock.operators.keyed.group import KeyGroup
 
-_LOW = np.uint64((1 << 32) - 1)
+LOWER_HALF = np.uint64((1 << 32) - 1)
+"""The bits of an entry's hash that follow from its subkey."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,16 @@ class MapEntries:
         return MapEntries(self.hashes[places], self.keys.take(indices), self.subkeys.take(indices))
 
 
+def no_entries() -> MapEntries:
+    """Return no entries."""
+    return MapEntries(np.empty(0, np.uint64), binary_array([]), binary_array([]))
+
+
+def entry_hashes(keys: Hashes, subkeys: Hashes) -> Hashes:
+    """Return the hashes of entries, given those of their keys and of their subkeys."""
+    return (keys & ~LOWER_HALF) | (subkeys & LOWER_HALF)
+
+
 def entries_of(
     hashes: Hashes, keys: pa.Array, subkeys: pa.Array, hash_keys: HashKeys
 ) -> tuple[MapEntries, Numbers, Numbers]:
@@ -61,7 +72,7 @@ def entries_of(
     """
     codes, different = _numbered(subkeys)
     key_codes, _ = _numbered(keys)
-    whole = (hashes & ~_LOW) | (hash_keys([different])[codes] & _LOW)
+    whole = entry_hashes(hashes, hash_keys([different])[codes])
     _, first, which = np.unique(key_codes * max(len(different), 1) + codes, return_index=True, return_inverse=True)
     order = np.argsort(whole[first], kind="stable")
     at = np.empty(len(order), np.int64)
@@ -116,7 +127,7 @@ class MapTable:
             hashes: of the keys, each of which is there once; in any order.
             keys: the bytes of each, large_binary.
         """
-        first, last = hashes & ~_LOW, hashes | _LOW
+        first, last = hashes & ~LOWER_HALF, hashes | LOWER_HALF
         places, rows = store.look_up_between(self._name, None, first, last, keys)
         subkeys = rows.subkeys_or_none()
         values = rows.values
@@ -139,6 +150,18 @@ class MapTable:
             places, subkeys, values = places[newest], subkeys.take(indices), values.take(indices)
         at, values = self._alive(store, np.arange(len(places)), values)
         return places[at], subkeys.take(indices_of(at)), values
+
+    def is_empty(self, group: KeyGroup) -> bool:
+        """Return whether runs have no entry and none has changed."""
+        return not self._changes and not group.namespaces(self._name)
+
+    def entries(self, store: Any) -> tuple[MapEntries, pa.Array]:
+        """Return all entries, by hash, and the bytes of their values."""
+        there = store.entries_of(self._name, None)
+        rows = _newest([EncodedRows(there.hashes, there.keys, there.values, there.subkeys_or_none()), *self._changes])
+        places, values = self._alive(store, np.arange(len(rows.hashes)), rows.values)
+        assert rows.subkeys is not None
+        return MapEntries(rows.hashes, rows.keys, rows.subkeys).take(places), values
 
     def put(self, store: KeyGroup, entries: MapEntries, values: pa.Array) -> None:
         """Set the values of entries; null where one goes away."""

@@ -1,0 +1,97 @@
+"""Keyed operators over changelogs for the tasks: aggregates of groups, and regular joins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from poundlock.errors import DefinitionError
+from poundlock.operators.columns.changelog.aggregates import GroupAggregates
+from poundlock.operators.columns.changelog.group_aggregate import ColumnGroupAggregation
+from poundlock.operators.columns.joins.regular_join import ChangelogSide, ColumnRegularJoin
+from poundlock.operators.columns.rows.keys import RowKeys
+from poundlock.operators.keyed.output import MAIN
+from poundlock.operators.process.deduplicate import ROW_KIND
+from poundlock.operators.records import RecordMaker
+from poundlock.plan.sql_text import resolve_column
+from poundlock.state.hashing import key_hashes
+from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode
+from poundlock.tasks.keyed_rows import KeyedInput, RecordRows
+from poundlock.tasks.keyed_stage import KeyedHead
+
+
+def group_aggregate_head(
+    node: GroupAggregateNode,
+    schema: pa.Schema,
+    key_fields: Mapping[str, pa.Field],
+    *,
+    bounded: bool,
+) -> KeyedHead:
+    """Return the operator of aggregates of groups.
+
+    Args:
+        schema: the columns of the input.
+        key_fields: by the column of each part of the key, its name and type in the result.
+
+    Raises:
+        DefinitionError: a column that is needed is not there, or two of the result have one name.
+    """
+    calls = [each.resolved(lambda name: resolve_column(schema, name, node.id)) for each in node.aggregates]
+    for call in calls:
+        if call.filter is not None and schema.field(call.filter).type != pa.bool_():
+            raise DefinitionError(
+                f"{node.id}: the filter {call.filter} of {call.name} is of type {schema.field(call.filter).type}",
+                next="give a column of truth values",
+            )
+    keys = RowKeys(tuple(key_fields), key_hashes)
+    aggregates = GroupAggregates(calls, schema, ROW_KIND in schema.names, key_hashes, node.ttl_ms)
+    of = ColumnGroupAggregation(keys, list(key_fields.values()), aggregates, node.update_before, bounded)
+    _check_names(node.id, of.schema.names)
+    columns = [*keys.columns, *aggregates.columns, *([ROW_KIND] if aggregates.retracts else [])]
+    # Rows without any column could not be counted.
+    taken = _taken(keys.columns, list(dict.fromkeys(columns or schema.names[:1])))
+    return _head(node.id, of, [taken], of.schema)
+
+
+def regular_join_head(
+    node: RegularJoinNode, schemas: Sequence[pa.Schema], keys: Sequence[Sequence[str]], *, bounded: bool
+) -> KeyedHead:
+    """Return the operator of a regular join.
+
+    Args:
+        schemas: the columns of left and right.
+        keys: those of their keys.
+
+    Raises:
+        DefinitionError: two columns of the result have one name.
+    """
+    sides = [
+        ChangelogSide(
+            RowKeys(tuple(own), key_hashes),
+            pa.schema([field for field in schema if field.name != ROW_KIND]),
+            ROW_KIND in schema.names,
+            ttl_ms,
+        )
+        for own, schema, ttl_ms in zip(keys, schemas, node.ttl_ms, strict=True)
+    ]
+    join = ColumnRegularJoin(node.kind, (sides[0], sides[1]), node.condition, tuple(node.null_equal), bounded)
+    inputs = [_taken(own, schema.names) for own, schema in zip(keys, schemas, strict=True)]
+    return _head(node.id, join, inputs, join.schema)
+
+
+def _head(
+    operator: str, of: ColumnGroupAggregation | ColumnRegularJoin, inputs: Sequence[KeyedInput], schema: pa.Schema
+) -> KeyedHead:
+    return KeyedHead(operator, of.operator, inputs, {MAIN: RecordRows(operator, schema)})
+
+
+def _taken(keys: Sequence[str], columns: Sequence[str]) -> KeyedInput:
+    return KeyedInput(keys=list(keys), time=None, elements=RecordMaker(()), whole=list(columns))
+
+
+def _check_names(operator: str, names: Sequence[str]) -> None:
+    if twice := sorted({name for name in names if list(names).count(name) > 1}):
+        raise DefinitionError(
+            f"{operator}: two columns of the result are called {twice[0]}", next="give the aggregate another name"
+        )
