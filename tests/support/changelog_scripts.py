@@ -38,9 +38,7 @@ class ChangelogScript:
         self._make, self.keys = make, keys
         self.state = ScratchState(GROUPS, policy=policy or MergePolicy())
 
-    def checkpoint(
-        self, *sides: pa.RecordBatch, tasks: int = 1, clock: int = 0, watermark: int = MIN
-    ) -> list[Change]:
+    def checkpoint(self, *sides: pa.RecordBatch, tasks: int = 1, clock: int = 0, watermark: int = MIN) -> list[Change]:
         """Return the changes that come out, the kind and the other columns of each."""
         self.state.parallelism = tasks
         out: list[Change] = []

@@ -17,6 +17,7 @@ from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import binary_array
 from poundlock.formats.convert import column_values
 from poundlock.operators.columns.records import columns_of, decode_records
+from poundlock.operators.columns.rows.map_table import MAP, hashes_within
 from poundlock.operators.keyed.codec import canonical_key, decode, encode_key, normal_key
 from poundlock.operators.keyed.group import MIN
 from poundlock.state.hashing import groups_of, hashes_of
@@ -114,7 +115,11 @@ class StateReader:
                 table = _added_up(table, hashes, of.merges)
             seen: set[bytes] = set()
             apart = stay_apart(of.merges)
-            for result in table.find(hashes, encoded, several=of.windowed or apart):
+            if of.kind.startswith(MAP):
+                matches = table.find_between(*hashes_within(hashes), encoded)
+            else:
+                matches = table.find(hashes, encoded, several=of.windowed or apart)
+            for result in matches:
                 subkeys = [b""] * len(result.values) if result.subkeys is None else result.subkeys.to_pylist()
                 for subkey, value in zip(subkeys, result.values.to_pylist(), strict=True):
                     if (subkey not in seen or apart) and value is not None:

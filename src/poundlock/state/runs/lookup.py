@@ -141,7 +141,6 @@ class TableView:
                 if not len(waiting):
                     return
 
-
     def find_between(
         self, first: npt.NDArray[np.uint64], last: npt.NDArray[np.uint64], keys: pa.Array
     ) -> Iterator[Matches]:

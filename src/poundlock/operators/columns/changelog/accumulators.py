@@ -195,9 +195,7 @@ class SignedEnd(SignedAccumulator):
     def __init__(self, kind: pa.DataType, *, last: bool, orders: ValueOrders | None) -> None:
         super().__init__(kind)
         self._last, self._orders = last, orders
-        self._end = accumulator_of(
-            SqlAggregate(kind="last" if last else "first", column=0, ignore_nulls=True), kind
-        )
+        self._end = accumulator_of(SqlAggregate(kind="last" if last else "first", column=0, ignore_nulls=True), kind)
 
     @property
     def types(self) -> list[pa.DataType]:

@@ -6,7 +6,7 @@ first or last of a group is gone are the others looked through.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from poundlock.formats.arrays import Flags, Numbers, column_of, ends_in, indices
 from poundlock.operators.columns.changelog.signed import SignedValues, canonical, taken
 from poundlock.operators.columns.records import decode_records, encode_records, layout_of
 from poundlock.operators.columns.rows.keys import HashKeys, RowsByKey
-from poundlock.operators.columns.rows.map_table import MapEntries, MapTable, entries_of
+from poundlock.operators.columns.rows.map_table import MAP, MapEntries, MapTable, entries_of
 
 _COUNT = pa.schema([("count", pa.int64())])
 _ORDERS = pa.schema([("orders", pa.large_binary())])
@@ -73,10 +73,11 @@ class _Values:
     kind: pa.DataType
     hash_keys: HashKeys
     ttl_ms: int | None
+    table: MapTable = field(init=False)
 
     def _table(self, name: str, of: pa.Schema) -> MapTable:
         holds = (ddl.render_type(self.kind) if _has_name(self.kind) else str(self.kind), columns_text(of))
-        return MapTable(f"{name} {self.number}", f"{name} of values", holds, self.ttl_ms)
+        return MapTable(f"{name} {self.number}", f"{MAP}{name}", holds, self.ttl_ms)
 
     @property
     def _schema(self) -> pa.Schema:
@@ -125,9 +126,7 @@ class ValueCounts(_Values):
 
     def there(self, store: Any, keys: RowsByKey, groups: Numbers) -> SignedValues:
         """Return all values that some groups have."""
-        of, subkeys, counts = self.table.entries_within(
-            store, keys.hashes[groups], keys.keys.take(indices_of(groups))
-        )
+        of, subkeys, counts = self.table.entries_within(store, keys.hashes[groups], keys.keys.take(indices_of(groups)))
         positive = np.flatnonzero(numbers_in(decode_records(counts, _COUNT).column(0)) > 0)
         positive = positive[np.argsort(of[positive], kind="stable")]
         values = decode_records(subkeys.take(indices_of(positive)), self._schema).column(0)

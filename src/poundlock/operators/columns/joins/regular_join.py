@@ -16,7 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError
-from poundlock.formats.arrays import Flags, Numbers, column_of, flags_in, indices_of, joined, numbers_in, ranges, valid_in
+from poundlock.formats.arrays import (
+    Flags,
+    Numbers,
+    column_of,
+    flags_in,
+    indices_of,
+    joined,
+    numbers_in,
+    ranges,
+    valid_in,
+)
 from poundlock.operators.columns.changelog.signed import signs_of, taken
 from poundlock.operators.columns.changelog.values import columns_text
 from poundlock.operators.columns.encoding import encode_key_columns
@@ -34,7 +44,15 @@ from poundlock.operators.columns.operator import (
 )
 from poundlock.operators.columns.records import decode_records, encode_records, joined_rows
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys
-from poundlock.operators.columns.rows.map_table import LOWER_HALF, MapEntries, MapTable, entries_of, entry_hashes, no_entries
+from poundlock.operators.columns.rows.map_table import (
+    MAP,
+    MapEntries,
+    MapTable,
+    entries_of,
+    entry_hashes,
+    hashes_within,
+    no_entries,
+)
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.stream.changelog_nodes import JoinKind, gives_changes, one_sided
 
@@ -163,7 +181,8 @@ class _Rows:
 
     @property
     def changed(self) -> Flags:
-        return self.before != self.after
+        flags: Flags = self.before != self.after
+        return flags
 
     @property
     def shown_before(self) -> Numbers:
@@ -195,7 +214,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
             for side in (0, 1)
         ]
         self._tables = [
-            MapTable(name, "joined changes", (columns_text(side.schema), columns_text(counts)), side.ttl_ms)
+            MapTable(name, f"{MAP}joined rows", (columns_text(side.schema), columns_text(counts)), side.ttl_ms)
             for name, side, counts in zip(SIDES, join.sides, self._counts, strict=True)
         ]
         self._added: list[list[pa.RecordBatch]] = [[], []]
@@ -251,7 +270,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
             counts = numbers_in(decode_records(values, self._counts[side]).column(0))
             without = self._null_keys(side, decode_records(entries.subkeys, self._join.sides[side].schema))
             # The hash of an entry begins as that of its key does, on either side.
-            hashes = entries.hashes & ~LOWER_HALF
+            hashes, _ = hashes_within(entries.hashes)
             changes.append(_Changes(hashes, entries, counts, without).where(counts > 0))
         yield from self._joined(changes)
         for table in self._tables:
@@ -425,9 +444,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
         for start in range(0, len(out.left), CHUNK_ROWS):
             some = [each[start : start + CHUNK_ROWS] for each in (out.left, out.right)]
             sides = (0,) if self._join.one_sided else (0, 1)
-            columns = [
-                _or_null(column, some[side]) for side in sides for column in records[side].columns
-            ]
+            columns = [_or_null(column, some[side]) for side in sides for column in records[side].columns]
             every = np.arange(len(some[0]))
             times = np.full(len(every), NO_TIME)
             if self._join.retracts:

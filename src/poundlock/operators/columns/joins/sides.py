@@ -22,7 +22,6 @@ from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput, em
 from poundlock.operators.columns.msgpack.values import columns_of as record_columns
 from poundlock.operators.columns.operator import ColumnChunk, TwoInputColumnOperator
 from poundlock.operators.columns.records import columns_of
-from poundlock.operators.keyed.group import KeyGroup
 
 SIDES = ("left", "right")
 HashKeys = Callable[[Sequence[pa.Array]], Hashes]

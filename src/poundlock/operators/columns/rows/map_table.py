@@ -14,7 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import Flags, Numbers, binary_array, column_of, flags_in, indices_of, joined, numbers_in, ranges, valid_in
+from poundlock.formats.arrays import (
+    Flags,
+    Numbers,
+    binary_array,
+    column_of,
+    flags_in,
+    indices_of,
+    joined,
+    numbers_in,
+    ranges,
+    valid_in,
+)
 from poundlock.operators.columns.groups import Hashes
 from poundlock.operators.columns.msgpack.values import packed_timed
 from poundlock.operators.columns.operator import EncodedRows
@@ -22,6 +33,8 @@ from poundlock.operators.columns.rows.keys import HashKeys
 from poundlock.operators.columns.rows.table import when_touched
 from poundlock.operators.keyed.group import KeyGroup
 
+MAP = "map of "
+"""What the kind of such a table begins with."""
 LOWER_HALF = np.uint64((1 << 32) - 1)
 """The bits of an entry's hash that follow from its subkey."""
 
@@ -52,6 +65,11 @@ class MapEntries:
 def no_entries() -> MapEntries:
     """Return no entries."""
     return MapEntries(np.empty(0, np.uint64), binary_array([]), binary_array([]))
+
+
+def hashes_within(keys: Hashes) -> tuple[Hashes, Hashes]:
+    """Return the least and the greatest hash that entries of each key may have."""
+    return keys & ~LOWER_HALF, keys | LOWER_HALF
 
 
 def entry_hashes(keys: Hashes, subkeys: Hashes) -> Hashes:
@@ -87,7 +105,7 @@ class MapTable:
 
     Args:
         name: of the table.
-        kind: what an entry is.
+        kind: what an entry is; it begins with MAP.
         holds: what the bytes of subkeys and values are of.
         ttl_ms: time to live of an entry after it was put, None for ever.
     """
@@ -127,7 +145,7 @@ class MapTable:
             hashes: of the keys, each of which is there once; in any order.
             keys: the bytes of each, large_binary.
         """
-        first, last = hashes & ~LOWER_HALF, hashes | LOWER_HALF
+        first, last = hashes_within(hashes)
         places, rows = store.look_up_between(self._name, None, first, last, keys)
         subkeys = rows.subkeys_or_none()
         values = rows.values
@@ -209,7 +227,8 @@ def _last_of_each(of: Numbers, subkeys: pa.Array) -> Numbers:
     """Return the last place of each number and subkey."""
     codes, different = _numbered(subkeys)
     words = (of * max(len(different), 1) + codes)[::-1]
-    return len(words) - 1 - np.unique(words, return_index=True)[1]
+    last: Numbers = len(words) - 1 - np.unique(words, return_index=True)[1]
+    return last
 
 
 def _newest(parts: list[EncodedRows]) -> EncodedRows:

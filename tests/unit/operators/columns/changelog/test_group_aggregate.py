@@ -22,6 +22,7 @@ from poundlock.operators.columns.changelog.group_aggregate import ColumnGroupAgg
 from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.keyed.group import MAX
 from poundlock.state.hashing import key_hashes
+from poundlock.state.inspect import StateReader
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.stream.changelog_nodes import AggregateCall
 from support.changelog_scripts import Change, ChangelogScript, apply, changelog, hashable
@@ -167,9 +168,7 @@ def script(
     **options: Any,
 ) -> ChangelogScript:
     aggregates = GroupAggregates(calls, SCHEMA, retracts, key_hashes, ttl_ms)
-    of = ColumnGroupAggregation(
-        RowKeys(keys, key_hashes), [SCHEMA.field(name) for name in keys], aggregates, **options
-    )
+    of = ColumnGroupAggregation(RowKeys(keys, key_hashes), [SCHEMA.field(name) for name in keys], aggregates, **options)
     return ChangelogScript(of.operator, [keys], policy)
 
 
@@ -209,9 +208,7 @@ def steps(dice: random.Random, live: list[tuple[Any, ...]], count: int, keys: in
     return made
 
 
-def with_updates_before(
-    out: list[Change], by_key: dict[tuple[Any, ...], tuple[Any, ...]], keys: int
-) -> list[Change]:
+def with_updates_before(out: list[Change], by_key: dict[tuple[Any, ...], tuple[Any, ...]], keys: int) -> list[Change]:
     """Return changes with what each +U replaces, given what there was of each key."""
     known, made = dict(by_key), []
     for kind, each in out:
@@ -342,3 +339,15 @@ def test_what_is_no_aggregate_is_refused() -> None:
 
 def test_lists_are_compared_as_they_are() -> None:
     assert hashable([1, [2]]) == (1, (2,))
+
+
+def test_the_state_of_a_key_can_be_read() -> None:
+    one = script(named([call("count", "t", LONG, distinct=True), call("last_value", "n", INT)]), keys=("k",))
+    rows = [("+I", row("a", 1, t="p")), ("+I", row("a", 2, t="q")), ("+I", row("b", 3, t="q"))]
+    one.checkpoint(changelog(rows, SCHEMA, kinds=True))
+    reader = StateReader(one.state.manifest, one.state.files)
+    of_a = {(entry.table, repr(entry.window)): entry.value for entry in reader.entries_of("operator", "a")}
+    every = [entry for entry in reader.entries("operator") if entry.key == "a"]
+    assert of_a == {(entry.table, repr(entry.window)): entry.value for entry in every}
+    assert of_a["groups", "None"] == [2, 2, 2, 1, 2]
+    assert of_a["counts 0", "['p']"] == [1]

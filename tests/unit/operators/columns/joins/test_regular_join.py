@@ -149,9 +149,9 @@ def test_of_bounded_inputs_only_what_is_left_comes_out(data: st.DataObject, seed
 
 def test_what_is_taken_away_of_a_key_comes_before_what_takes_its_place() -> None:
     one = script("left")
-    assert one.checkpoint(
-        changelog([("+I", (1, "p", 1))], LEFT, kinds=True), changelog([], RIGHT, kinds=True)
-    ) == [("+I", (1, "p", 1, None, None, None))]
+    assert one.checkpoint(changelog([("+I", (1, "p", 1))], LEFT, kinds=True), changelog([], RIGHT, kinds=True)) == [
+        ("+I", (1, "p", 1, None, None, None))
+    ]
     match = (1, "q", 2)
     assert one.checkpoint(changelog([], LEFT, kinds=True), changelog([("+I", match)], RIGHT, kinds=True)) == [
         ("-D", (1, "p", 1, None, None, None)),
@@ -178,7 +178,10 @@ def test_of_append_only_inputs_an_inner_and_a_semi_join_have_no_kind_of_change()
 
 def test_rows_whose_time_is_over_match_no_more() -> None:
     one = script("inner", (False, False), ttl_ms=(100, None))
-    left, right = changelog([("+I", (1, "p", 1))], LEFT, kinds=False), changelog([("+I", (1, "q", 2))], RIGHT, kinds=False)
+    left, right = (
+        changelog([("+I", (1, "p", 1))], LEFT, kinds=False),
+        changelog([("+I", (1, "q", 2))], RIGHT, kinds=False),
+    )
     no_left, no_right = left.slice(0, 0), right.slice(0, 0)
     assert one.checkpoint(left, no_right, clock=1000) == []
     assert one.checkpoint(no_left, right, clock=1099) == [("+I", (1, "p", 1, 1, "q", 2))]
