@@ -157,7 +157,7 @@ class SignedExtreme(SignedAccumulator):
             return self._best.partial(*behind_each(held[0], folded.rows))
         assert self._counts is not None
         groups = folded.rows.groups
-        of_gone = np.flatnonzero(changes.gone)
+        of_gone = np.flatnonzero(~changes.there)
         is_held = pc.equal(
             changes.entries.subkeys.take(indices_of(of_gone)),
             self._counts.encoded(held[0]).take(indices_of(changes.of[of_gone])),

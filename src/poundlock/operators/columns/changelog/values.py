@@ -42,6 +42,7 @@ class ValueChanges(NamedTuple):
         values: what it is.
         appeared: whether it is there and was not.
         gone: whether it was there and is not.
+        there: whether it is there.
         first: the place of its first row among the rows.
     """
 
@@ -50,6 +51,7 @@ class ValueChanges(NamedTuple):
     values: pa.Array
     appeared: Flags
     gone: Flags
+    there: Flags
     first: Numbers
 
     def distinct(self, groups: int) -> SignedValues:
@@ -122,7 +124,7 @@ class ValueCounts(_Values):
         put = taken(encode_columns(counts), np.where(after[changed] != 0, np.arange(len(changed)), -1))
         self.table.put(store, entries.take(changed), put)
         appeared, gone = (before <= 0) & (after > 0), (before > 0) & (after <= 0)
-        return ValueChanges(entries, rows.of[first], rows.values.take(indices_of(first)), appeared, gone, first)
+        return ValueChanges(entries, rows.of[first], rows.values.take(indices_of(first)), appeared, gone, after > 0, first)
 
     def there(self, store: Any, keys: RowsByKey, groups: Numbers) -> SignedValues:
         """Return all values that some groups have."""

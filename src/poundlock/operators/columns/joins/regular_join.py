@@ -58,6 +58,8 @@ from poundlock.stream.changelog_nodes import JoinKind, gives_changes, one_sided
 
 Condition = Callable[[pa.RecordBatch], pa.Array]
 _AT_ONCE = 1 << 20  # rows that are taken at a time, and pairs that are looked at, unless one key has more
+_BYTES_AT_ONCE = 256 << 20  # of such rows
+_CHUNK_BYTES = 64 << 20  # of rows that come out at a time, about
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
             for name, side, counts in zip(SIDES, join.sides, self._counts, strict=True)
         ]
         self._added: list[list[pa.RecordBatch]] = [[], []]
-        self._count = 0
+        self._count = self._bytes = 0
         self._at_end = join.bounded and join.retracts
         """Whether rows come out at the end of the input; of a join that takes nothing away again they do as they come."""
 
@@ -231,8 +233,8 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
     def take_side(self, group: KeyGroup, rows: pa.RecordBatch, side: int) -> Iterator[ColumnChunk]:
         self.use(group)
         self._added[side].append(rows)
-        self._count += rows.num_rows
-        if self._count >= _AT_ONCE:
+        self._count, self._bytes = self._count + rows.num_rows, self._bytes + int(rows.nbytes)
+        if self._count >= _AT_ONCE or self._bytes >= _BYTES_AT_ONCE:
             yield from self._work()
 
     def advance_watermark(self, group: KeyGroup, watermark: int) -> Iterator[Any]:
@@ -249,7 +251,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
 
     def _work(self) -> Iterator[ColumnChunk]:
         """Join what came, and yield what changes of the result; keep it where only the last result is wanted."""
-        added, self._added, self._count = self._added, [[], []], 0
+        added, self._added, self._count, self._bytes = self._added, [[], []], 0, 0
         if not any(added):
             return
         changes = [self._changes_of(side, batches) for side, batches in enumerate(added)]
@@ -441,9 +443,11 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
         return own[true], matched[true]
 
     def _emit(self, out: _Out, records: Sequence[pa.RecordBatch]) -> Iterator[ColumnChunk]:
-        for start in range(0, len(out.left), CHUNK_ROWS):
-            some = [each[start : start + CHUNK_ROWS] for each in (out.left, out.right)]
-            sides = (0,) if self._join.one_sided else (0, 1)
+        sides = (0,) if self._join.one_sided else (0, 1)
+        width = 1 + sum(int(records[side].nbytes) // max(len(records[side]), 1) for side in sides)
+        most = max(1, min(CHUNK_ROWS, _CHUNK_BYTES // width))
+        for start in range(0, len(out.left), most):
+            some = [each[start : start + most] for each in (out.left, out.right)]
             columns = [_or_null(column, some[side]) for side in sides for column in records[side].columns]
             every = np.arange(len(some[0]))
             times = np.full(len(every), NO_TIME)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 from unittest.mock import patch
@@ -339,6 +340,48 @@ def test_what_is_no_aggregate_is_refused() -> None:
 
 def test_lists_are_compared_as_they_are() -> None:
     assert hashable([1, [2]]) == (1, (2,))
+
+
+@pytest.mark.parametrize("retracts", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.bool_(), [False, True]),
+        (pa.int8(), [-1, 3]),
+        (pa.float32(), [-1.5, 3.0]),
+        (pa.date32(), [date(2025, 1, 1), date(2026, 1, 1)]),
+        (pa.time32("ms"), [time(1), time(2)]),
+        (pa.timestamp("ms"), [datetime(2025, 1, 1), datetime(2026, 1, 1)]),
+        (pa.timestamp("us", "UTC"), [datetime(2025, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)]),
+        (pa.binary(), [b"a", b"b"]),
+        (pa.decimal128(38, 10), [Decimal("-1.5"), Decimal("2.25")]),
+    ],
+)
+def test_values_of_many_types(kind: pa.DataType, values: list[Any], retracts: bool) -> None:
+    least, most = values
+    functions = ("min", "max", "first_value", "last_value", "array_agg", "collect")
+    types = [kind] * 4 + [pa.list_(kind), pa.map_(kind, pa.int64())]
+    calls = [
+        AggregateCall(function=function, name=function, type=of, column="v")  # type: ignore[arg-type]
+        for function, of in zip(functions, types, strict=True)
+    ]
+    calls += [AggregateCall(function="count", name="d", type=LONG, column="v", distinct=True)]
+    schema = pa.schema([("k", kind), ("v", kind)])
+    aggregates = GroupAggregates(calls, schema, retracts, key_hashes)
+    of = ColumnGroupAggregation(RowKeys(("k",), key_hashes), [schema.field("k")], aggregates)
+    one = ChangelogScript(of.operator, [["k"]])
+
+    def came(*rows: tuple[str, Any]) -> list[Change]:
+        return one.checkpoint(changelog([(sign, (least, v)) for sign, v in rows], schema, kinds=retracts))
+
+    first = (least, least, most, most, least, (most, None, least), ((most, 1), (least, 1)), 2)
+    assert came(("+I", most), ("+I", None), ("+I", least)) == [("+I", first)]
+    if retracts:
+        left = (least, least, least, least, least, (None, least), ((least, 1),), 1)
+        assert came(("-D", most)) == [("-U", first), ("+U", left)]
+        assert came(("-D", least)) == [("-U", left), ("+U", (least, *[None] * 4, (None,), (), 0))]
+    else:
+        assert [kind for kind, _ in came(("+I", most))] == ["-U", "+U"]
 
 
 def test_the_state_of_a_key_can_be_read() -> None:
