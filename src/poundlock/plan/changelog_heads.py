@@ -16,7 +16,7 @@ from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.operators.records import RecordMaker
 from poundlock.plan.sql_text import resolve_column
 from poundlock.state.hashing import key_hashes
-from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode
+from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode, one_sided
 from poundlock.tasks.keyed_rows import KeyedInput, RecordRows
 from poundlock.tasks.keyed_stage import KeyedHead
 
@@ -47,7 +47,7 @@ def group_aggregate_head(
     keys = RowKeys(tuple(key_fields), key_hashes)
     aggregates = GroupAggregates(calls, schema, ROW_KIND in schema.names, key_hashes, node.ttl_ms)
     of = ColumnGroupAggregation(keys, list(key_fields.values()), aggregates, node.update_before, bounded)
-    _check_names(node.id, of.schema.names)
+    _check_names(node.id, of.schema.names, "give the aggregate another name")
     columns = [*keys.columns, *aggregates.columns, *([ROW_KIND] if aggregates.retracts else [])]
     # Rows without any column could not be counted.
     taken = _taken(keys.columns, list(dict.fromkeys(columns or schema.names[:1])))
@@ -75,6 +75,8 @@ def regular_join_head(
         )
         for own, schema, ttl_ms in zip(keys, schemas, node.ttl_ms, strict=True)
     ]
+    names = [name for side in sides[: 1 if one_sided(node.kind) else 2] for name in side.schema.names]
+    _check_names(node.id, names, "give one of them another name before the join")
     join = ColumnRegularJoin(node.kind, (sides[0], sides[1]), node.condition, tuple(node.null_equal), bounded)
     inputs = [_taken(own, schema.names) for own, schema in zip(keys, schemas, strict=True)]
     return _head(node.id, join, inputs, join.schema)
@@ -90,8 +92,6 @@ def _taken(keys: Sequence[str], columns: Sequence[str]) -> KeyedInput:
     return KeyedInput(keys=list(keys), time=None, elements=RecordMaker(()), whole=list(columns))
 
 
-def _check_names(operator: str, names: Sequence[str]) -> None:
+def _check_names(operator: str, names: Sequence[str], advice: str) -> None:
     if twice := sorted({name for name in names if list(names).count(name) > 1}):
-        raise DefinitionError(
-            f"{operator}: two columns of the result are called {twice[0]}", next="give the aggregate another name"
-        )
+        raise DefinitionError(f"{operator}: two columns of the result are called {twice[0]}", next=advice)

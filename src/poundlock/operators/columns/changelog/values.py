@@ -124,7 +124,9 @@ class ValueCounts(_Values):
         put = taken(encode_columns(counts), np.where(after[changed] != 0, np.arange(len(changed)), -1))
         self.table.put(store, entries.take(changed), put)
         appeared, gone = (before <= 0) & (after > 0), (before > 0) & (after <= 0)
-        return ValueChanges(entries, rows.of[first], rows.values.take(indices_of(first)), appeared, gone, after > 0, first)
+        return ValueChanges(
+            entries, rows.of[first], rows.values.take(indices_of(first)), appeared, gone, after > 0, first
+        )
 
     def there(self, store: Any, keys: RowsByKey, groups: Numbers) -> SignedValues:
         """Return all values that some groups have."""

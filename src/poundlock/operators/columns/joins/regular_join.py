@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import (
     Flags,
     Numbers,
@@ -98,18 +97,9 @@ class ColumnRegularJoin:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that come out.
-
-        Raises:
-            DefinitionError: two have one name.
-        """
+        """The columns that come out; those of left and right have different names."""
         left, right = (side.schema for side in self.sides)
         fields = list(left) if self.one_sided else [*left, *right]
-        names = [each.name for each in fields]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise DefinitionError(
-                f"both sides of a join have a column {twice[0]!r}", next="give one of them another name before the join"
-            )
         return change_schema(pa.schema(fields)) if self.retracts else pa.schema(fields)
 
     @property

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poundlock.errors import DefinitionError, TerminalError
+from poundlock.errors import TerminalError
 from poundlock.operators.columns.joins import regular_join
 from poundlock.operators.columns.joins.regular_join import ChangelogSide, ColumnRegularJoin
 from poundlock.operators.columns.rows.keys import RowKeys
@@ -187,16 +187,6 @@ def test_rows_whose_time_is_over_match_no_more() -> None:
     assert one.checkpoint(no_left, right, clock=1099) == [("+I", (1, "p", 1, 1, "q", 2))]
     assert one.checkpoint(no_left, right, clock=1100) == []
     assert one.checkpoint(left, no_right, clock=1200) == [("+I", (1, "p", 1, 1, "q", 2))] * 2, "right is known for ever"
-
-
-def test_sides_with_a_column_of_one_name_are_refused() -> None:
-    sides = (
-        ChangelogSide(RowKeys(("a",), key_hashes), LEFT, False),
-        ChangelogSide(RowKeys(("a",), key_hashes), LEFT, False),
-    )
-    with pytest.raises(DefinitionError, match="both sides of a join have a column 'a'"):
-        ColumnRegularJoin("inner", sides).operator()
-    assert ColumnRegularJoin("semi", sides).schema == LEFT
 
 
 def test_state_of_other_columns_is_refused() -> None:
