@@ -52,6 +52,7 @@ from poundlock.operators.columns.rows.map_table import (
     hashes_within,
     no_entries,
 )
+from poundlock.operators.keyed.codec import canonical_key, decode
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.stream.changelog_nodes import JoinKind, gives_changes, one_sided
 
@@ -201,6 +202,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
     def __init__(self, join: ColumnRegularJoin) -> None:
         super().__init__()
         self._join, self._schema = join, join.schema
+        self._null_equal = join.null_equal or (False,) * len(join.sides[0].keys.columns)
         self._counts = [
             pa.schema([("rows", pa.int64()), *([("matches", pa.int64())] if join.padded(side) else [])])
             for side in (0, 1)
@@ -260,7 +262,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
             entries, values = table.entries(self.rows)
             table.drop(self.group)
             counts = numbers_in(decode_records(values, self._counts[side]).column(0))
-            without = self._null_keys(side, decode_records(entries.subkeys, self._join.sides[side].schema))
+            without = self._without_match(side, entries.keys)
             # The hash of an entry begins as that of its key does, on either side.
             hashes, _ = hashes_within(entries.hashes)
             changes.append(_Changes(hashes, entries, counts, without).where(counts > 0))
@@ -284,12 +286,24 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
     def _null_keys(self, side: int, rows: pa.RecordBatch) -> Flags:
         """Return which rows have a key that equals no other."""
         without = np.zeros(rows.num_rows, np.bool_)
-        names = self._join.sides[side].keys.columns
-        for name, equal in zip(names, self._join.null_equal or [False] * len(names), strict=True):
+        for name, equal in zip(self._join.sides[side].keys.columns, self._null_equal, strict=True):
             valid = valid_in(rows.column(name))
             if valid is not None and not equal:
                 without |= ~valid
         return without
+
+    def _without_match(self, side: int, keys: pa.Array) -> Flags:
+        """Return which keys, of which the bytes are given, equal no other; the columns they came of may be no part of the rows."""
+        if all(self._null_equal):
+            return np.zeros(len(keys), np.bool_)
+        encoded = keys.dictionary_encode()
+        values = [canonical_key(decode(data)) for data in encoded.dictionary.to_pylist()]
+        of_key = [value if len(self._null_equal) > 1 else (value,) for value in values]
+        flags = [
+            any(part is None and not equal for part, equal in zip(parts, self._null_equal, strict=True))
+            for parts in of_key
+        ]
+        return np.array(flags, np.bool_)[numbers_in(encoded.indices)]
 
     def _without_key(self, side: int, changes: _Changes) -> Iterator[ColumnChunk]:
         """Yield rows that cannot have a match; those that come out with a match alone never do."""

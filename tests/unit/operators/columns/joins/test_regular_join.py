@@ -147,6 +147,21 @@ def test_of_bounded_inputs_only_what_is_left_comes_out(data: st.DataObject, seed
     assert Counter(row for _, row in out) == wanted(kind, *sides, keys, False, ())
 
 
+@pytest.mark.parametrize("bounded", [False, True])
+def test_a_key_need_be_no_column_of_the_rows(bounded: bool) -> None:
+    sides = [
+        ChangelogSide(RowKeys(("h",), key_hashes), pa.schema([(f"x{name}", pa.int32()), (name, pa.int32())]), True)
+        for name in ("p", "q")
+    ]
+    join = ColumnRegularJoin("full", (sides[0], sides[1]), bounded=bounded)
+    schemas = [pa.schema([pa.field("h", pa.int64()), *side.schema]) for side in sides]
+    one = ChangelogScript(join.operator, [["h"], ["h"]])
+    rows = [[("+I", (1, 2, 3)), ("+I", (None, 4, 5))], [("+I", (1, 6, 7)), ("+I", (None, 8, 9))]]
+    batches = [changelog(own, schema, kinds=True) for own, schema in zip(rows, schemas, strict=True)]
+    out = one.checkpoint(*batches, watermark=MAX)
+    assert Counter(out) == Counter([("+I", (2, 3, 6, 7)), ("+I", (4, 5, None, None)), ("+I", (None, None, 8, 9))])
+
+
 def test_what_is_taken_away_of_a_key_comes_before_what_takes_its_place() -> None:
     one = script("left")
     assert one.checkpoint(changelog([("+I", (1, "p", 1))], LEFT, kinds=True), changelog([], RIGHT, kinds=True)) == [
