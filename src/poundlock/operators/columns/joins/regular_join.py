@@ -303,7 +303,8 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
             any(part is None and not equal for part, equal in zip(parts, self._null_equal, strict=True))
             for parts in of_key
         ]
-        return np.array(flags, np.bool_)[numbers_in(encoded.indices)]
+        without: Flags = np.array(flags, np.bool_)[numbers_in(encoded.indices)]
+        return without
 
     def _without_key(self, side: int, changes: _Changes) -> Iterator[ColumnChunk]:
         """Yield rows that cannot have a match; those that come out with a match alone never do."""
