@@ -76,7 +76,10 @@ def test_changes_of_groups_and_joins_make_their_tables(tmp_path: Path, mode: Any
     made = {
         "totals": (totals, ["k", "total", "c"]),
         "of-totals": (of_totals, ["most", "d"]),
-        "pairs": (joined(rows, total_of, "pairs", "inner", [["lower(k)"], ["lower(key)"]], condition=less), ["k", "n", "total"]),
+        "pairs": (
+            joined(rows, total_of, "pairs", "inner", [["lower(k)"], ["lower(key)"]], condition=less),
+            ["k", "n", "total"],
+        ),
         "others": (joined(total_of, rows, "others", "left", [["total"], ["n"]]), ["key", "total", "k", "n"]),
         "none": (joined(rows, total_of, "none", "anti", [["n"], ["total"]]), ["k", "n"]),
     }
