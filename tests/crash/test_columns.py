@@ -29,7 +29,7 @@ pytestmark = pytest.mark.crash
 JOB = Path(__file__).parent / "jobs/columns.py"
 STEPS = (
     "sessions", "sliding", "cumulative", "again", "own", "counted", "slid", "emptied", "first", "last", "highest",
-    "added", "greatest", "near", "paired",
+    "added", "greatest", "near", "paired", "groups", "regrouped", "newest",
 )  # fmt: skip
 SINKS = (*STEPS, "sessions-late", "sliding-late", "near-late")
 BASE = 1_545_184_220_000
@@ -81,6 +81,11 @@ class Input:
                 assert [row["head"], row["tail"], row["n"]] == [row["ids"][0], row["ids"][-1], len(row["ids"])]
         assert Counter(row["k"] for row in found["slid"]) == {key: n // 6 for key, n in rows.items()}
         assert {row["n"] for row in found["slid"]} == {6, 9}
+        totals = {(row["k"], row["total"]) for row in found["groups"] if row["row_kind"] in ("+I", "+U")}
+        assert {(key, sum(values)) for key, values in self.values.items()} <= totals
+        changes = Counter(row["row_kind"] for row in found["newest"])
+        assert changes["-D"] > 0, "a row that was the newest is so no more"
+        assert changes["+I"] - changes["-D"] == sum(rows.values()), "each row once"
         for name in ("sliding", "again", "emptied"):  # windows with an allowed lateness
             fired = Counter((row["k"], row["window_start"]) for row in found[name])
             assert max(fired.values()) > 1, "a late row makes its window fire again"

@@ -4,6 +4,7 @@ from os import environ
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from poundlock import (
     ArrowAggregateFunction,
@@ -20,6 +21,7 @@ from poundlock import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
+from poundlock.stream.changelog_nodes import AggregateCall, GroupAggregateNode, RegularJoinNode
 
 ROW = "k string, id bigint, at bigint, v bigint"
 
@@ -128,3 +130,36 @@ into(near, "near")
 into(near.side_output("late"), "near-late")
 paired = rows.join(rows).where("k").equal_to("k").window(TumblingEventTimeWindows("2 s")).select(*pair, name="paired")
 into(paired, "paired")
+
+# As SQL has them: aggregates of groups, aggregates of those, and a join with their changes.
+number = pa.int64()
+groups = rows.then(
+    GroupAggregateNode(
+        "groups",
+        [rows.node],
+        [["k"]],
+        [None],
+        None,
+        {},
+        [
+            AggregateCall(function="sum", column="v", name="total", type=number),
+            AggregateCall(function="max", column="id", name="most", type=number),
+            AggregateCall(function="count", column="v", distinct=True, name="values", type=number),
+        ],
+    )
+)
+into(groups, "groups")
+of_groups = [
+    AggregateCall(function="min", column="total", name="least", type=number),
+    AggregateCall(function="last_value", column="most", name="newest", type=number),
+    AggregateCall(function="array_agg", column="values", name="all", type=pa.list_(number)),
+]
+into(
+    rows.then(GroupAggregateNode("regrouped", [groups.node], [["most % 3"]], [None], None, {}, of_groups)), "regrouped"
+)
+renamed = groups.select("k AS group", "most", "row_kind")
+nodes = [rows.node, renamed.node]
+into(
+    rows.then(RegularJoinNode("newest", nodes, [["k", "id"], ["group", "most"]], [None, None], None, {}, kind="left")),
+    "newest",
+)
