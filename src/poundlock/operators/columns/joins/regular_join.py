@@ -9,7 +9,7 @@ key what is taken away comes out before what is added.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,20 @@ from poundlock.formats.arrays import (
     indices_of,
     joined,
     numbers_in,
-    ranges,
     valid_in,
 )
 from poundlock.operators.columns.changelog.signed import signs_of, taken
 from poundlock.operators.columns.changelog.values import columns_text
 from poundlock.operators.columns.encoding import encode_key_columns
-from poundlock.operators.columns.groups import Groups, Hashes, grouped
+from poundlock.operators.columns.groups import Hashes
+from poundlock.operators.columns.joins.changed_rows import (
+    JoinedRows,
+    RowChanges,
+    count_matches,
+    numbered,
+    pairs_of,
+    stretches,
+)
 from poundlock.operators.columns.joins.sides import SIDES
 from poundlock.operators.columns.operator import (
     CHUNK_ROWS,
@@ -123,71 +130,6 @@ class ColumnRegularJoin:
 
 
 @dataclass(frozen=True)
-class _Changes:
-    """What a checkpoint changes of the rows of a side: the different ones, and how many of each are added.
-
-    Args:
-        hashes: of their keys.
-        entries: the rows as the table has them, by hash.
-        without: whether the key of each equals no other, since it is null.
-    """
-
-    hashes: Hashes
-    entries: MapEntries
-    added: Numbers
-    without: Flags
-
-    def __len__(self) -> int:
-        return len(self.hashes)
-
-    def where(self, flags: Flags) -> _Changes:
-        """Return some of them."""
-        if flags.all():
-            return self
-        places = np.flatnonzero(flags)
-        return _Changes(self.hashes[places], self.entries.take(places), self.added[places], self.without[places])
-
-
-@dataclass
-class _Rows:
-    """The rows of a side that a checkpoint is about, by key: those that changed, and those that others are matched with.
-
-    Args:
-        keys: the number of each one's key, ascending.
-        entries: what they are, in the same order.
-        before: how many of each there were; `after`: there are.
-        matches: how many rows of the other side each matched.
-        records: their columns.
-    """
-
-    keys: Numbers
-    entries: MapEntries
-    before: Numbers
-    after: Numbers
-    matches: Numbers
-    records: pa.RecordBatch
-    now: Numbers = field(init=False)
-    """How many each matches."""
-
-    def __post_init__(self) -> None:
-        self.now = np.where(self.shown_before > 0, self.matches, 0)
-
-    @property
-    def changed(self) -> Flags:
-        flags: Flags = self.before != self.after
-        return flags
-
-    @property
-    def shown_before(self) -> Numbers:
-        """How many of each there were; a row that was taken away before it came counts less than none."""
-        return np.maximum(self.before, 0)
-
-    @property
-    def shown(self) -> Numbers:
-        return np.maximum(self.after, 0)
-
-
-@dataclass(frozen=True)
 class _Out:
     """Rows that come out, or are taken away: of each the place of its left row and of its right one, -1 for nulls."""
 
@@ -252,7 +194,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
             return
         self.group.wake_at_end()
         for side, each in enumerate(changes):
-            (own,), keys = _numbered([each])
+            (own,), keys = numbered([each])
             self._put(side, self._rows_of(side, each, own, own[:0], keys))
 
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk]:  # type: ignore[override]
@@ -265,20 +207,20 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
             without = self._without_match(side, entries.keys)
             # The hash of an entry begins as that of its key does, on either side.
             hashes, _ = hashes_within(entries.hashes)
-            changes.append(_Changes(hashes, entries, counts, without).where(counts > 0))
+            changes.append(RowChanges(hashes, entries, counts, without).where(counts > 0))
         yield from self._joined(changes)
         for table in self._tables:
             table.drop(self.group)
 
-    def _joined(self, changes: Sequence[_Changes]) -> Iterator[ColumnChunk]:
+    def _joined(self, changes: Sequence[RowChanges]) -> Iterator[ColumnChunk]:
         for side, each in enumerate(changes):
             yield from self._without_key(side, each.where(each.without))
         changes = [each.where(~each.without) for each in changes]
-        numbers, keys = _numbered(changes)
+        numbers, keys = numbered(changes)
         if not len(keys[0]):
             return
         left, right = (self._rows_of(side, changes[side], numbers[side], numbers[1 - side], keys) for side in (0, 1))
-        for first, stop in _stretches(left, right, len(keys[0])):
+        for first, stop in stretches(left, right, len(keys[0]), _AT_ONCE):
             yield from self._changed(left, right, first, stop)
         for side, rows in enumerate((left, right)):
             self._put(side, rows)
@@ -306,7 +248,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
         without: Flags = np.array(flags, np.bool_)[numbers_in(encoded.indices)]
         return without
 
-    def _without_key(self, side: int, changes: _Changes) -> Iterator[ColumnChunk]:
+    def _without_key(self, side: int, changes: RowChanges) -> Iterator[ColumnChunk]:
         """Yield rows that cannot have a match; those that come out with a match alone never do."""
         if not len(changes) or not self._join.padded(side) or self._join.kind == "semi":
             return
@@ -323,12 +265,12 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
         schema = self._join.sides[side].schema
         return pa.RecordBatch.from_arrays([pa.nulls(1, each.type) for each in schema], schema=schema)
 
-    def _changes_of(self, side: int, batches: Sequence[pa.RecordBatch]) -> _Changes:
+    def _changes_of(self, side: int, batches: Sequence[pa.RecordBatch]) -> RowChanges:
         """Return how many of each row are added."""
         of = self._join.sides[side]
         if not batches:
             entries, nothing = no_entries(), np.empty(0, np.int64)
-            return _Changes(entries.hashes, entries, nothing, nothing.astype(np.bool_))
+            return RowChanges(entries.hashes, entries, nothing, nothing.astype(np.bool_))
         rows = joined_rows(batches)
         keys = [rows.column(name) for name in of.keys.columns]
         hashes = of.keys.hash_keys(keys) if keys else np.zeros(rows.num_rows, np.uint64)
@@ -337,11 +279,11 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
         entries, first, which = entries_of(hashes, encoded, records, of.keys.hash_keys)
         added = np.zeros(len(entries), np.int64)
         np.add.at(added, which, signs_of(rows))
-        return _Changes(hashes[first], entries, added, self._null_keys(side, rows)[first]).where(added != 0)
+        return RowChanges(hashes[first], entries, added, self._null_keys(side, rows)[first]).where(added != 0)
 
     def _rows_of(
-        self, side: int, changes: _Changes, own: Numbers, others: Numbers, keys: tuple[Hashes, pa.Array]
-    ) -> _Rows:
+        self, side: int, changes: RowChanges, own: Numbers, others: Numbers, keys: tuple[Hashes, pa.Array]
+    ) -> JoinedRows:
         """Return the rows of a side that changed, and all rows of the keys of which the other side has changes.
 
         Args:
@@ -371,12 +313,12 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
         encoded = every.take(rows)
         hashes = self._hashes_of(side, encoded, keys[0][numbers])
         entries = MapEntries(hashes, keys[1].take(indices_of(numbers)), encoded)
-        return _Rows(numbers, entries, before, before + added, matches, decode_records(encoded, schema))
+        return JoinedRows(numbers, entries, before, before + added, matches, decode_records(encoded, schema))
 
     def _hashes_of(self, side: int, records: pa.Array, hashes: Hashes) -> Hashes:
         return entry_hashes(hashes, self._join.sides[side].keys.hash_keys([records]))
 
-    def _put(self, side: int, rows: _Rows) -> None:
+    def _put(self, side: int, rows: JoinedRows) -> None:
         changed = rows.changed
         columns = [column_of(rows.after, pa.int64())]
         if self._join.padded(side):
@@ -391,14 +333,14 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
 
     # --- pairs ----------------------------------------------------------------------------------------------------------
 
-    def _changed(self, left: _Rows, right: _Rows, first: int, stop: int) -> Iterator[ColumnChunk]:
+    def _changed(self, left: JoinedRows, right: JoinedRows, first: int, stop: int) -> Iterator[ColumnChunk]:
         """Yield what changes of the result of some keys, what is taken away first."""
         one, other = self._matched(left, right, first, stop)
         kind, both = self._join.kind, (left, right)
         if self._join.padded(0):
-            _count(left, right, one, other)
+            count_matches(left, right, one, other)
         if self._join.padded(1):
-            _count(right, left, other, one)
+            count_matches(right, left, other, one)
         out: list[tuple[Numbers, Numbers, Numbers]] = []  # the places of rows, and how many more of them there are
         if not self._join.one_sided:
             net = left.shown[one] * right.shown[other] - left.shown_before[one] * right.shown_before[other]
@@ -420,14 +362,14 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
                     places = np.repeat(np.arange(len(net)), times)
                     yield from self._emit(_Out(lefts[places], rights[places], sign), records)
 
-    def _matched(self, left: _Rows, right: _Rows, first: int, stop: int) -> tuple[Numbers, Numbers]:
+    def _matched(self, left: JoinedRows, right: JoinedRows, first: int, stop: int) -> tuple[Numbers, Numbers]:
         """Return the pairs of some keys of which either row changed and the condition holds."""
         one, other = (slice(*np.searchsorted(rows.keys, [first, stop]).tolist()) for rows in (left, right))
         lefts, rights = np.arange(one.start, one.stop), np.arange(other.start, other.stop)
         changed, others = left.changed[one], right.changed[other]
         pairs = [
-            _pairs(left.keys, right.keys, lefts[changed], rights),
-            _pairs(left.keys, right.keys, lefts[~changed], rights[others]),
+            pairs_of(left.keys, right.keys, lefts[changed], rights),
+            pairs_of(left.keys, right.keys, lefts[~changed], rights[others]),
         ]
         own, matched = (np.concatenate(each) for each in zip(*pairs, strict=True))
         condition = self._join.condition
@@ -465,43 +407,3 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
 
 def _or_null(column: pa.Array, places: Numbers) -> pa.Array:
     return taken(column, places) if len(column) else pa.nulls(len(places), column.type)
-
-
-def _numbered(changes: Sequence[_Changes]) -> tuple[list[Numbers], tuple[Hashes, pa.Array]]:
-    """Return the number of the key of each changed row of each side, and hash and bytes of each key."""
-    hashes = np.concatenate([each.hashes for each in changes])
-    keys = joined([each.entries.keys for each in changes])
-    groups: Groups = grouped(hashes, keys)
-    numbers = np.empty(len(hashes), np.int64)
-    numbers[groups.order] = np.repeat(np.arange(len(groups)), groups.counts)
-    firsts = groups.firsts
-    cuts = np.cumsum([len(each) for each in changes])[:-1]
-    return np.split(numbers, cuts), (hashes[firsts], keys.take(indices_of(firsts)))
-
-
-def _stretches(left: _Rows, right: _Rows, keys: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of keys that have no more pairs than are looked at at once, unless one key has."""
-    pairs = np.cumsum(np.bincount(left.keys, minlength=keys) * np.bincount(right.keys, minlength=keys))
-    first = 0
-    while first < keys:
-        done = int(pairs[first - 1]) if first else 0
-        stop = max(int(np.searchsorted(pairs, done + _AT_ONCE, "right")), first + 1)
-        yield first, min(stop, keys)
-        first = stop
-
-
-def _pairs(left_keys: Numbers, right_keys: Numbers, lefts: Numbers, rights: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the pairs of rows of equal keys; the places of either ascend, and so do their keys."""
-    own, others = left_keys[lefts], right_keys[rights]
-    starts = np.searchsorted(others, own)
-    counts = np.searchsorted(others, own, "right") - starts
-    return np.repeat(lefts, counts), rights[ranges(starts, counts)]
-
-
-def _count(rows: _Rows, others: _Rows, own: Numbers, matched: Numbers) -> None:
-    """Count what the rows of a side match now, given all pairs of which either row changed."""
-    new = rows.shown_before[own] == 0
-    # Of a row that is new all pairs are there; of others what they matched before is known.
-    more = np.where(new, others.shown[matched], others.shown[matched] - others.shown_before[matched])
-    np.add.at(rows.now, own, more)
-    np.maximum(rows.now, 0, out=rows.now)
