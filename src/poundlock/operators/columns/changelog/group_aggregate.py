@@ -20,7 +20,6 @@ from poundlock.operators.columns.changelog.signed import signs_of, taken
 from poundlock.operators.columns.changelog.values import encode_columns
 from poundlock.operators.columns.encoding import decode_key_columns
 from poundlock.operators.columns.operator import (
-    CHUNK_ROWS,
     DELETE,
     INSERT,
     UPDATE_AFTER,
@@ -34,6 +33,7 @@ from poundlock.operators.columns.records import decode_records, encode_records, 
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey
 from poundlock.operators.columns.rows.table import KeyTable
 from poundlock.operators.keyed.group import KeyGroup
+from poundlock.operators.pieces import pieces
 from poundlock.operators.process.deduplicate import ROW_KIND
 
 GROUPS = "groups"
@@ -189,10 +189,10 @@ class ColumnGroupAggregateOperator(ColumnOperator):
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk]:  # type: ignore[override]
         """Yield the results of each key, at the end of the input."""
         entries = self._groups.entries(self.rows)
-        for first in range(0, len(entries.values), CHUNK_ROWS):
-            values = entries.values.slice(first, CHUNK_ROWS)
+        for first, count in pieces([entries.keys, entries.values]):
+            values = entries.values.slice(first, count)
             kinds = [field.type for field in self._of.key_fields]
-            columns = decode_key_columns(entries.keys.slice(first, CHUNK_ROWS), kinds) if kinds else []
+            columns = decode_key_columns(entries.keys.slice(first, count), kinds) if kinds else []
             columns += self._work.results(decode_records(values, self._work.schema).columns)
             every = np.arange(len(values))
             times = np.full(len(values), NO_TIME)

@@ -39,7 +39,6 @@ from poundlock.operators.columns.joins.changed_rows import (
 )
 from poundlock.operators.columns.joins.sides import SIDES
 from poundlock.operators.columns.operator import (
-    CHUNK_ROWS,
     DELETE,
     INSERT,
     ColumnChunk,
@@ -61,6 +60,7 @@ from poundlock.operators.columns.rows.map_table import (
 )
 from poundlock.operators.keyed.codec import canonical_key, decode
 from poundlock.operators.keyed.group import KeyGroup
+from poundlock.operators.pieces import PIECE_ROWS
 from poundlock.stream.changelog_nodes import JoinKind, gives_changes, one_sided
 
 Condition = Callable[[pa.RecordBatch], pa.Array]
@@ -376,9 +376,9 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
         if condition is None or not len(own):
             return own, matched
         holds = []
-        for start in range(0, len(own), CHUNK_ROWS):
+        for start in range(0, len(own), PIECE_ROWS):
             columns = [
-                column.take(indices_of(places[start : start + CHUNK_ROWS]))
+                column.take(indices_of(places[start : start + PIECE_ROWS]))
                 for rows, places in ((left, own), (right, matched))
                 for column in rows.records.columns
             ]
@@ -392,7 +392,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
     def _emit(self, out: _Out, records: Sequence[pa.RecordBatch]) -> Iterator[ColumnChunk]:
         sides = (0,) if self._join.one_sided else (0, 1)
         width = 1 + sum(int(records[side].nbytes) // max(len(records[side]), 1) for side in sides)
-        most = max(1, min(CHUNK_ROWS, _CHUNK_BYTES // width))
+        most = max(1, min(PIECE_ROWS, _CHUNK_BYTES // width))
         for start in range(0, len(out.left), most):
             some = [each[start : start + most] for each in (out.left, out.right)]
             columns = [_or_null(column, some[side]) for side in sides for column in records[side].columns]
