@@ -8,17 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.sql.functions.collections import FUNCTIONS, common_type
 from poundlock.sql.functions.function import Given
 from poundlock.sql.types import STRING, SqlType
+from support.examples import examples
 from support.sql_functions import Functions
 
 ARRAYS = Functions(FUNCTIONS)
-FEW = settings(max_examples=15)
+
+FEW = examples(15)
 ELEMENTS = st.none() | st.integers(-2, 3)
 LISTS = st.none() | st.lists(ELEMENTS, max_size=5)
 TEXTS = st.none() | st.lists(st.none() | st.sampled_from(["", "a", "é", "ab"]), max_size=4)

@@ -8,15 +8,17 @@ import uuid
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.sql.functions.encodings import FUNCTIONS
+from support.examples import examples
 from support.sql_functions import Functions
 
 ENCODINGS = Functions(FUNCTIONS)
-FEW = settings(max_examples=15)
+
+FEW = examples(15)
 COLUMNS = st.lists(st.none() | st.text(max_size=8), min_size=1, max_size=5)
 
 

@@ -9,17 +9,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.sql.functions.json import FUNCTIONS, check_returning
 from poundlock.sql.functions.kernels.json_texts import java_double
 from poundlock.sql.types import STRING, SqlType
+from support.examples import examples
 from support.sql_functions import Functions
 
 JSON = Functions(FUNCTIONS)
-FEW = settings(max_examples=20)
+
+FEW = examples(20)
 DOCUMENT = '{"a":[{"b":1},{"b":2.50},{"c":null}],"d":{"e":"x","f":[]},"g":true,"h i":1e3}'
 INT, DOUBLE, BOOLEAN = SqlType("INT"), SqlType("DOUBLE"), SqlType("BOOLEAN")
 TEXTS = SqlType("ARRAY", of=(STRING,))

@@ -6,16 +6,18 @@ import re
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError
 from poundlock.sql.functions.kernels.java_regex import compiled
 from poundlock.sql.functions.patterns import FUNCTIONS
+from support.examples import examples
 from support.sql_functions import Functions
 
 PATTERNS = Functions(FUNCTIONS)
-FEW = settings(max_examples=15)
+
+FEW = examples(15)
 PLAIN = ("[0-9]+", "a|b", "(a)(b)?", "[^a-z]", "x{2,3}", "é+", "^a", "a.c", r"\d-\d", r"[\w.]+@", "a*?b", r"\Qa.b\E")
 OTHER = (r"\bab\b", "a$", "(?i)AB", "(?=a)", r"(a)\1", "a*+b", "(?<n>a)b", "a*", "")
 TEXT = st.text(st.sampled_from("abcx09é.@-\n "), max_size=8)

@@ -7,17 +7,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError
 from poundlock.sql.functions.function import Given
 from poundlock.sql.functions.texts import FUNCTIONS
 from poundlock.sql.types import STRING, SqlType
+from support.examples import examples
 from support.sql_functions import Functions
 
 TEXTS = Functions(FUNCTIONS)
-FEW = settings(max_examples=15)
+
+FEW = examples(15)
 TEXT = st.text(st.sampled_from("abAB1 ,éß日😀-"), max_size=8)
 COLUMNS = st.lists(st.none() | TEXT, min_size=1, max_size=6)
 NUMBERS = st.integers(-9, 9)

@@ -7,17 +7,19 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError
 from poundlock.sql.functions.time_fields import EXTRACT_UNITS, FUNCTIONS, ROUND_UNITS, sum_type, unit_in
 from poundlock.sql.types import SqlType
+from support.examples import examples
 from support.sql_functions import Functions
 
 NEW_YORK = "America/New_York"
 FIELDS = Functions(FUNCTIONS)
-FEW = settings(max_examples=15)
+
+FEW = examples(15)
 MOMENTS = st.datetimes(datetime(1600, 1, 1), datetime(2500, 1, 1))
 DATE, LTZ = SqlType("DATE"), SqlType("TIMESTAMP_LTZ", (3,))
 UNITS = {"MINUTE": 60, "HOUR": 3600, "DAY": 86_400, "WEEK": 7 * 86_400}

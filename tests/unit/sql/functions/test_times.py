@@ -8,17 +8,19 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.sql.functions.function import Evaluation
 from poundlock.sql.functions.times import FUNCTIONS
+from support.examples import examples
 from support.sql_functions import Functions
 
 NEW_YORK, LORD_HOWE = "America/New_York", "Australia/Lord_Howe"
 TIMES = Functions(FUNCTIONS)
-FEW = settings(max_examples=15)
+
+FEW = examples(15)
 MOMENTS = st.datetimes(datetime(1600, 1, 1), datetime(2500, 1, 1))
 COLUMNS = st.lists(st.none() | MOMENTS, min_size=1, max_size=5)
 PAIRS = {
