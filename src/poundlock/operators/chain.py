@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from poundlock.formats.chunk import Chunk, origin_of
 from poundlock.formats.convert import row_bytes
@@ -23,6 +23,15 @@ class Operator(Protocol):
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Handle one chunk and emit what comes of it."""
+
+
+@runtime_checkable
+class LeavesOut(Protocol):
+    """An operator that may emit only some of its rows: those that it leaves out count as filtered."""
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether it does."""
 
 
 RowFailed = Callable[[Chunk, int, Exception], None]  # (chunk, row, what the user's function raised)
@@ -183,7 +192,7 @@ class Chain:
             self.emit(name, tag, out)
 
         operator = self.steps[name].operator
-        if isinstance(operator, UserFunction) and operator.leaves_out:
+        if isinstance(operator, LeavesOut) and operator.leaves_out:
             before = tally.rows_out.get(MAIN, 0) + tally.rejected
             operator.process(chunk, emit)
             tally.filtered += rows - (tally.rows_out.get(MAIN, 0) + tally.rejected - before)

@@ -31,6 +31,7 @@ from poundlock.operators.windows.sessions import CountWindowOperator, SessionWin
 from poundlock.stream.functions.base import RichFunction
 from poundlock.stream.functions.process import ArrowAggregateWindow, ProcessWindow
 from poundlock.stream.nodes import (
+    CalcNode,
     DeduplicateNode,
     IntervalJoinNode,
     KeyedNode,
@@ -190,7 +191,7 @@ def edge(node: Node, step: str) -> Edge:
 
 def schema_after(node: Node, before: pa.Schema | None) -> pa.Schema | None:
     """Return the columns a node leaves behind, None if they are not known."""
-    if not isinstance(node, (PythonNode, SideOutputNode)):
+    if not isinstance(node, (PythonNode, SideOutputNode, CalcNode)):
         return before
     return before if node.schema is None else ddl.parse(node.schema)
 

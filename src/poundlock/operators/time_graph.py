@@ -14,6 +14,7 @@ from poundlock.errors import DefinitionError
 from poundlock.operators.time_values import MAX, MIN, UNKNOWN, SourceTime, TimeState, known
 from poundlock.stream.nodes import (
     ApplyNode,
+    CalcNode,
     Node,
     PartitionNode,
     PythonNode,
@@ -28,7 +29,7 @@ from poundlock.stream.nodes import (
 from poundlock.stream.watermarks import Alignment, WatermarkStrategy
 from poundlock.values import span_ms
 
-_ROW_WISE = (SourceNode, PythonNode, SqlNode, SideOutputNode, UnionNode, WatermarkNode)
+_ROW_WISE = (SourceNode, PythonNode, CalcNode, SqlNode, SideOutputNode, UnionNode, WatermarkNode)
 _STATELESS = (*_ROW_WISE, ApplyNode, PartitionNode, SinkNode)
 
 

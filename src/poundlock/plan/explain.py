@@ -22,6 +22,7 @@ from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode
 from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.nodes import (
     ApplyNode,
+    CalcNode,
     IntervalJoinNode,
     KeyedNode,
     Node,
@@ -151,6 +152,8 @@ def _what(node: Node) -> str:
     if isinstance(node, PythonNode):
         name = function_name(node.function)
         return f"Python {node.kind} {name}" + (", errors are bad records" if node.on_error == "bad_record" else "")
+    if isinstance(node, CalcNode):
+        return node.program.describe()
     if isinstance(node, SideOutputNode):
         return f"side output {node.tag}"
     if isinstance(node, PartitionNode):

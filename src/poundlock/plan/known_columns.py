@@ -20,6 +20,7 @@ from poundlock.plan.sql_text import Part, named_column, parse_aggregates, parts_
 from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode, gives_changes, one_sided
 from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.nodes import (
+    CalcNode,
     DeduplicateNode,
     IntervalJoinNode,
     KeyedNode,
@@ -106,7 +107,7 @@ def _after(node: Node, before: Sequence[pa.Schema | None]) -> pa.Schema | None:
         return node.source.known_columns if isinstance(node.source, KnowsColumns) else None
     if isinstance(node, SqlNode):
         return _after_sql(node, first)
-    if isinstance(node, (PythonNode, SideOutputNode)) and node.schema is not None:
+    if isinstance(node, (PythonNode, SideOutputNode, CalcNode)) and node.schema is not None:
         return ddl.parse(node.schema)
     if isinstance(node, (PartitionNode, SinkNode)) or (isinstance(node, PythonNode) and node.kind == "filter"):
         return first

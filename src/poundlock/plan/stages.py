@@ -17,6 +17,7 @@ from poundlock.checkpoint.capabilities import check_rows
 from poundlock.checkpoint.participant import DEAD_LETTER, Participant
 from poundlock.connectors.base import SplitSource
 from poundlock.errors import DefinitionError
+from poundlock.operators.calc import Calc
 from poundlock.operators.chain import Edge, Operator, Pass, Step
 from poundlock.operators.factory import edge, operator_of, schema_after
 from poundlock.operators.stream_times import StreamTimes
@@ -30,6 +31,7 @@ from poundlock.plan.source_heads import source_head
 from poundlock.plan.sql_text import resolve_column
 from poundlock.stream.nodes import (
     ApplyNode,
+    CalcNode,
     Node,
     PartitionNode,
     PythonNode,
@@ -39,7 +41,7 @@ from poundlock.stream.nodes import (
     WatermarkNode,
     walk,
 )
-from poundlock.tasks.columns import EVENT_TIME, HIDDEN_TYPES, SPLIT, visible_schema
+from poundlock.tasks.columns import EVENT_TIME, HIDDEN, HIDDEN_TYPES, SPLIT, visible_schema
 from poundlock.tasks.event_time import EventTimeAssigner, NeedsSpark, assigner_for
 from poundlock.tasks.exchange.exits import ExchangeStep, ToSegment
 from poundlock.tasks.keyed_rows import WithoutTime
@@ -352,6 +354,8 @@ class _Builder:
             return SinkStep(node.id, before)
         if isinstance(node, WatermarkNode):
             return WatermarkStep(self._assigner(node, before))
+        if isinstance(node, CalcNode):
+            return Calc(node.program, HIDDEN)
         return operator_of(node, before)
 
     def _assigner(self, node: WatermarkNode, before: pa.Schema | None) -> EventTimeAssigner:

@@ -26,12 +26,14 @@ class ViewDefinition:
     Args:
         columns: their names, where the statement gives any.
         text: of the query, as it was written.
+        script: that it is of, for errors in it.
     """
 
     columns: tuple[str, ...]
     query: exp.Query
     text: str
     comment: str | None = None
+    script: str = ""
 
 
 Relation = TableDefinition | ViewDefinition
@@ -142,6 +144,15 @@ class Catalogs:
                 next=did_you_mean(whole.name, names, "CREATE it first; SHOW TABLES has those there are"),
             )
         return whole, relation
+
+    def has(self, name: FullName, *, temporary: bool) -> bool:
+        """Return whether a name is taken, among temporary or permanent objects.
+
+        Raises:
+            DefinitionError: there is no such database.
+        """
+        held = self._tables(name.catalog, name.database)
+        return name in self._temporary if temporary else name.name in held
 
     def create(
         self, name: Sequence[str], relation: Relation, *, temporary: bool = False, if_not_exists: bool = False

@@ -32,13 +32,13 @@ class SqlError(DefinitionError):
         place: where in the script.
         script: the whole of it.
         next: what to write.
-        kind: what kind of error it is, as the recorded scripts call it, such as "unknown_column".
+        kind: of error, one word for all that have the same reason: unknown_column, type_mismatch, syntax …
     """
 
     def __init__(self, what: str, *, place: Place, script: str, next: str, kind: str = "other") -> None:
         super().__init__(f"line {place.line}, column {place.column}: {what}", next=next)
-        self.place = place
         self.kind = kind
+        self.place = place
         self.shown = place.shown_in(script)
 
     @classmethod
@@ -60,3 +60,18 @@ def place_of(node: exp.Expr) -> Place:
             return Place(first["line"], max(first["col"] - (first["end"] - first["start"]), 1))
         around = around.parent
     return Place(1, 1)
+
+
+class OptionError(DefinitionError):
+    """An option of a table, or a setting, is not what it has to be.
+
+    Args:
+        kind: of error, as of `SqlError`: missing_option, unknown_option, bad_option_value …
+    """
+
+    def __init__(self, what: str, *, next: str, kind: str = "other") -> None:
+        super().__init__(what, next=next)
+        self.kind = kind
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("errors of a script stay in the process that reads it")

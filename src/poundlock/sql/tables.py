@@ -74,6 +74,7 @@ class TableDefinition:
     Args:
         name: with its catalog and database, as far as the statement has them.
         query: what the table is created from, and filled with.
+        script: that the statement is of, for errors in its expressions.
     """
 
     name: tuple[str, ...]
@@ -87,6 +88,7 @@ class TableDefinition:
     if_not_exists: bool
     like: LikeClause | None
     query: exp.Query | None
+    script: str = ""
 
 
 def table_of(created: exp.Create, script: str) -> TableDefinition:
@@ -128,7 +130,9 @@ class _Reader:
         seen: set[str] = set()
         for part in defined:
             if part.name in seen:
-                raise self._error(part, f"the column {part.name} is there twice", "give one of them another name")
+                raise self._error(
+                    part, f"the column {part.name} is there twice", "give one of them another name", "duplicate_column"
+                )
             seen.add(part.name)
         watermarks = [each for each in self._parts if isinstance(each, exp.WatermarkColumnConstraint)]
         if len(watermarks) > 1:
@@ -148,6 +152,7 @@ class _Reader:
             if_not_exists=bool(self._created.args.get("exists")),
             like=known.like,
             query=query if isinstance(query, exp.Query) else None,
+            script=self._script,
         )
 
     def _column(self, part: exp.ColumnDef) -> TableColumn:
@@ -209,6 +214,7 @@ class _Reader:
                     part,
                     "a primary key is not enforced: nobody looks at all rows",
                     "write PRIMARY KEY (…) NOT ENFORCED",
+                    "primary_key",
                 )
             for name in names:
                 if name not in columns and not more_follow:
@@ -253,11 +259,14 @@ class _Reader:
 
     def _unknown(self, part: exp.Expr, name: str, columns: set[str]) -> SqlError:
         return self._error(
-            part, f"there is no column {name}", did_you_mean(name, columns, f"use one of {', '.join(sorted(columns))}")
+            part,
+            f"there is no column {name}",
+            did_you_mean(name, columns, f"use one of {', '.join(sorted(columns))}"),
+            "unknown_column",
         )
 
-    def _error(self, part: exp.Expr, what: str, next: str) -> SqlError:
-        return SqlError.at(part, what, script=self._script, next=next)
+    def _error(self, part: exp.Expr, what: str, next: str, kind: str = "other") -> SqlError:
+        return SqlError.at(part, what, script=self._script, next=next, kind=kind)
 
 
 @dataclass

@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from traceback import walk_stack
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from poundlock.arguments import function_name
 from poundlock.values import format_duration
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from poundlock.stream.functions.base import Function
     from poundlock.stream.functions.process import CoGroupFunction, JoinFunction, ProcessJoinFunction, WindowFunction
     from poundlock.stream.functions.records import BatchFormat, RecordType
@@ -85,6 +87,32 @@ class PythonNode(Node):
     on_error: OnError = "fail"
     record: RecordType | None = None
     batch_format: BatchFormat = "record_batch"
+
+
+class RowProgram(Protocol):
+    """Computes rows of rows, batch by batch. Picklable."""
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether each of its rows is one that it was given, and those that are missing were left out."""
+
+    def run(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
+        """Return the rows, and the place among the given ones of each, int64; None where they are the same ones."""
+
+    def describe(self) -> str:
+        """Return it in words, for `explain`."""
+
+
+@dataclass(frozen=True, eq=False)
+class CalcNode(Node):
+    """Columns computed of columns by a program of ours, and rows left out by it; event time passes through.
+
+    Args:
+        schema: DDL of what comes out.
+    """
+
+    program: RowProgram
+    schema: str
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,3 +68,10 @@ def replaced(expression: Expression, change: Callable[[Expression], Expression |
         return expression
     arguments = tuple(replaced(argument, change) for argument in expression.arguments)
     return SqlCall(expression.function, arguments, expression.type, expression.options)
+
+
+def cast_to(expression: Expression, type_: SqlType) -> Expression:
+    """Return an expression as a value of a type: itself where it is of it, null or not."""
+    if expression.type.with_null() == type_.with_null():
+        return expression
+    return SqlCall("CAST", (expression,), type_.with_null(expression.type.is_nullable))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from poundlock.sql.functions import collections, encodings, json, numbers, patterns, texts, time_fields, times
+from poundlock.sql.functions import collections, encodings, internal, json, numbers, patterns, texts, time_fields, times
 from poundlock.sql.functions.function import SqlFunction
 from poundlock.sql.functions.operators import arithmetic, comparison, conditional, intervals, logic, matching, nested
 
@@ -14,6 +14,7 @@ _MODULES = (
     comparison.FUNCTIONS,
     conditional.FUNCTIONS,
     encodings.FUNCTIONS,
+    internal.FUNCTIONS,
     intervals.FUNCTIONS,
     json.FUNCTIONS,
     logic.FUNCTIONS,

@@ -41,14 +41,19 @@ class Field:
         return replace(self, time=None)
 
 
+_OURS = ("row_kind", "sql_rowtime", "value")
+"""Columns that steps of ours put beside those of a statement."""
+
+
 class ColumnNames:
     """Gives names to the columns of a statement's batches, each once."""
 
     def __init__(self) -> None:
-        self._taken: dict[str, int] = {}
+        self._taken: dict[str, int] = dict.fromkeys(_OURS, 0)
 
     def fresh(self, name: str) -> str:
         """Return a name that no column has; the wanted one where that is free."""
+        name = name.lstrip("_") or "column"  # what begins so is hidden
         if name not in self._taken:
             self._taken[name] = 0
             return name

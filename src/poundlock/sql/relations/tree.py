@@ -70,6 +70,19 @@ class Unary(LogicalRelation):
 
 
 @dataclass(frozen=True, eq=False)
+class LogicalAssignWatermark(Unary):
+    """The rows with their event time.
+
+    Args:
+        time: the column.
+        watermark: how far it has come behind a row.
+    """
+
+    time: str
+    watermark: Expression
+
+
+@dataclass(frozen=True, eq=False)
 class LogicalProject(Unary):
     """An expression for each column."""
 
@@ -176,12 +189,14 @@ class LogicalWindowAggregate(Unary):
 
     Args:
         bounds: the columns that window_start, window_end and window_time are put into; None where one is not wanted.
+        is_attached: whether rows have the bounds of their window as columns, which are among the keys.
     """
 
     window: SqlWindow
     keys: tuple[str, ...]
     calls: tuple[SqlAggregateCall, ...]
     bounds: tuple[str | None, str | None, str | None]
+    is_attached: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,6 +280,18 @@ class LogicalTopN(Unary):
     first: int
     last: int
     rank: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class LogicalWindowTopN(LogicalTopN):
+    """The same of each window, once it is over; the bounds of the window are among the keys."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogicalRepeat(Unary):
+    """Each row as often as a column says, without that column."""
+
+    times: str
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,176 @@
+"""Which parts of an expression are aggregates, and what each returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from poundlock.sql.analysis.context import Analysis
+from poundlock.sql.types import STRING, SqlType
+
+_NAMES: Mapping[type[exp.Expr], str] = {
+    exp.Count: "COUNT", exp.Sum: "SUM", exp.Avg: "AVG", exp.Min: "MIN", exp.Max: "MAX", exp.FirstValue: "FIRST_VALUE",
+    exp.LastValue: "LAST_VALUE", exp.ArrayAgg: "ARRAY_AGG", exp.VariancePop: "VAR_POP", exp.Variance: "VAR_SAMP",
+    exp.StddevPop: "STDDEV_POP", exp.StddevSamp: "STDDEV_SAMP", exp.Stddev: "STDDEV_SAMP", exp.RowNumber: "ROW_NUMBER",
+    exp.Rank: "RANK", exp.DenseRank: "DENSE_RANK", exp.Lag: "LAG", exp.Lead: "LEAD", exp.GroupConcat: "LISTAGG",
+    exp.JSONObjectAgg: "JSON_OBJECTAGG", exp.JSONArrayAgg: "JSON_ARRAYAGG", exp.PercentRank: "PERCENT_RANK",
+    exp.CumeDist: "CUME_DIST", exp.Ntile: "NTILE",
+}  # fmt: skip
+"""What sqlglot has a class for; everything else goes by the name that is written."""
+
+_ARGUMENTS: Mapping[str, tuple[int, int]] = {
+    "COUNT": (0, 16), "SUM": (1, 1), "AVG": (1, 1), "MIN": (1, 1), "MAX": (1, 1), "FIRST_VALUE": (1, 1),
+    "LAST_VALUE": (1, 1), "LISTAGG": (1, 2), "ARRAY_AGG": (1, 1), "COLLECT": (1, 1), "VAR_POP": (1, 1),
+    "VAR_SAMP": (1, 1), "VARIANCE": (1, 1), "STDDEV_POP": (1, 1), "STDDEV_SAMP": (1, 1), "STDDEV": (1, 1),
+    "SINGLE_VALUE": (1, 1),
+}  # fmt: skip
+"""The aggregates, and how many arguments each takes."""
+
+RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
+_OVER_ONLY = {
+    "LAG": (1, 3),
+    "LEAD": (1, 3),
+    "PERCENT_RANK": (0, 0),
+    "CUME_DIST": (0, 0),
+    "NTILE": (1, 1),
+} | dict.fromkeys(RANKS, (0, 0))
+_SAME = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}
+_NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
+BIGINT = SqlType("BIGINT", is_nullable=False)
+_AVERAGE_DIGITS = 6  # digits behind the point of an average of decimals, at least
+_MOST_DIGITS = 38
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAggregate:
+    """An aggregate as it is written."""
+
+    name: str
+    arguments: tuple[exp.Expr, ...]
+    is_distinct: bool
+    filter: exp.Expr | None
+    node: exp.Expr
+
+
+def aggregate_in(node: exp.Expr, *, over: bool = False) -> WrittenAggregate | None:
+    """Return the aggregate that a node is, None where it is none.
+
+    Args:
+        over: whether those that need an OVER count too.
+    """
+    where: exp.Expr | None = None
+    called = node
+    if isinstance(node, exp.Filter):
+        called, condition = node.this, node.expression
+        where = condition.this if isinstance(condition, exp.Where) else condition
+    if isinstance(called, exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+        called = called.this
+    name = _name_of(called)
+    if name not in _ARGUMENTS and not (over and name in _OVER_ONLY):
+        return None
+    arguments = _arguments_of(called)
+    is_distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+    if is_distinct:
+        arguments = tuple(arguments[0].expressions)
+    if name == "COUNT" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+        arguments = ()
+    return WrittenAggregate(_SAME.get(name, name), arguments, is_distinct, where, node)
+
+
+def needs_over(node: exp.Expr) -> str | None:
+    """Return the name of a function that a node is and that needs an OVER, None where it is none."""
+    name = _name_of(node)
+    return name if name in _OVER_ONLY else None
+
+
+def has_aggregates(node: exp.Expr) -> bool:
+    """Return whether an expression has an aggregate of its own: none of an OVER, nor of a query in it."""
+    return next(_aggregates(node), None) is not None
+
+
+def _aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
+    if isinstance(node, exp.Window | exp.Query):
+        if isinstance(node, exp.Window):  # SUM(COUNT(*)) OVER (…): what stands in it may be one
+            for argument in _arguments_of(node.this):
+                yield from _aggregates(argument)
+        return
+    if aggregate_in(node) is not None:
+        yield node
+        return
+    for child in node.iter_expressions():
+        yield from _aggregates(child)
+
+
+def _name_of(node: exp.Expr) -> str:
+    known = _NAMES.get(type(node))
+    if known is not None:
+        return known
+    return str(node.this).upper() if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc) else ""
+
+
+def _arguments_of(node: exp.Expr) -> tuple[exp.Expr, ...]:
+    if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
+        return tuple(node.expressions)
+    parts: list[exp.Expr] = []
+    for key in node.arg_types:
+        value = node.args.get(key)
+        if isinstance(value, exp.Expr):
+            parts.append(value)
+        elif isinstance(value, list):
+            parts += [each for each in value if isinstance(each, exp.Expr)]
+    return tuple(parts)
+
+
+def result_type(analysis: Analysis, written: WrittenAggregate, types: Sequence[SqlType]) -> SqlType:
+    """Return what an aggregate returns for arguments of some types.
+
+    Raises:
+        SqlError: it does not take them.
+    """
+    least, most = (_ARGUMENTS | _OVER_ONLY)[written.name]
+    if not least <= len(types) <= most:
+        some = f"{least}" if least == most else f"{least} to {most}"
+        raise analysis.error(
+            written.node,
+            f"{written.name} takes {some} argument{'s' if most != 1 else ''}, and got {len(types)}",
+            "mend its arguments",
+            "wrong_arguments",
+        )
+    if written.name == "COUNT" or written.name in RANKS or written.name == "NTILE":
+        return BIGINT
+    if written.name in ("PERCENT_RANK", "CUME_DIST"):
+        return SqlType("DOUBLE", is_nullable=False)
+    of = types[0]
+    if written.name in ("SUM", "AVG", "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"):
+        if of.root not in _NUMBERS:
+            raise analysis.error(
+                written.node,
+                f"{written.name} of {of}, which is no number",
+                "give a column of numbers, or CAST it",
+                "type_mismatch",
+            )
+        return _number(written.name, of)
+    if written.name == "LISTAGG":
+        return STRING
+    if written.name == "ARRAY_AGG":
+        return SqlType("ARRAY", of=(of,))
+    if written.name == "COLLECT":
+        return SqlType("MULTISET", of=(of,), is_nullable=False)
+    if written.name in ("MIN", "MAX") and of.root in ("MAP", "ROW", "ARRAY", "MULTISET"):
+        raise analysis.error(
+            written.node, f"{written.name} of {of}, which has no order", "take one of its fields", "type_mismatch"
+        )
+    return _nullable(of)
+
+
+def _number(name: str, of: SqlType) -> SqlType:
+    if of.root == "DECIMAL":
+        digits = of.sizes[1] if name == "SUM" else max(_AVERAGE_DIGITS, of.sizes[1])
+        return SqlType("DECIMAL", (_MOST_DIGITS, digits))
+    return SqlType(of.root)
+
+
+def _nullable(of: SqlType) -> SqlType:
+    return SqlType(of.root, of.sizes, of.of, of.names)

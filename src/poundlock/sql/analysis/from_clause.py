@@ -1,0 +1,322 @@
+"""FROM: tables, views, queries, VALUES, functions of tables, and their joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from poundlock.errors import DefinitionError
+from poundlock.sql.analysis.context import Analysis, Queries
+from poundlock.sql.analysis.joins import conjuncts_of, filtered, joined, using_columns
+from poundlock.sql.analysis.scope import NamedFields, QueryScope
+from poundlock.sql.analysis.tables import scanned
+from poundlock.sql.analysis.values import values_of
+from poundlock.sql.analysis.windows import is_window_function, window_table
+from poundlock.sql.catalog import ViewDefinition
+from poundlock.sql.dialect import TableArgument
+from poundlock.sql.relations.fields import Field
+from poundlock.sql.relations.tree import (
+    JoinKind,
+    LogicalProject,
+    LogicalRelation,
+    LogicalTemporalJoin,
+    LogicalUnnest,
+    LogicalValues,
+)
+from poundlock.sql.tables import TableDefinition, name_of
+from poundlock.sql.types import SqlType
+
+_SIDES: dict[str, JoinKind] = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
+_NO_ROW = SqlType("INT", is_nullable=False)
+
+
+class FromClause:
+    """Makes relations of FROM.
+
+    Args:
+        queries: makes those of queries in it.
+        common: the queries of WITH, by name.
+    """
+
+    def __init__(self, analysis: Analysis, queries: Queries) -> None:
+        self._analysis, self._queries = analysis, queries
+
+    def relation(self, select: exp.Select, outer: QueryScope | None) -> tuple[LogicalRelation, QueryScope]:
+        """Return the relation of a query's FROM, and what its columns are called."""
+        scope = QueryScope(self._analysis.script, outer=outer)
+        source = select.args.get("from_")
+        if source is None:
+            return LogicalValues((), ((),)), scope
+        relation, own = self._item(source.this, scope)
+        scope = scope.with_relations(own)
+        for join in [*_joins_in(source.this), *(select.args.get("joins") or ())]:
+            relation, scope = self._joined(relation, scope, join)
+        for lateral in select.args.get("laterals") or ():
+            relation, scope = self._joined(relation, scope, exp.Join(this=lateral, kind="CROSS"))
+        return relation, scope
+
+    # --- what stands in FROM ----------------------------------------------------------------------------------------------
+
+    def _item(self, node: exp.Expr, scope: QueryScope) -> tuple[LogicalRelation, NamedFields]:
+        alias = node.args.get("alias")
+        if node.args.get("match_recognize") is not None or node.find(exp.MatchRecognize, bfs=False) is node:
+            raise self._analysis.missing(node, "MATCH_RECOGNIZE")
+        if isinstance(node, exp.Table):
+            if isinstance(node.this, exp.Anonymous):
+                return self._renamed(self._table_function(node.this), alias, None)
+            relation, name = self._table(node)
+            return self._renamed(relation, alias, name)
+        if isinstance(node, exp.Subquery):
+            return self._renamed(self._queries.relation(node.this, scope.outer), alias, None)
+        if isinstance(node, exp.Values):
+            return self._renamed(values_of(self._analysis, node), alias, None)
+        if isinstance(node, exp.Lateral):
+            raise self._analysis.missing(node, "LATERAL as the first of FROM")
+        raise self._analysis.missing(node, f"{node.sql()[:40]} in FROM")
+
+    def _renamed(
+        self, relation: LogicalRelation, alias: exp.Expr | None, name: str | None
+    ) -> tuple[LogicalRelation, NamedFields]:
+        """Return the relation and its name; columns have those that the alias gives them."""
+        columns = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
+        fields = relation.fields
+        if columns:
+            if len(columns) != len(fields):
+                raise self._analysis.error(
+                    alias or exp.Null(),
+                    f"{len(columns)} names for {len(fields)} columns",
+                    "give each column a name",
+                    "column_count_mismatch",
+                )
+            fields = tuple(each.renamed(column) for each, column in zip(fields, columns, strict=True))
+        given = alias.this.name if alias is not None and alias.this is not None else name
+        return relation, NamedFields(given, fields)
+
+    def _table(self, node: exp.Table) -> tuple[LogicalRelation, str]:
+        name = name_of(node)
+        if node.args.get("pivots") or node.args.get("sample"):
+            raise self._analysis.missing(node, "PIVOT or TABLESAMPLE")
+        common = self._queries.common(name[-1]) if len(name) == 1 else None
+        if common is not None:
+            return self._again(common), name[-1]
+        try:
+            whole, found = self._analysis.catalogs.find(name)
+        except DefinitionError as error:
+            raise self._analysis.error(node, error.what, error.next, "unknown_table") from None
+        if isinstance(found, ViewDefinition):
+            return self._view(node, found), name[-1]
+        assert isinstance(found, TableDefinition)
+        return self._again(scanned(self._analysis, whole, found)), name[-1]
+
+    def _view(self, node: exp.Table, view: ViewDefinition) -> LogicalRelation:
+        relation = self._queries.view(view)
+        if view.columns:
+            if len(view.columns) != len(relation.fields):
+                raise self._analysis.error(
+                    node,
+                    f"the view {node.name} has {len(view.columns)} names for {len(relation.fields)} columns",
+                    "give each column of its query a name",
+                    "column_count_mismatch",
+                )
+            named = zip(relation.fields, view.columns, strict=True)
+            fields = tuple(each.renamed(name) for each, name in named)
+            relation = (
+                LogicalProject(fields, relation, tuple(each.ref for each in relation.fields)) if fields else relation
+            )
+        return self._again(relation)
+
+    def _again(self, relation: LogicalRelation) -> LogicalRelation:
+        """Return a relation under column names of its own, as it may stand in a statement twice."""
+        if isinstance(relation, LogicalValues) and not relation.fields:
+            return relation
+        fields = tuple(replace(each, column=self._analysis.names.fresh(each.name)) for each in relation.fields)
+        return LogicalProject(fields, relation, tuple(each.ref for each in relation.fields))
+
+    def _table_function(self, node: exp.Anonymous) -> LogicalRelation:
+        inner = node.expressions[0] if str(node.this).upper() == "TABLE" and node.expressions else node
+        if not isinstance(inner, exp.Anonymous) or not is_window_function(str(inner.this)):
+            raise self._analysis.error(
+                node,
+                f"there is no function of tables {inner.sql()[:40]}",
+                "write TUMBLE, HOP, CUMULATE or SESSION",
+                "unknown_function",
+            )
+        named = {each.this.name.upper(): each.expression for each in inner.expressions if isinstance(each, exp.Kwarg)}
+        given = [
+            named.get(each.name.upper(), each) if isinstance(each, exp.Kwarg) else each for each in inner.expressions
+        ]
+        if len(given) < 2 or not isinstance(given[0], TableArgument):
+            raise self._analysis.error(
+                node,
+                f"{inner.this} takes TABLE name, DESCRIPTOR(column) and spans of time",
+                "write such as TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' SECOND)",
+                "wrong_arguments",
+            )
+        relation, _ = self._table(given[0].this)
+        scope = self._analysis.scope_of(relation)
+        keys = [scope.find([p.name for p in key.parts], key)[0] for key in given[0].args.get("partition_by") or ()]
+        described = (
+            given[1].expressions[0] if isinstance(given[1], exp.Anonymous) and given[1].expressions else given[1]
+        )
+        return window_table(self._analysis, str(inner.this), relation, described, given[2:], keys)
+
+    # --- joins ------------------------------------------------------------------------------------------------------------
+
+    def _joined(self, left: LogicalRelation, scope: QueryScope, join: exp.Join) -> tuple[LogicalRelation, QueryScope]:
+        item, on = join.this, join.args.get("on")
+        side, kind = str(join.args.get("side") or "").upper(), str(join.args.get("kind") or "").upper()
+        made: JoinKind = {"SEMI": "semi", "ANTI": "anti"}.get(kind, _SIDES.get(side, "inner"))  # type: ignore[assignment]
+        if isinstance(item, exp.Unnest):
+            return self._unnested(left, scope, item, is_outer=made == "left")
+        if isinstance(item, exp.Lateral):
+            return self._lateral(left, scope, item, made, on)
+        right, own = self._item(item, scope)
+        both = scope.with_relations(own)
+        version = item.args.get("version") if isinstance(item, exp.Table) else None
+        conditions = [] if on is None else list(conjuncts_of(self._analysis.condition(on, both)))
+        names = using_columns(self._analysis, join, [f for r in scope.relations for f in r.fields], own.fields)
+        if names:
+            return self._joined_using(left, right, scope, own, made, names)
+        if version is not None:
+            return self._temporal(left, right, scope, own, made, version, conditions)
+        if made == "inner":
+            relation: LogicalRelation = filtered(joined("inner", left, right, ()), conditions)
+        else:
+            relation = joined(made, left, right, conditions)
+        return relation, _scope_behind(relation, both)
+
+    def _joined_using(
+        self,
+        left: LogicalRelation,
+        right: LogicalRelation,
+        scope: QueryScope,
+        own: NamedFields,
+        kind: JoinKind,
+        names: Sequence[str],
+    ) -> tuple[LogicalRelation, QueryScope]:
+        conditions = []
+        for name in names:
+            one, _ = scope.find([name], exp.Null())
+            other = next(each for each in own.fields if each.name == name)
+            conditions.append(self._analysis.equal(one.ref, other.ref))
+        relation = joined(kind, left, right, conditions)
+        if kind in ("right", "full"):
+            raise self._analysis.missing(
+                exp.Null(), f"{kind.upper()} JOIN … USING: write ON, and COALESCE of both columns"
+            )
+        hidden = replace(own, hidden=frozenset(names))
+        both = QueryScope(scope.script, (*scope.relations, hidden), scope.outer)
+        return relation, _scope_behind(relation, both)
+
+    def _temporal(
+        self,
+        left: LogicalRelation,
+        right: LogicalRelation,
+        scope: QueryScope,
+        own: NamedFields,
+        kind: JoinKind,
+        version: exp.Expr,
+        conditions: Sequence[object],
+    ) -> tuple[LogicalRelation, QueryScope]:
+        at, _ = scope.find([each.name for each in version.expression.parts], version)
+        if kind not in ("inner", "left"):
+            raise self._analysis.missing(version, f"a {kind.upper()} JOIN of versions")
+        if at.time != "rowtime":
+            raise self._analysis.error(
+                version,
+                f"{at.name} is no event time: versions by the clock are for tables that can be looked up",
+                "write FOR SYSTEM_TIME AS OF a column with a watermark",
+                "unsupported_query",
+            )
+        since = right.rowtime
+        if since is None:
+            raise self._analysis.error(
+                version,
+                f"the rows of {own.name} have no event time, so that no version is the one of a time",
+                "give the table WATERMARK FOR a column",
+                "not_a_time_attribute",
+            )
+        plain = joined(kind, left, right, conditions)  # type: ignore[arg-type]
+        relation = LogicalTemporalJoin(
+            plain.fields, kind, plain.left, plain.right, plain.keys, plain.condition, times=(at.column, since.column)
+        )
+        return relation, _scope_behind(relation, scope.with_relations(own))
+
+    def _unnested(
+        self, left: LogicalRelation, scope: QueryScope, item: exp.Unnest, *, is_outer: bool
+    ) -> tuple[LogicalRelation, QueryScope]:
+        (node, *more) = item.expressions
+        if more:
+            raise self._analysis.missing(item, "UNNEST of several collections")
+        typed = self._analysis.expression(node, scope)
+        if typed.type.root not in ("ARRAY", "MAP", "MULTISET"):
+            raise self._analysis.error(
+                node, f"UNNEST of {typed.type}, which has no elements", "give an array or a map", "type_mismatch"
+            )
+        fields, column = left.fields, self._analysis.names.fresh("collection")
+        relation: LogicalRelation = LogicalProject(
+            (*fields, Field(column, column, typed.type)), left, (*(f.ref for f in fields), typed)
+        )
+        alias = item.args.get("alias")
+        named = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
+        element = _element_fields(typed.type)
+        if item.args.get("offset"):
+            element.append(("ORDINALITY", _NO_ROW))
+        names = named or [name for name, _ in element]
+        if len(names) != len(element):
+            raise self._analysis.error(
+                item,
+                f"{len(names)} names for {len(element)} columns of an element",
+                "name each",
+                "column_count_mismatch",
+            )
+        own = tuple(
+            Field(name, self._analysis.names.fresh(name), replace(kind, is_nullable=kind.is_nullable or is_outer))
+            for name, (_, kind) in zip(names, element, strict=True)
+        )
+        ordinality = own[-1].column if item.args.get("offset") else None
+        relation = LogicalUnnest((*fields, *own), relation, column, is_outer, ordinality)
+        return relation, scope.with_relations(NamedFields(alias.this.name if alias is not None else None, own))
+
+    def _lateral(
+        self, left: LogicalRelation, scope: QueryScope, item: exp.Lateral, kind: JoinKind, on: exp.Expr | None
+    ) -> tuple[LogicalRelation, QueryScope]:
+        if not isinstance(item.this, exp.Subquery):
+            raise self._analysis.missing(item, "a function of tables in LATERAL")
+        relation, fields = self._queries.lateral(left, scope, item.this.this, kind)
+        alias = item.args.get("alias")
+        named = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
+        own = tuple(each.renamed(name) for each, name in zip(fields, named or [f.name for f in fields], strict=True))
+        both = scope.with_relations(NamedFields(alias.this.name if alias is not None else None, own))
+        if on is not None:
+            relation = filtered(relation, list(conjuncts_of(self._analysis.condition(on, both))))
+        return relation, _scope_behind(relation, both)
+
+
+def _joins_in(node: exp.Expr) -> Sequence[exp.Join]:
+    return node.args.get("joins") or ()
+
+
+def _scope_behind(relation: LogicalRelation, scope: QueryScope) -> QueryScope:
+    """Return a scope whose columns are those of a relation: padded ones may be null, times may be plain."""
+    now = {each.column: each for each in relation.fields}
+    relations = tuple(
+        replace(
+            named,
+            fields=tuple(now[f.column].renamed(f.name) if f.column in now else f for f in named.fields),
+        )
+        for named in scope.relations
+    )
+    return QueryScope(scope.script, relations, scope.outer)
+
+
+def _element_fields(collection: SqlType) -> list[tuple[str, SqlType]]:
+    """Return the columns of an element: those of a row, key and value of a map, or the one."""
+    if collection.root == "MAP":
+        return [("KEY", collection.of[0]), ("VALUE", collection.of[1])]
+    element = collection.of[0]
+    if element.root == "ROW":
+        return list(zip(element.names, (replace(each, is_nullable=True) for each in element.of), strict=True))
+    return [("EXPR$0", element)]

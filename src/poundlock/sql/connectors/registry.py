@@ -1,0 +1,29 @@
+"""The connectors that tables may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from poundlock.sql.connectors.blackhole import BlackholeTable
+from poundlock.sql.connectors.filesystem import FilesystemTable
+from poundlock.sql.connectors.options import TableOptions, unknown_word
+from poundlock.sql.connectors.print_table import PrintTable
+from poundlock.sql.connectors.table import Connector, TableContext
+
+CONNECTORS: Mapping[str, Callable[[], Connector]] = {
+    "blackhole": BlackholeTable,
+    "filesystem": FilesystemTable,
+    "print": PrintTable,
+}
+
+
+def connector_of(table: TableContext) -> Connector:
+    """Return the connector of a table.
+
+    Raises:
+        OptionError: it names none, or one that there is not.
+    """
+    name = TableOptions(table.name.name, table.definition.options).required("connector")
+    if name not in CONNECTORS:
+        raise unknown_word("connector", name, CONNECTORS, "unknown_connector")
+    return CONNECTORS[name]()

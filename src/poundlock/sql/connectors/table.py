@@ -1,0 +1,145 @@
+"""A table as a part of a job: where its rows come from, or go, and what tasks compute of them there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from poundlock.formats.arrays import Numbers
+from poundlock.operators.process.deduplicate import ROW_KIND
+from poundlock.sql.catalog import FullName
+from poundlock.sql.formats.format import Decoder, Encoder
+from poundlock.sql.relations.fields import Field
+from poundlock.sql.tables import TableDefinition
+from poundlock.stream.nodes import RowProgram
+
+Takes = Literal["append", "upsert", "retract"]
+"""What changes a sink takes: insertions alone, the newest row of each key, or all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableContext:
+    """A table, and what it is used for.
+
+    Args:
+        fields: the columns that are read, or written, as they are called in batches; those of the data and of the connector alone.
+        is_batch: whether the job runs in batch mode.
+    """
+
+    name: FullName
+    definition: TableDefinition
+    fields: tuple[Field, ...]
+    zone: ZoneInfo
+    is_batch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """Where a table's rows come from.
+
+    Args:
+        program: makes rows of what the source reads; None where it reads the rows themselves, under the names in batches.
+        is_updating: whether rows have kinds of change.
+    """
+
+    source: Any
+    program: RowProgram | None = None
+    is_updating: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableSink:
+    """Where a table's rows go.
+
+    Args:
+        program: makes of rows what the sink takes.
+        schema: of that.
+        key: the columns of batches by which an upsert tells rows apart.
+    """
+
+    sink: Any
+    program: RowProgram
+    schema: pa.Schema
+    takes: Takes = "append"
+    key: tuple[str, ...] = ()
+
+
+class Connector(Protocol):
+    """Makes sources and sinks of tables."""
+
+    def source(self, table: TableContext) -> TableSource:
+        """Return where a table's rows come from.
+
+        Raises:
+            OptionError: its options do not say it, or it cannot be read.
+        """
+
+    def sink(self, table: TableContext, *, overwrite: bool) -> TableSink:
+        """Return where a table's rows go; raises as `source`."""
+
+
+@dataclass(frozen=True)
+class DecodeProgram:
+    """Rows of the records in a column of bytes.
+
+    Args:
+        names: the columns that come out, in their order.
+        carried: further columns of what was read, by the name that they have behind it.
+        table: for `explain`.
+    """
+
+    decoder: Decoder
+    column: str
+    names: tuple[str, ...]
+    carried: tuple[tuple[str, str], ...]
+    table: str
+    leaves_out: bool = False
+
+    def run(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Numbers | None]:
+        """Return the rows, and of which record each is."""
+        from poundlock.formats.arrays import indices_of
+
+        decoded, places = self.decoder.decode(rows.column(self.column), self.names)
+        for name, wanted in self.carried:
+            column = rows.column(name)
+            decoded = decoded.append_column(wanted, column if places is None else column.take(indices_of(places)))
+        names = [*self.names, *([ROW_KIND] if self.decoder.is_updating else [])]
+        return decoded.select(names), places
+
+    def describe(self) -> str:
+        """Return it in words."""
+        return f"reads records of {self.table}"
+
+
+@dataclass(frozen=True)
+class EncodeProgram:
+    """Records of rows in one column of bytes, with further columns beside.
+
+    Args:
+        carried: columns that go along, by the name that they have behind it.
+    """
+
+    encoder: Encoder
+    column: str
+    carried: tuple[tuple[str, str], ...]
+    table: str
+    leaves_out: bool = False
+
+    def run(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Numbers | None]:
+        """Return a record for each row."""
+        columns = [self.encoder.encode(rows), *(rows.column(name) for name, _ in self.carried)]
+        return pa.RecordBatch.from_arrays(columns, [self.column, *(wanted for _, wanted in self.carried)]), None
+
+    def describe(self) -> str:
+        """Return it in words."""
+        return f"writes records of {self.table}"
+
+
+def columns_named(fields: Sequence[Field], names: Sequence[str]) -> list[Field]:
+    """Return the fields of some columns of a table, in their order."""
+    by_name = {each.name: each for each in fields}
+    return [by_name[name] for name in names if name in by_name]

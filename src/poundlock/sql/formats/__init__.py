@@ -1,0 +1,1 @@
+"""Formats of tables: bytes to columns and back, with Flink's options and rules."""

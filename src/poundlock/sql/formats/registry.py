@@ -1,0 +1,42 @@
+"""The formats that tables may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from poundlock.sql.connectors.options import TableOptions, unknown_word
+from poundlock.sql.formats.format import Decoder, Encoder, FormatContext
+from poundlock.sql.formats.json_format import json_decoder, json_encoder
+from poundlock.sql.formats.raw import raw_decoder, raw_encoder
+
+DECODERS: Mapping[str, Callable[[TableOptions, FormatContext], Decoder]] = {
+    "json": json_decoder,
+    "raw": raw_decoder,
+}
+ENCODERS: Mapping[str, Callable[[TableOptions, FormatContext], Encoder]] = {
+    "json": json_encoder,
+    "raw": raw_encoder,
+}
+
+
+def decoder_of(options: TableOptions, context: FormatContext, option: str = "format") -> Decoder:
+    """Return what makes rows of a table's records.
+
+    Args:
+        option: that names the format.
+
+    Raises:
+        OptionError: it names none, or one that there is not, or its options are wrong.
+    """
+    name = options.required(option)
+    if name not in DECODERS:
+        raise unknown_word("format", name, DECODERS, "unknown_format")
+    return DECODERS[name](options, context)
+
+
+def encoder_of(options: TableOptions, context: FormatContext, option: str = "format") -> Encoder:
+    """Return what makes records of a table's rows; raises as `decoder_of`."""
+    name = options.required(option)
+    if name not in ENCODERS:
+        raise unknown_word("format", name, ENCODERS, "unknown_format")
+    return ENCODERS[name](options, context)

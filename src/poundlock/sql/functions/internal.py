@@ -1,0 +1,134 @@
+"""Functions that no script can call: what the analysis puts into relations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from poundlock.formats.arrays import column_of, numbers_in, valid_in
+from poundlock.sql.functions.casts import cast
+from poundlock.sql.functions.function import Evaluation, EvaluationError, Given, SqlFunction
+from poundlock.sql.types import SqlType
+
+_MICROS = SqlType("TIMESTAMP", (6,))
+_INSTANT = SqlType("TIMESTAMP_LTZ", (3,))
+_BIGINT = SqlType("BIGINT", is_nullable=False)
+
+
+def _as_declared(given: Sequence[Given]) -> SqlType:
+    raise AssertionError("the analysis knows the type")
+
+
+def _bits(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    """Return for GROUPING the bits of some keys in the number of a set of keys, the last one lowest."""
+    number = numbers_in(columns[0])
+    made = np.zeros(len(number), np.int64)
+    for place in evaluation.options:
+        made = (made << 1) | ((number >> int(place)) & 1)
+    return column_of(made, pa.int64())
+
+
+def _average(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    """Return sums divided by counts, as Flink divides them: whole numbers stay whole; NULL of no values."""
+    total, count = columns
+    there = pc.greater(count, pa.array([0], pa.int64())[0])
+    count = pc.if_else(there, count, pa.nulls(len(count), pa.int64()))
+    kind = evaluation.returns.arrow
+    if pa.types.is_integer(kind):
+        return pc.cast(pc.divide(total, count), kind, safe=False)
+    if pa.types.is_floating(kind):
+        return pc.cast(pc.divide(pc.cast(total, pa.float64()), pc.cast(count, pa.float64())), kind)
+    from poundlock.sql.functions.table import FUNCTIONS
+
+    given = SqlType("DECIMAL", (38, evaluation.returns.sizes[1]))
+    whole = cast(
+        total, SqlType("DECIMAL", (total.type.precision, total.type.scale)), given, evaluation.zone, is_try=False
+    )
+    divisor = cast(count, _BIGINT, SqlType("DECIMAL", (20, 0)), evaluation.zone, is_try=False)
+    divided = Evaluation(evaluation.rows, evaluation.zone, evaluation.now_us, evaluation.returns)
+    return FUNCTIONS["/"].run([whole, divisor], divided)
+
+
+def _rowtime(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    """Return event times as instants: those without a zone count as UTC.
+
+    Raises:
+        TerminalError: a row has none.
+    """
+    (column,) = columns
+    if column.null_count:
+        raise EvaluationError(
+            "a row has NULL for its event time",
+            next="leave such rows out: … WHERE time IS NOT NULL",
+            kind="null_rowtime",
+        )
+    naive = column.cast(pa.timestamp("us", column.type.tz))
+    return column_of(numbers_in(naive), pa.timestamp("us", "UTC"), valid_in(naive))
+
+
+def _window_bound(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    """Return the bound of a window as SQL has it. Options: whether it is the time of the window, and whether borders are local."""
+    is_time, is_local = (option == "1" for option in evaluation.options)
+    micros = numbers_in(columns[0]) - (1_000 if is_time else 0)
+    if evaluation.returns.root == "TIMESTAMP_LTZ":
+        return column_of(micros, evaluation.returns.arrow)
+    instant = column_of(micros, pa.timestamp("us", "UTC"))
+    if is_local:
+        return cast(instant, _INSTANT, evaluation.returns, evaluation.zone, is_try=False)
+    return column_of(micros, evaluation.returns.arrow)
+
+
+def _window_time(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    """Return the last instant of windows, given their ends. Option: whether those are local."""
+    (end,) = columns
+    if evaluation.options == ("1",):
+        end = cast(end, SqlType("TIMESTAMP", (3,)), _INSTANT, evaluation.zone, is_try=False)
+    return column_of(numbers_in(end) - 1_000, pa.timestamp("us", "UTC"))
+
+
+def _not_null(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    """Return true for all rows.
+
+    Raises:
+        EvaluationError: a value is NULL; the second column says whose.
+    """
+    value, of = columns
+    if value.null_count:
+        raise EvaluationError(
+            f"NULL for {of[0]}, which is NOT NULL",
+            next="leave such rows out, or SET 'table.exec.sink.not-null-enforcer' = 'DROP'",
+            kind="null_in_not_null_column",
+        )
+    return pa.repeat(pa.array([True])[0], len(value))
+
+
+def _except_count(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    left, right = (numbers_in(each) for each in columns)
+    return column_of(np.maximum(left - right, 0), pa.int64())
+
+
+def _intersect_count(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    left, right = (numbers_in(each) for each in columns)
+    return column_of(np.minimum(left, right), pa.int64())
+
+
+def _proctime(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    return column_of(np.full(evaluation.rows, evaluation.now_us, np.int64), pa.timestamp("us", "UTC"))
+
+
+FUNCTIONS = (
+    SqlFunction("$BITS", _as_declared, _bits),
+    SqlFunction("$AVG", _as_declared, _average),
+    SqlFunction("$ROWTIME", _as_declared, _rowtime),
+    SqlFunction("$WINDOW_BOUND", _as_declared, _window_bound),
+    SqlFunction("$WINDOW_TIME", _as_declared, _window_time),
+    SqlFunction("$NOT_NULL", _as_declared, _not_null),
+    SqlFunction("$EXCEPT_COUNT", _as_declared, _except_count),
+    SqlFunction("$INTERSECT_COUNT", _as_declared, _intersect_count),
+    SqlFunction(
+        "PROCTIME", lambda given: SqlType("TIMESTAMP_LTZ", (3,), is_nullable=False), _proctime, is_deterministic=False
+    ),
+)

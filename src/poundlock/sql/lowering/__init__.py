@@ -1,0 +1,1 @@
+"""From relations to the streams of a job: which of our steps does the work of each."""

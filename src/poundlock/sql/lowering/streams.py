@@ -1,0 +1,475 @@
+"""Relations as streams of a job. A relation that stands in two places becomes one stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
+
+import pyarrow as pa
+
+from poundlock.connectors.datagen.source import DatagenSource
+from poundlock.errors import DefinitionError
+from poundlock.formats import ddl
+from poundlock.operators.process.deduplicate import ROW_KIND
+from poundlock.sql.analysis.windows import bounds_of
+from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
+from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall
+from poundlock.sql.lowering.programs import (
+    CalcProgram,
+    ExpandProgram,
+    RepeatProgram,
+    Step,
+    UnnestProgram,
+    ValuesProgram,
+    needed_steps,
+)
+from poundlock.sql.lowering.schemas import schema_of
+from poundlock.sql.lowering.watermarks import DelayedWatermarks, delay_of
+from poundlock.sql.lowering.window_rows import ROWS, FirstRows, RankedRowsProgram, WindowTableProgram
+from poundlock.sql.lowering.windows import StreamAggregate, assigner_of, keys_text, stream_aggregate
+from poundlock.sql.relations.changes import is_updating
+from poundlock.sql.relations.fields import Field
+from poundlock.sql.relations.tree import (
+    LogicalAggregate,
+    LogicalAssignWatermark,
+    LogicalDeduplicate,
+    LogicalExpand,
+    LogicalFilter,
+    LogicalJoin,
+    LogicalProject,
+    LogicalRelation,
+    LogicalRepeat,
+    LogicalScan,
+    LogicalTopN,
+    LogicalUnionAll,
+    LogicalUnnest,
+    LogicalValues,
+    LogicalWindowAggregate,
+    LogicalWindowTable,
+    LogicalWindowTopN,
+    SqlAggregateCall,
+)
+from poundlock.sql.types import SqlType
+from poundlock.stream.changelog_nodes import AggregateCall as GroupAggregateCall
+from poundlock.stream.changelog_nodes import AggregateName, GroupAggregateNode, RegularJoinNode
+from poundlock.stream.functions.process import ArrowAggregateWindow
+from poundlock.stream.nodes import (
+    CalcNode,
+    DeduplicateNode,
+    SortColumn,
+    TopNNode,
+    UnionNode,
+    WatermarkNode,
+    WindowNode,
+)
+from poundlock.stream.stream import DataStream
+from poundlock.stream.watermarks import WatermarkStrategy
+from poundlock.stream.windows.builtin_assigners import TumblingEventTimeWindows
+
+if TYPE_CHECKING:
+    from poundlock.job import Job
+
+TIME = "sql_rowtime"
+"""The column that event time is given to a stream in."""
+_INSTANT = SqlType("TIMESTAMP_LTZ", (6,))
+
+
+@dataclass
+class Lowering:
+    """Makes the streams of one job.
+
+    Args:
+        scan: makes the stream of a table.
+        updating_table: tells whether a table's rows change.
+        ttl_ms: how long state of a key is kept after its last change; None for ever.
+    """
+
+    job: Job
+    context: EvaluationContext
+    scan: Callable[[LogicalScan], DataStream]
+    updating_table: Callable[[LogicalScan], bool]
+    ttl_ms: int | None = None
+    _made: dict[int, tuple[LogicalRelation, DataStream]] = field(default_factory=dict)
+
+    def stream(self, relation: LogicalRelation) -> DataStream:
+        """Return the stream of a relation, whose columns are called as the relation's fields are in batches.
+
+        Raises:
+            DefinitionError: there is no step that does its work.
+        """
+        known = self._made.get(id(relation))
+        if known is None:
+            known = self._made[id(relation)] = relation, self._lowered(relation)
+        return known[1]
+
+    def is_updating(self, relation: LogicalRelation) -> bool:
+        """Return whether the rows of a stream have kinds of change."""
+        return is_updating(relation, self.updating_table)
+
+    def _lowered(self, relation: LogicalRelation) -> DataStream:
+        if isinstance(relation, LogicalProject | LogicalFilter):
+            return self._calc(relation)
+        for kind, lower in self._kinds().items():
+            if type(relation) is kind:
+                made: DataStream = lower(relation)
+                return made
+        raise DefinitionError(
+            f"{type(relation).__name__} is not there yet in a job of SQL", next="write the query without it"
+        )
+
+    def _kinds(self) -> dict[type[LogicalRelation], Any]:
+        return {
+            LogicalScan: self.scan,
+            LogicalValues: self._values,
+            LogicalAssignWatermark: self._watermark,
+            LogicalUnionAll: self._union,
+            LogicalUnnest: self._unnest,
+            LogicalExpand: self._expand,
+            LogicalRepeat: self._repeat,
+            LogicalWindowTable: self._window_table,
+            LogicalWindowAggregate: self._window_aggregate,
+            LogicalWindowTopN: self._window_top_n,
+            LogicalAggregate: self._aggregate,
+            LogicalJoin: self._join,
+            LogicalTopN: self._top_n,
+            LogicalDeduplicate: self._deduplicate,
+        }
+
+    # --- without state ----------------------------------------------------------------------------------------------------
+
+    def calc(
+        self, stream: DataStream, program: Any, fields: Sequence[Field], *, kinds: bool, name: str = "calc"
+    ) -> DataStream:
+        """Return a stream behind a program.
+
+        Args:
+            kinds: whether rows have a kind of change.
+        """
+        schema = schema_of(fields)
+        if kinds:
+            schema = schema.append(pa.field(ROW_KIND, pa.string()))
+        return stream.then(CalcNode(self.job.operator_id(name, None), [stream.node], program, ddl.render(schema)))
+
+    def _calc(self, relation: LogicalRelation) -> DataStream:
+        steps: list[Step] = []
+        inner = relation
+        while isinstance(inner, LogicalProject | LogicalFilter) and (inner is relation or id(inner) not in self._made):
+            if isinstance(inner, LogicalFilter):
+                steps.append(Step(condition=inner.condition))
+            else:
+                steps.append(Step(tuple(f.column for f in inner.fields), inner.expressions))
+            inner = inner.input
+        kept = needed_steps([*reversed(steps)])
+        program = CalcProgram(kept, self.context)
+        return self.calc(self.stream(inner), program, relation.fields, kinds=self.is_updating(relation))
+
+    def _values(self, relation: LogicalValues) -> DataStream:
+        source = DatagenSource("row bigint", fields={"row": "sequence"}, count=len(relation.rows))
+        stream = self.job.from_source(source, name=None)
+        program = ValuesProgram(tuple(f.column for f in relation.fields), relation.rows, self.context)
+        if not relation.fields:
+            return stream
+        return self.calc(stream, program, relation.fields, kinds=False, name="values")
+
+    def _watermark(self, relation: LogicalAssignWatermark) -> DataStream:
+        delay = delay_of(relation.time, relation.watermark)
+        if delay is None:
+            raise DefinitionError(
+                "WATERMARK FOR a column AS another expression than the column less an interval is not there yet",
+                next="write such as ts - INTERVAL '5' SECOND",
+            )
+        inner = relation.input
+        fields = (*inner.fields, Field(TIME, TIME, _INSTANT))
+        time = relation.field(relation.time)
+        instant = SqlCall("$ROWTIME", (time.ref,), _INSTANT)
+        expressions = (*(f.ref for f in inner.fields), instant)
+        steps = (Step(tuple(f.column for f in fields), expressions),)
+        updating = self.is_updating(inner)
+        stream = self.calc(self.stream(inner), CalcProgram(steps, self.context), fields, kinds=updating, name="rowtime")
+        strategy = WatermarkStrategy.for_generator(partial(DelayedWatermarks, delay), timestamp=TIME, column=TIME)
+        node = WatermarkNode(self.job.operator_id("watermark", None), [stream.node], strategy)
+        return stream.then(node)
+
+    def _union(self, relation: LogicalUnionAll) -> DataStream:
+        kinds = [self.is_updating(part) for part in relation.parts]
+        streams = [
+            self._with_kind(self.stream(part), part) if any(kinds) and not updating else self.stream(part)
+            for part, updating in zip(relation.parts, kinds, strict=True)
+        ]
+        return streams[0].then(UnionNode(self.job.operator_id("union", None), [each.node for each in streams]))
+
+    def _with_kind(self, stream: DataStream, relation: LogicalRelation) -> DataStream:
+        """Return a stream of insertions as one of changes."""
+        kind = Literal("+I", SqlType("VARCHAR", (2,)))
+        names = (*(f.column for f in relation.fields), ROW_KIND)
+        step = Step(names, (*(f.ref for f in relation.fields), kind))
+        return self.calc(stream, CalcProgram((step,), self.context), relation.fields, kinds=True)
+
+    def _unnest(self, relation: LogicalUnnest) -> DataStream:
+        inner = relation.input
+        kept = tuple(f.column for f in relation.fields if any(f.column == g.column for g in inner.fields))
+        own = tuple(f for f in relation.fields if f.column not in kept)
+        program = UnnestProgram(
+            relation.collection,
+            kept,
+            tuple(f.type.arrow for f in own),
+            tuple(f.column for f in own),
+            relation.is_outer,
+            relation.ordinality,
+        )
+        return self.calc(self.stream(inner), program, relation.fields, kinds=self.is_updating(inner), name="unnest")
+
+    def _expand(self, relation: LogicalExpand) -> DataStream:
+        inner = relation.input
+        program = ExpandProgram(tuple(f.column for f in inner.fields), relation.keys, relation.sets, relation.number)
+        return self.calc(self.stream(inner), program, relation.fields, kinds=self.is_updating(inner), name="expand")
+
+    def _repeat(self, relation: LogicalRepeat) -> DataStream:
+        program = RepeatProgram(tuple(f.column for f in relation.fields), relation.times)
+        return self.calc(
+            self.stream(relation.input), program, relation.fields, kinds=self.is_updating(relation), name="repeat"
+        )
+
+    # --- changelogs -------------------------------------------------------------------------------------------------------
+
+    def _aggregate(self, relation: LogicalAggregate) -> DataStream:
+        inner = relation.input
+        stream = self.stream(inner)
+        node = GroupAggregateNode(
+            self.job.operator_id("group-aggregate", None),
+            [stream.node],
+            [keys_text(relation.keys)],
+            [None],
+            None,
+            {},
+            aggregates=[group_aggregate(call) for call in relation.calls],
+            ttl_ms=self.ttl_ms,
+        )
+        return stream.then(node)
+
+    def _join(self, relation: LogicalJoin) -> DataStream:
+        sides = [self._keyed_side(side, relation, place) for place, side in enumerate(relation.inputs)]
+        (left, left_keys), (right, right_keys) = sides
+        condition = None if relation.condition is None else PairCondition(relation.condition, self.context)
+        node = RegularJoinNode(
+            self.job.operator_id("join", None),
+            [left.node, right.node],
+            [keys_text(left_keys), keys_text(right_keys)],
+            [None, None],
+            None,
+            {},
+            kind=relation.kind,
+            condition=condition,
+            ttl_ms=(self.ttl_ms, self.ttl_ms),
+        )
+        joined = left.then(node)
+        names = tuple(f.column for f in relation.fields)
+        step = Step(names, tuple(f.ref for f in relation.fields))
+        program = CalcProgram((step,), self.context)
+        return self.calc(joined, program, relation.fields, kinds=self.is_updating(relation))
+
+    def _keyed_side(self, side: LogicalRelation, join: LogicalJoin, place: int) -> tuple[DataStream, list[str]]:
+        """Return the stream of a side and the columns of its key; without keys all rows have one."""
+        stream = self.stream(side)
+        if join.keys:
+            return stream, [pair[place] for pair in join.keys]
+        column = f"$one_{place}"
+        one = Field(column, column, SqlType("INT"))
+        step = Step(
+            (*(f.column for f in side.fields), column), (*(f.ref for f in side.fields), Literal(1, SqlType("INT")))
+        )
+        program = CalcProgram((step,), self.context)
+        return self.calc(stream, program, (*side.fields, one), kinds=self.is_updating(side)), [column]
+
+    # --- windows ----------------------------------------------------------------------------------------------------------
+
+    def _window_aggregate(self, relation: LogicalWindowAggregate) -> DataStream:
+        inner = relation.input
+        self._no_updates(inner, "a window aggregate")
+        stream, calls = self._filtered_arguments(inner, relation.calls)
+        types = {f.column: f.type for f in inner.fields}
+        made = [
+            stream_aggregate(call, types.get(call.arguments[0]) if call.arguments else None, filtered)
+            for call, filtered in calls
+        ] or [StreamAggregate(("count(*) AS `$rows`",), Literal(None, SqlType("BIGINT")))]
+        node = WindowNode(
+            self.job.operator_id("window", None),
+            [stream.node],
+            keys_text(relation.keys),
+            assigner_of(relation.window, self.context.zone),
+            None if relation.window.by_clock else relation.window.time,
+            [text for each in made for text in each.texts],
+        )
+        windowed = stream.then(node)
+        results = {call.column: each.result for call, each in zip(relation.calls, made, strict=False)}
+        expressions = tuple(self._window_column(relation, f, results) for f in relation.fields)
+        step = Step(tuple(f.column for f in relation.fields), expressions)
+        return self.calc(windowed, CalcProgram((step,), self.context), relation.fields, kinds=False)
+
+    def _window_table(self, relation: LogicalWindowTable) -> DataStream:
+        inner = relation.input
+        if relation.window.kind == "session":
+            raise DefinitionError(
+                "the rows of SESSION windows without an aggregate are not there yet",
+                next="GROUP BY window_start, window_end and the keys of PARTITION BY",
+            )
+        start, end, time = (f.column for f in relation.fields[-3:])
+        program = WindowTableProgram(
+            relation.window,
+            tuple(f.column for f in inner.fields),
+            (start, end, time),
+            relation.fields[-1].type,
+            self.context,
+        )
+        return self.calc(self.stream(inner), program, relation.fields, kinds=self.is_updating(inner), name="windows")
+
+    def _window_top_n(self, relation: LogicalWindowTopN) -> DataStream:
+        inner = relation.input
+        self._no_updates(inner, "Top-N of windows")
+        bounds = bounds_of(inner)
+        assert bounds is not None
+        end = inner.field(str(bounds.end))
+        moment = SqlCall("$WINDOW_TIME", (end.ref,), _INSTANT, (str(int(bounds.window.is_local)),))
+        timed = Step((*(f.column for f in inner.fields), TIME), (*(f.ref for f in inner.fields), moment))
+        fields = (*inner.fields, Field(TIME, TIME, _INSTANT))
+        stream = self.calc(self.stream(inner), CalcProgram((timed,), self.context), fields, kinds=False)
+        rows = FirstRows(schema_of(inner.fields), relation.order, relation.last)
+        rows_ddl = ddl.render(schema_of(inner.fields))
+        node = WindowNode(
+            self.job.operator_id("window-top-n", None),
+            [stream.node],
+            keys_text(relation.keys),
+            TumblingEventTimeWindows("1 ms"),
+            TIME,
+            [],
+            ArrowAggregateWindow(rows),
+            f"`{ROWS}` array<struct<{rows_ddl}>>",
+        )
+        program = RankedRowsProgram(tuple(f.column for f in inner.fields), relation.first, relation.rank)
+        return self.calc(stream.then(node), program, relation.fields, kinds=False)
+
+    def _window_column(
+        self, relation: LogicalWindowAggregate, field: Field, results: dict[str, Expression]
+    ) -> Expression:
+        if field.column in results:
+            return results[field.column]
+        if not relation.is_attached and field.column in relation.bounds:
+            place = relation.bounds.index(field.column)
+            bound = ColumnRef(("window_start", "window_end", "window_end")[place], _INSTANT)
+            return SqlCall(
+                "$WINDOW_BOUND", (bound,), field.type, (str(int(place == 2)), str(int(relation.window.is_local)))
+            )
+        return field.ref
+
+    def _filtered_arguments(
+        self, inner: LogicalRelation, calls: Sequence[SqlAggregateCall]
+    ) -> tuple[DataStream, list[tuple[SqlAggregateCall, str | None]]]:
+        """Return a stream in which the argument of an aggregate with a filter is null where the filter is not true."""
+        stream = self.stream(inner)
+        if all(call.filter is None for call in calls):
+            return stream, [(call, None) for call in calls]
+        fields, expressions, made = list(inner.fields), [f.ref for f in inner.fields], []
+        for number, call in enumerate(calls):
+            if call.filter is None:
+                made.append((call, None))
+                continue
+            column = f"$filtered_{number}"
+            value: Expression = Literal(1, SqlType("INT"))
+            if call.arguments:
+                value = inner.field(call.arguments[0]).ref
+            chosen = SqlCall(
+                "CASE",
+                (inner.field(call.filter).ref, value, Literal(None, value.type.with_null())),
+                value.type.with_null(),
+            )
+            fields.append(Field(column, column, chosen.type))
+            expressions.append(chosen)
+            made.append((call, column))
+        step = Step(tuple(f.column for f in fields), tuple(expressions))
+        return self.calc(stream, CalcProgram((step,), self.context), fields, kinds=False), made
+
+    def _no_updates(self, relation: LogicalRelation, what: str) -> None:
+        if self.is_updating(relation):
+            raise DefinitionError(
+                f"{what} of rows that change",
+                next="aggregate or join them without a window, or read an append-only table",
+            )
+
+    # --- Top-N and deduplication ----------------------------------------------------------------------------------------
+
+    def _top_n(self, relation: LogicalTopN) -> DataStream:
+        inner = relation.input
+        self._no_updates(inner, "Top-N")
+        stream = self.stream(inner)
+        rank = relation.rank or ("$rank" if relation.first > 1 else None)
+        node = TopNNode(
+            self.job.operator_id("top-n", None),
+            [stream.node],
+            [keys_text(relation.keys)],
+            [None],
+            None,
+            {},
+            n=relation.last,
+            order_by=[SortColumn(key.column, key.is_descending, key.nulls_first) for key in relation.order],
+            rank=rank,
+            update_before=rank is not None,
+        )
+        ranked = stream.then(node)
+        if relation.first == 1:
+            return ranked
+        assert rank is not None
+        least = Literal(relation.first, SqlType("BIGINT"))
+        condition = SqlCall(">=", (ColumnRef(rank, SqlType("BIGINT")), least), SqlType("BOOLEAN"))
+        names = tuple(f.column for f in relation.fields)
+        steps = (Step(condition=condition), Step(names, tuple(f.ref for f in relation.fields)))
+        return self.calc(ranked, CalcProgram(steps, self.context), relation.fields, kinds=True)
+
+    def _deduplicate(self, relation: LogicalDeduplicate) -> DataStream:
+        inner = relation.input
+        self._no_updates(inner, "deduplication")
+        stream = self.stream(inner)
+        node = DeduplicateNode(
+            self.job.operator_id("deduplicate", None),
+            [stream.node],
+            [keys_text(relation.keys)],
+            [None if relation.by_clock else relation.time],
+            None,
+            {},
+            keep=relation.keep,
+            order="arrival" if relation.by_clock else "event_time",
+            update_before=relation.keep == "last",
+        )
+        return stream.then(node)
+
+
+def group_aggregate(call: SqlAggregateCall) -> GroupAggregateCall:
+    """Return an aggregate of groups as streams have it.
+
+    Raises:
+        DefinitionError: they have none of its kind.
+    """
+    if call.kind not in get_args(AggregateName):
+        raise DefinitionError(f"{call.kind.upper()} is not there yet", next="take another aggregate")
+    return GroupAggregateCall(
+        function=call.kind,  # type: ignore[arg-type]
+        name=call.column,
+        type=call.type.arrow,
+        column=call.arguments[0] if call.arguments else None,
+        distinct=call.is_distinct,
+        filter=call.filter,
+        separator=call.options[0] if call.options else ",",
+    )
+
+
+@dataclass(frozen=True)
+class PairCondition:
+    """What has to be true of a pair of rows."""
+
+    condition: Expression
+    context: EvaluationContext
+
+    def __call__(self, pairs: pa.RecordBatch) -> pa.Array:
+        """Return it for each pair."""
+        return evaluate(self.condition, pairs, self.context)

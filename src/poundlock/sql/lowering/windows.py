@@ -1,0 +1,161 @@
+"""Windows of SQL as windows of streams, and the aggregates of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+from poundlock.errors import DefinitionError
+from poundlock.sql.expressions.tree import ColumnRef, Expression, SqlCall, cast_to
+from poundlock.sql.relations.tree import SqlAggregateCall, SqlWindow
+from poundlock.sql.types import SqlType
+from poundlock.stream.windows.assigners import WindowAssigner
+from poundlock.stream.windows.builtin_assigners import (
+    CumulativeEventTimeWindows,
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+
+_SPARK: Mapping[str, str] = {
+    "count": "count", "sum": "sum", "min": "min", "max": "max", "first_value": "first", "last_value": "last",
+    "array_agg": "collect_list",
+}  # fmt: skip
+_BIGINT = SqlType("BIGINT")
+
+
+def assigner_of(window: SqlWindow, zone: ZoneInfo) -> WindowAssigner:
+    """Return the windows of a stream that a window of SQL is.
+
+    Raises:
+        DefinitionError: there are none.
+    """
+    offset = timedelta(milliseconds=window.offset - (zone_offset_ms(zone) if window.is_local else 0))
+    size, step = timedelta(milliseconds=window.size), timedelta(milliseconds=window.step)
+    if window.kind == "tumble":
+        offset = offset % size
+        return (
+            TumblingProcessingTimeWindows(size, offset) if window.by_clock else TumblingEventTimeWindows(size, offset)
+        )
+    if window.kind == "hop":
+        kind = SlidingProcessingTimeWindows if window.by_clock else SlidingEventTimeWindows
+        return kind(size, step, offset % step)
+    if window.kind == "session":
+        return ProcessingTimeSessionWindows(size) if window.by_clock else EventTimeSessionWindows(size)
+    if window.by_clock:
+        raise DefinitionError("CUMULATE by the clock is not there yet", next="give it an event time")
+    return CumulativeEventTimeWindows(step, size, offset % size)
+
+
+def zone_offset_ms(zone: ZoneInfo) -> int:
+    """Return by how much a time zone is ahead of UTC, ms.
+
+    Raises:
+        DefinitionError: that changes with the seasons.
+    """
+    from datetime import UTC, datetime
+
+    offsets = set()
+    for year in (2000, 2013, 2026):
+        for month in range(1, 13):
+            shift = datetime(year, month, 1, tzinfo=UTC).astimezone(zone).utcoffset()
+            offsets.add(shift or timedelta(0))
+    if len(offsets) > 1:
+        raise DefinitionError(
+            f"windows over TIMESTAMP_LTZ in the time zone {zone.key}, whose distance from UTC changes",
+            next="take a time zone without summer time, or a TIMESTAMP column",
+        )
+    return int(offsets.pop() / timedelta(milliseconds=1))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAggregate:
+    """An aggregate of windows as streams have it, and what becomes of it.
+
+    Args:
+        texts: Spark SQL, each `AS` a column of its own.
+        result: of those columns.
+    """
+
+    texts: tuple[str, ...]
+    result: Expression
+
+
+def stream_aggregate(call: SqlAggregateCall, argument: SqlType | None, filtered: str | None) -> StreamAggregate:
+    """Return an aggregate of windows.
+
+    Args:
+        argument: the type of its column; None for COUNT(*).
+        filtered: the column of the argument that is null where a filter leaves a row out; None where there is no filter.
+
+    Raises:
+        DefinitionError: windows have no such aggregate.
+    """
+    column = filtered or (call.arguments[0] if call.arguments else None)
+    of = "*" if column is None else quoted(column)
+    out = quoted(call.column)
+    if call.is_distinct:
+        if call.kind != "count":
+            raise _missing(call)
+        made = _typed(call.column, _BIGINT, call.type)
+        return StreamAggregate((f"count(DISTINCT {of}) AS {out}",), made)
+    if call.kind == "avg" and argument is not None:
+        return _average(call, argument, of)
+    if call.kind not in _SPARK:
+        raise _missing(call)
+    return StreamAggregate(
+        (f"{_SPARK[call.kind]}({of}) AS {out}",), _typed(call.column, _result(call, argument), call.type)
+    )
+
+
+def _average(call: SqlAggregateCall, argument: SqlType, of: str) -> StreamAggregate:
+    """Return an average as sum and count: of whole numbers Flink's is whole."""
+    total, count = f"{call.column}$sum", f"{call.column}$count"
+    sum_type = _sum_type(argument)
+    texts = (f"sum({of}) AS {quoted(total)}", f"count({of}) AS {quoted(count)}")
+    quotient = SqlCall("$AVG", (ColumnRef(total, sum_type), ColumnRef(count, _BIGINT)), call.type)
+    return StreamAggregate(texts, quotient)
+
+
+def _result(call: SqlAggregateCall, argument: SqlType | None) -> SqlType:
+    """Return the type of what streams give."""
+    if call.kind == "count" or argument is None:
+        return _BIGINT
+    if call.kind == "sum":
+        return _sum_type(argument)
+    if call.kind == "array_agg":
+        return SqlType("ARRAY", of=(argument,))
+    return argument
+
+
+def _sum_type(argument: SqlType) -> SqlType:
+    if argument.root == "DECIMAL":
+        return SqlType("DECIMAL", (min(argument.sizes[0] + 10, 38), argument.sizes[1]))
+    return SqlType("DOUBLE") if argument.root in ("FLOAT", "DOUBLE") else _BIGINT
+
+
+def _typed(column: str, given: SqlType, wanted: SqlType) -> Expression:
+    return cast_to(ColumnRef(column, given), wanted)
+
+
+def _missing(call: SqlAggregateCall) -> DefinitionError:
+    distinct = " DISTINCT" if call.is_distinct else ""
+    return DefinitionError(
+        f"{call.kind.upper()}{distinct} of a window is not there yet",
+        next="group without a window, or take another one",
+    )
+
+
+def quoted(name: str) -> str:
+    """Return a column's name in Spark's quotes."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def keys_text(columns: Sequence[str]) -> list[str]:
+    """Return the columns of a key as Spark SQL."""
+    return [quoted(each) for each in columns]

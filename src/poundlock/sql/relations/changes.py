@@ -1,0 +1,102 @@
+"""How a relation changes: whether rows, once they came, are taken back, and which columns tell rows apart.
+
+The rules are those of Flink's planner for streams; in batch mode every result is final, and nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from poundlock.sql.expressions.tree import ColumnRef
+from poundlock.sql.relations.tree import (
+    LogicalAggregate,
+    LogicalDeduplicate,
+    LogicalFilter,
+    LogicalIntervalJoin,
+    LogicalJoin,
+    LogicalOver,
+    LogicalProject,
+    LogicalRelation,
+    LogicalScan,
+    LogicalSort,
+    LogicalTemporalJoin,
+    LogicalTopN,
+    LogicalUnionAll,
+    LogicalValues,
+    LogicalWindowAggregate,
+    LogicalWindowJoin,
+    LogicalWindowTopN,
+    Unary,
+)
+
+Updates = Callable[[LogicalScan], bool]
+"""Tells whether the rows of a table change."""
+
+
+def is_updating(relation: LogicalRelation, of_table: Updates) -> bool:
+    """Return whether rows of a relation are taken back or replaced later on."""
+    if isinstance(relation, LogicalScan):
+        return of_table(relation)
+    if isinstance(
+        relation,
+        LogicalValues
+        | LogicalWindowAggregate
+        | LogicalWindowTopN
+        | LogicalWindowJoin
+        | LogicalIntervalJoin
+        | LogicalTemporalJoin,
+    ):
+        return False
+    if isinstance(relation, LogicalAggregate | LogicalTopN):
+        return True
+    if isinstance(relation, LogicalDeduplicate):
+        return relation.keep == "last" or is_updating(relation.input, of_table)
+    if isinstance(relation, LogicalSort):
+        return is_updating(relation.input, of_table)
+    if isinstance(relation, LogicalOver):
+        return any(call.kind in ("row_number", "rank", "dense_rank") for call in relation.calls) and not _by_time(
+            relation
+        )
+    if isinstance(relation, LogicalJoin):
+        return _is_updating_join(relation, of_table)
+    if isinstance(relation, LogicalUnionAll):
+        return any(is_updating(each, of_table) for each in relation.parts)
+    assert isinstance(relation, Unary)
+    return is_updating(relation.input, of_table)
+
+
+def _by_time(over: LogicalOver) -> bool:
+    return bool(over.order) and over.input.field(over.order[0].column).time is not None
+
+
+def _is_updating_join(join: LogicalJoin, of_table: Updates) -> bool:
+    if join.kind in ("left", "right", "full", "anti"):
+        return True
+    if join.kind == "semi":  # the other side may change as long as it never takes anything back that matters
+        return any(is_updating(each, of_table) for each in join.inputs)
+    return any(is_updating(each, of_table) for each in join.inputs)
+
+
+def upsert_key(relation: LogicalRelation) -> tuple[str, ...] | None:
+    """Return columns whose values no two rows of a relation share at a time, None where none are known; () where there is one row."""
+    if isinstance(relation, LogicalAggregate | LogicalWindowAggregate):
+        return relation.keys
+    if isinstance(relation, LogicalTopN):
+        return None if relation.rank is None else (*relation.keys, relation.rank)
+    if isinstance(relation, LogicalDeduplicate):
+        return relation.keys
+    if isinstance(relation, LogicalFilter | LogicalSort):
+        return upsert_key(relation.input)
+    if isinstance(relation, LogicalScan):
+        key = relation.definition.primary_key
+        return tuple(f.column for f in relation.fields if f.name in key) if key else None
+    if isinstance(relation, LogicalProject):
+        inner = upsert_key(relation.input)
+        if inner is None:
+            return None
+        called: dict[str, str] = {}
+        for field, expression in zip(relation.fields, relation.expressions, strict=True):
+            if isinstance(expression, ColumnRef):
+                called.setdefault(expression.name, field.column)
+        return tuple(called[each] for each in inner) if all(each in called for each in inner) else None
+    return None

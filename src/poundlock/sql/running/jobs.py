@@ -1,0 +1,163 @@
+"""Queries and inserts as a job: one job, however many inserts a statement has, with one decision a checkpoint over all sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from poundlock.formats import ddl
+from poundlock.job import Job
+from poundlock.operators.process.deduplicate import ROW_KIND
+from poundlock.sql.connectors.registry import connector_of
+from poundlock.sql.connectors.table import TableContext, TableSource
+from poundlock.sql.errors import OptionError
+from poundlock.sql.expressions.evaluation import EvaluationContext
+from poundlock.sql.expressions.tree import Literal, SqlCall
+from poundlock.sql.lowering.streams import Lowering
+from poundlock.sql.relations.changes import is_updating
+from poundlock.sql.relations.tree import LogicalFilter, LogicalRelation, LogicalScan
+from poundlock.sql.statements.results import RunsInserts, SinkTable
+from poundlock.sql.types import SqlType
+from poundlock.stream.nodes import CalcNode
+from poundlock.stream.stream import DataStream
+
+_SETTINGS: Mapping[str, str] = {
+    "execution.checkpointing.interval": "checkpoint_interval",
+    "execution.checkpointing.timeout": "checkpoint_timeout",
+    "execution.checkpointing.min-pause": "checkpoint_min_pause",
+    "execution.checkpointing.dir": "checkpoint_dir",
+    "state.checkpoints.dir": "checkpoint_dir",
+    "parallelism.default": "parallelism",
+    "pipeline.max-parallelism": "max_parallelism",
+}
+"""Settings that are arguments of a job."""
+_BOOLEAN = SqlType("BOOLEAN")
+
+
+def new_job(name: str, settings: Mapping[str, Any], **given: Any) -> Job:
+    """Return a job without steps, as settings say.
+
+    Args:
+        given: arguments that settings do not change.
+    """
+    arguments = {_SETTINGS[key]: value for key, value in settings.items() if key in _SETTINGS}
+    mode = settings.get("execution.runtime-mode", "streaming")
+    return Job(name, **{"on_error": "fail", "runtime_mode": mode, **arguments, **given})
+
+
+@dataclass
+class JobBuilder:
+    """Makes the steps of one job.
+
+    Args:
+        settings: of the session.
+    """
+
+    job: Job
+    zone: ZoneInfo
+    settings: Mapping[str, Any]
+    _sources: dict[int, TableSource] = field(default_factory=dict)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether results are final."""
+        return bool(self.settings.get("execution.runtime-mode") == "batch")
+
+    def __post_init__(self) -> None:
+        self.lowering = Lowering(self.job, EvaluationContext(self.zone), self._scan, self._is_updating_table)
+
+    # --- tables that are read ---------------------------------------------------------------------------------------------
+
+    def _source(self, scan: LogicalScan) -> TableSource:
+        known = self._sources.get(id(scan))
+        if known is None:
+            table = TableContext(scan.table, scan.definition, scan.fields, self.zone, self.is_batch)
+            known = self._sources[id(scan)] = connector_of(table).source(table)
+        return known
+
+    def _is_updating_table(self, scan: LogicalScan) -> bool:
+        return self._source(scan).is_updating
+
+    def _scan(self, scan: LogicalScan) -> DataStream:
+        table = self._source(scan)
+        stream = self.job.from_source(table.source, name=_named(self.job, scan.table.name))
+        if table.program is None:
+            return stream
+        return self.lowering.calc(stream, table.program, scan.fields, kinds=table.is_updating, name="decode")
+
+    # --- tables that are written ------------------------------------------------------------------------------------------
+
+    def inserts(self, inserts: RunsInserts) -> None:
+        """Add the sinks of a statement.
+
+        Raises:
+            DefinitionError: a table cannot be read or written so.
+        """
+        for number, each in enumerate(inserts.sinks):
+            self._insert(each, number)
+
+    def _insert(self, into: SinkTable, number: int) -> None:
+        relation = self._enforced(into)
+        table = TableContext(into.name, into.definition, relation.fields, self.zone, self.is_batch)
+        sink = connector_of(table).sink(table, overwrite=into.overwrite)
+        updating = is_updating(relation, self._is_updating_table)
+        if updating and sink.takes == "append":
+            raise OptionError(
+                f"{into.name.name} takes insertions alone, and the rows of the query change",
+                next="write into a table that takes changes: 'format' = 'debezium-json', an upsert connector, or print",
+                kind="updates_into_append_only_sink",
+            )
+        stream = self.lowering.stream(relation)
+        schema = ddl.render(sink.schema)
+        node = CalcNode(self.job.operator_id("encode", None), [stream.node], sink.program, schema)
+        name = into.name.name if number == 0 else f"{into.name.name}-{number}"
+        stream.then(node).sink_to(sink.sink, name=_named(self.job, f"{name}-sink"))
+
+    def _enforced(self, into: SinkTable) -> LogicalRelation:
+        """Return the rows with what settings say of NULL in columns that are NOT NULL."""
+        relation = into.relation
+        columns = {each.name: each for each in into.definition.columns}
+        strict = [
+            f
+            for f, given in zip(relation.fields, _given_types(relation), strict=True)
+            if not f.type.is_nullable and given.is_nullable and f.name in columns
+        ]
+        if not strict:
+            return relation
+        drops = self.settings.get("table.exec.sink.not-null-enforcer") == "drop"
+        condition: Any = None
+        for each in strict:
+            there = SqlCall("IS NOT NULL", (each.ref,), _BOOLEAN)
+            if not drops:
+                message = Literal(f"{into.name.name}.{each.name}", SqlType("VARCHAR", (200,)))
+                there = SqlCall("$NOT_NULL", (each.ref, message), _BOOLEAN)
+            condition = there if condition is None else SqlCall("AND", (condition, there), _BOOLEAN)
+        return LogicalFilter(relation.fields, relation, condition)
+
+    # --- queries that are looked at ---------------------------------------------------------------------------------------
+
+    def query(self, relation: LogicalRelation, sink: Any) -> pa.Schema:
+        """Add a query whose rows go into a sink; return their columns, the kind of change behind them where rows change."""
+        stream = self.lowering.stream(relation)
+        schema = pa.schema([pa.field(f.column, f.type.arrow) for f in relation.fields])
+        if is_updating(relation, self._is_updating_table):
+            schema = schema.append(pa.field(ROW_KIND, pa.string()))
+        stream.sink_to(sink, name="result")
+        return schema
+
+
+def _given_types(relation: LogicalRelation) -> Sequence[SqlType]:
+    expressions = vars(relation).get("expressions")
+    return [f.type for f in relation.fields] if expressions is None else [each.type for each in expressions]
+
+
+def _named(job: Job, name: str) -> str | None:
+    """Return a name for a step, None where it is taken or no name of a step."""
+    import re
+
+    taken = {node.id for node in (*job.sources, *job.sinks)}
+    return name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,90}", name) and name not in taken else None

@@ -1,0 +1,110 @@
+"""What SET can set: which settings have a meaning here, and what they may be.
+
+A setting that is not known is refused by name, nearest ones named, where Flink would take it in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from poundlock.errors import DefinitionError, did_you_mean
+from poundlock.sql.errors import OptionError
+from poundlock.values import duration
+
+
+def _one_of(*words: str) -> Callable[[str, str], Any]:
+    def read(key: str, text: str) -> str:
+        if text.lower() not in words:
+            raise OptionError(
+                f"{key} = {text!r} is not known", next=f"use one of {', '.join(words)}", kind="bad_option_value"
+            )
+        return text.lower()
+
+    return read
+
+
+def _flag(key: str, text: str) -> bool:
+    return bool(_one_of("true", "false")(key, text) == "true")
+
+
+def _whole(key: str, text: str) -> int:
+    if not text.isdigit():
+        raise OptionError(f"{key} = {text!r} is no whole number", next=f"SET '{key}' = '4'", kind="bad_option_value")
+    return int(text)
+
+
+def _text(key: str, text: str) -> str:
+    return text
+
+
+def _span(key: str, text: str) -> str:
+    duration(text)
+    return text
+
+
+def _zone(key: str, text: str) -> ZoneInfo:
+    try:
+        return ZoneInfo("UTC" if text.lower() == "default" else text)
+    except (ZoneInfoNotFoundError, ValueError, IsADirectoryError):
+        raise OptionError(
+            f"{key} = {text!r} is no time zone",
+            next="give a name such as Europe/Berlin, or UTC",
+            kind="bad_option_value",
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting.
+
+    Args:
+        read: makes its value of a text; raises DefinitionError.
+        note: what it does here.
+    """
+
+    read: Callable[[str, str], Any]
+    note: str
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "execution.runtime-mode": Setting(_one_of("streaming", "batch", "automatic"), "whether results are final"),
+    "execution.checkpointing.interval": Setting(_span, "the job's checkpoint_interval"),
+    "execution.checkpointing.timeout": Setting(_span, "the job's checkpoint_timeout"),
+    "execution.checkpointing.min-pause": Setting(_span, "the job's checkpoint_min_pause"),
+    "execution.checkpointing.dir": Setting(_text, "the job's checkpoint_dir"),
+    "state.checkpoints.dir": Setting(_text, "the job's checkpoint_dir"),
+    "execution.savepoint.path": Setting(_text, "what the next job begins with"),
+    "parallelism.default": Setting(_whole, "the job's parallelism"),
+    "pipeline.max-parallelism": Setting(_whole, "the job's max_parallelism"),
+    "pipeline.name": Setting(_text, "the next job's name"),
+    "sql-client.execution.result-mode": Setting(_one_of("table", "changelog", "tableau"), "how results are shown"),
+    "sql-client.execution.max-table-result.rows": Setting(_whole, "how many rows of a result are kept"),
+    "table.dml-sync": Setting(_flag, "every INSERT is waited for in a script in any case"),
+    "table.exec.mini-batch.allow-latency": Setting(_span, "a checkpoint is a batch in any case"),
+    "table.exec.mini-batch.enabled": Setting(_flag, "a checkpoint is a batch in any case"),
+    "table.exec.mini-batch.size": Setting(_whole, "a checkpoint is a batch in any case"),
+    "table.exec.sink.not-null-enforcer": Setting(_one_of("error", "drop"), "what becomes of NULL in a NOT NULL column"),
+    "table.exec.sink.type-length-enforcer": Setting(
+        _one_of("ignore", "trim_pad", "error"), "what becomes of a text that is longer than its column"
+    ),
+    "table.exec.source.idle-timeout": Setting(_span, "a partition without rows for longer is not waited for"),
+    "table.exec.state.ttl": Setting(_span, "how long state of a key is kept after its last change"),
+    "table.local-time-zone": Setting(_zone, "the zone of TIMESTAMP_LTZ values as texts and fields"),
+}
+
+
+def checked(key: str, text: str) -> Any:
+    """Return the value of a setting.
+
+    Raises:
+        DefinitionError: there is no such setting, or it cannot be that.
+    """
+    setting = SETTINGS.get(key)
+    if setting is None:
+        raise DefinitionError(
+            f"there is no setting {key!r}", next=did_you_mean(key, SETTINGS, "SET; lists those that are set")
+        )
+    return setting.read(key, text)

@@ -1,0 +1,1 @@
+"""What the statements of a script do: those that define, those that show, those that run."""

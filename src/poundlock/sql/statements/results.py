@@ -1,0 +1,66 @@
+"""What statements come to: rows that are known at once, or queries that a job is to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from poundlock.sql.catalog import FullName
+from poundlock.sql.relations.tree import LogicalRelation
+from poundlock.sql.tables import TableDefinition
+from poundlock.sql.types import SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A definition or a setting was taken."""
+
+    message: str = "OK"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRows:
+    """Rows that are known at once."""
+
+    columns: tuple[tuple[str, SqlType], ...]
+    rows: Sequence[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsQuery:
+    """A query whose rows are to be shown."""
+
+    relation: LogicalRelation
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTable:
+    """What a query writes into.
+
+    Args:
+        relation: its columns are the table's, of the table's types.
+        overwrite: whether what the table has is replaced.
+    """
+
+    name: FullName
+    definition: TableDefinition
+    relation: LogicalRelation
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunsInserts:
+    """Queries whose rows are to be written, as one job."""
+
+    sinks: tuple[SinkTable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Queries that are to be explained, and not run."""
+
+    of: RunsQuery | RunsInserts
+
+
+Result = Done | ShownRows | RunsQuery | RunsInserts | Explained

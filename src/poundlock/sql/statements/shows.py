@@ -1,0 +1,64 @@
+"""SHOW: what there is, by name."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from poundlock.errors import DefinitionError
+from poundlock.sql.analysis.context import Analysis
+from poundlock.sql.catalog import ViewDefinition
+from poundlock.sql.dialect import Flink
+from poundlock.sql.script import Show
+from poundlock.sql.statements.definitions import describe
+from poundlock.sql.statements.results import ShownRows
+from poundlock.sql.tables import TableDefinition
+from poundlock.sql.types import STRING
+
+
+def shown(analysis: Analysis, statement: Show) -> ShownRows:
+    """Return what a SHOW statement shows.
+
+    Raises:
+        DefinitionError: there is no such table, database or catalog, or nothing of the kind here.
+    """
+    catalogs = analysis.catalogs
+    name = tuple(part.strip("` ") for part in (statement.name or "").split(".") if part)
+    what = statement.what
+    if what == "COLUMNS":
+        if not name:
+            raise DefinitionError("SHOW COLUMNS of no table", next="write SHOW COLUMNS FROM name")
+        whole = describe(analysis, exp.to_table(".".join(f"`{part}`" for part in name), dialect=Flink))
+        return ShownRows(whole.columns, [row for row in whole.rows if _matches(statement, row[0])])
+    if what.startswith("CREATE"):
+        _, relation = catalogs.find(name)
+        text = relation.script if isinstance(relation, TableDefinition) else relation.text
+        return ShownRows((("result", STRING),), [(text,)])
+    names = {
+        "CATALOGS": lambda: catalogs.catalogs(),
+        "CURRENT CATALOG": lambda: [catalogs.catalog],
+        "DATABASES": lambda: catalogs.databases(name[0] if name else None),
+        "CURRENT DATABASE": lambda: [catalogs.database],
+        "TABLES": lambda: [n.name for n, _ in catalogs.relations(*_place(name))],
+        "VIEWS": lambda: [n.name for n, r in catalogs.relations(*_place(name)) if isinstance(r, ViewDefinition)],
+    }.get(what)
+    if names is None:
+        raise DefinitionError(
+            f"SHOW {what} is not there yet", next="SHOW TABLES, VIEWS, DATABASES, CATALOGS or COLUMNS"
+        )
+    title = what.removeprefix("CURRENT ").lower().removesuffix("s") + " name"
+    return ShownRows(((title, STRING),), [(each,) for each in names() if _matches(statement, each)])
+
+
+def _place(name: tuple[str, ...]) -> tuple[str | None, str | None]:
+    if len(name) == 2:
+        return name[0], name[1]
+    return None, name[0] if name else None
+
+
+def _matches(statement: Show, text: str) -> bool:
+    if statement.pattern is None:
+        return True
+    pattern = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in statement.pattern)
+    return bool(re.fullmatch(pattern, text)) is not statement.is_negated
