@@ -22,7 +22,7 @@ _SIMPLE: dict[str, pa.DataType] = {
     "int": pa.int32(), "integer": pa.int32(), "bigint": pa.int64(), "long": pa.int64(), "float": pa.float32(),
     "real": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"), "timestamp_ltz": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
+    "timestamp_ntz": pa.timestamp("us"), "time": pa.time32("ms"),
 }  # fmt: skip
 _WORDS: dict[pa.DataType, str] = {
     kind: word for word, kind in reversed(_SIMPLE.items()) if word not in ("byte", "short", "integer", "long", "real")

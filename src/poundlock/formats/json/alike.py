@@ -18,7 +18,7 @@ import pyarrow as pa
 from poundlock.formats.arrays import Flags, Numbers
 from poundlock.formats.chunk import Values
 from poundlock.formats.json.numbers import number_column
-from poundlock.formats.json.tokens import TYPES, column_in, text_tokens, tokens
+from poundlock.formats.json.tokens import TYPES, column_in, text_tokens, tokens, written_in
 from poundlock.formats.words import SIZE, Words, words_in
 
 LEAST = 64
@@ -104,10 +104,12 @@ class AlikeObjects:
 
     Args:
         columns: the fields that are wanted.
+        as_written: those of them, texts, that are wanted whatever stands there: of a number, true and false the word as it is written.
     """
 
-    def __init__(self, columns: pa.Schema) -> None:
+    def __init__(self, columns: pa.Schema, as_written: frozenset[str] = frozenset()) -> None:
         self._columns = columns
+        self._as_written = as_written
         self._possible = all(field.type in TYPES for field in columns)  # others are converted in Python
         self._pattern: Pattern | None = None
         self._in_vain = 0
@@ -167,9 +169,13 @@ class AlikeObjects:
                     continue
             values = (text_tokens if pattern.texts[i] else tokens)(data, places.starts[i], places.ends[i])
             bad |= values.bad
-            if field is not None:
-                made[name], unfit = column_in(values, field)
-                bad |= unfit
+            if field is None:
+                continue
+            if name in self._as_written and not values.is_text:
+                made[name] = written_in(values)
+                continue
+            made[name], unfit = column_in(values, field)
+            bad |= unfit
         if bad.any():
             return bad
         rest = (made[f.name] if f.name in made else pa.nulls(len(bad), f.type) for f in self._columns)

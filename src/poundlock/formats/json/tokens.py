@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import Flags, Numbers, column_of, copied, numbers_in, valid_in
+from poundlock.formats.arrays import Flags, Numbers, column_of, copied, numbers_in, valid_in, with_nulls
 
 TYPES = (pa.float64(), pa.int64(), pa.int32(), pa.int16(), pa.int8(), pa.string(), pa.bool_())
 """The types that `column_in` makes."""
@@ -162,6 +162,12 @@ def column_in(values: Tokens, field: pa.Field) -> tuple[pa.Array, Flags]:
         return whole, unfit
     unfit |= (numbers < -top) | (numbers >= top)
     return column_of(numbers.astype(field.type.to_pandas_dtype()), field.type, valid_in(whole)), unfit
+
+
+def written_in(values: Tokens) -> pa.Array:
+    """Return numbers and words as they are written, null for null."""
+    null = (values.words or {}).get(b"null")
+    return values.text if null is None or not null.any() else with_nulls(values.text, ~null)
 
 
 def _content(text: pa.Array) -> tuple[_Bounds, _Bytes]:

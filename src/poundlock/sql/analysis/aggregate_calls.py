@@ -129,7 +129,7 @@ def result_type(analysis: Analysis, written: WrittenAggregate, types: Sequence[S
     Raises:
         SqlError: it does not take them.
     """
-    least, most = (_ARGUMENTS | _OVER_ONLY)[written.name]
+    least, most = _ARGUMENTS[written.name] if written.name in _ARGUMENTS else _OVER_ONLY[written.name]
     if not least <= len(types) <= most:
         some = f"{least}" if least == most else f"{least} to {most}"
         raise analysis.error(

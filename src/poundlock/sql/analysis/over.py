@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,7 +27,9 @@ from poundlock.sql.relations.tree import (
     OrderKey,
     SqlAggregateCall,
 )
+from poundlock.sql.types import SqlType
 
+KeptRow = typing.Literal["first", "last"]
 _WHOLE = Frame("range", None, None)
 _SO_FAR = Frame("range", None)
 
@@ -219,7 +222,7 @@ class _Call:
     arguments: tuple[Expression, ...]
     filter: Expression | None
     is_distinct: bool
-    type: object
+    type: SqlType
     column: str = ""
 
 
@@ -277,7 +280,7 @@ def _top_n(over: LogicalOver, first: int, last: int) -> LogicalRelation:
         return LogicalWindowTopN(over.fields, over.input, over.keys, over.order, first, last, rank)
     time = over.input.field(over.order[0].column) if over.order else None
     if time is not None and time.time is not None and len(over.order) == 1 and (first, last) == (1, 1):
-        keep = "last" if over.order[0].is_descending else "first"
+        keep: KeptRow = "last" if over.order[0].is_descending else "first"
         kept = over.input.fields if keep == "first" else tuple(f.plain() for f in over.input.fields)
         deduplicated = LogicalDeduplicate(
             kept, over.input, over.keys, time.column, by_clock=time.time == "proctime", keep=keep

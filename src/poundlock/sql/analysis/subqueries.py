@@ -26,7 +26,7 @@ from poundlock.sql.types import SqlType
 _BOOLEAN = SqlType("BOOLEAN")
 _COUNT = SqlType("BIGINT", is_nullable=False)
 _TURNED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_SIGNS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_SIGNS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 
 
 class Subqueries:
@@ -141,7 +141,7 @@ class Subqueries:
         self._values.append((inner, conditions))
         made: Expression = ColumnRef(output.column, replace(output.type, is_nullable=True))
         if _is_count(inner, output):
-            return self._analysis.call("COALESCE", (made, self._analysis.literal(0, _COUNT)), output.type)
+            return self._analysis.call("COALESCE", (made, self._analysis.literal(0, _COUNT)))
         return made
 
     def joined_to(self, relation: LogicalRelation) -> LogicalRelation:
@@ -221,7 +221,8 @@ def _lift(relation: LogicalRelation) -> tuple[LogicalRelation, list[Expression],
     if isinstance(relation, LogicalFilter):
         inner, conditions, columns = _lift(relation.input)
         known = {f.column for f in inner.fields}
-        own, foreign = [], []
+        own: list[Expression] = []
+        foreign: list[Expression] = []
         for each in conjuncts_of(relation.condition):
             (own if set(columns_of(each)) <= known else foreign).append(each)
         if not foreign:

@@ -173,7 +173,7 @@ class WindowBounds:
 def bounds_of(relation: LogicalRelation) -> WindowBounds | None:
     """Return the bounds of a window that are columns of a relation, None where there are none."""
     if isinstance(relation, LogicalWindowTable):
-        start, end, time = (each.column for each in relation.fields[-3:])
+        first, last, at = (each.column for each in relation.fields[-3:])
         return WindowBounds(relation.window, start, end, time, is_over=False)
     if isinstance(relation, LogicalWindowAggregate):
         return WindowBounds(relation.window, *relation.bounds, is_over=True)
@@ -187,8 +187,10 @@ def bounds_of(relation: LogicalRelation) -> WindowBounds | None:
         for field, expression in zip(relation.fields, relation.expressions, strict=True):
             if isinstance(expression, ColumnRef):
                 called.setdefault(expression.name, field.column)
-        new = [None if each is None else called.get(each) for each in (inner.start, inner.end, inner.time)]
-        return None if new == [None] * 3 else WindowBounds(inner.window, *new, is_over=inner.is_over)
+        first, last, at = (None if each is None else called.get(each) for each in (inner.start, inner.end, inner.time))
+        if first is None and last is None and at is None:
+            return None
+        return WindowBounds(inner.window, first, last, at, is_over=inner.is_over)
     return None
 
 

@@ -52,12 +52,9 @@ class FilesystemTable:
         most = options.whole("source.max-files-per-checkpoint", 10_000)
         decoder, partitions = self._decoder(table, options)
         options.finish("filesystem")
-        files = FileSource(
-            path,
-            watch=watched is not None,
-            max_files_per_checkpoint=most or 10_000,
-            **({} if watched is None else {"discover_every": watched}),
-        )
+        files = FileSource(path, max_files_per_checkpoint=most or 10_000)
+        if watched is not None:
+            files = FileSource(path, watch=True, discover_every=watched, max_files_per_checkpoint=most or 10_000)
         wanted = [f for f in table.fields if f.name not in partitions]
         metadata = {c.name: c.key for c in table.definition.columns if isinstance(c, ConnectorColumn)}
         carried = [(f.column, f.type, f.name, True) for f in table.fields if f.name in partitions]
@@ -73,8 +70,7 @@ class FilesystemTable:
     def sink(self, table: TableContext, *, overwrite: bool) -> TableSink:
         options, path = self._options(table)
         rolling = self._rolling(options)
-        compaction = options.flag("auto-compaction")
-        target = options.bytes("compaction.file-size")
+        compaction = self._compaction(options)
         partitions = table.definition.partitioned_by
         written = [f for f in table.fields if f.name not in partitions]
         context = FormatContext(
@@ -94,7 +90,7 @@ class FilesystemTable:
             row="value",
             bucket=ExpressionBucketAssigner(f"`{_BUCKET}`") if parts else BasePathBucketAssigner(),
             rolling=rolling,
-            compaction=FileCompaction(**({} if target is None else {"target_size": target})) if compaction else None,
+            compaction=compaction,
         )
         schema = [("value", pa.binary()), *([(_BUCKET, pa.string())] if parts else [])]
         program = PartitionedProgram(encoder, tuple(parts), EvaluationContext(table.zone), table.name.name)
@@ -120,6 +116,11 @@ class FilesystemTable:
         data = [f for f in table.fields if f.name not in partitions and f.name not in metadata]
         columns = tuple(FormatColumn(f.name, f.column, f.type) for f in data)
         return decoder_of(options, FormatContext(table.name.name, columns, table.zone)), partitions
+
+    @staticmethod
+    def _compaction(options: TableOptions) -> FileCompaction | None:
+        is_wanted, target = options.flag("auto-compaction"), options.bytes("compaction.file-size")
+        return FileCompaction(min_size=target or 128 << 20) if is_wanted else None
 
     @staticmethod
     def _rolling(options: TableOptions) -> RollingPolicy:

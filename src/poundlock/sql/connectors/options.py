@@ -78,7 +78,7 @@ class TableOptions:
 
     def span(self, name: str) -> str | None:
         """Return an option that is a span of time; raises as `read`."""
-        return self.read(name, lambda text: duration(text) and text, None, "10 s")
+        return self.read(name, _span, None, "10 s")
 
     def bytes(self, name: str) -> int | None:
         """Return an option that is a number of bytes; raises as `read`."""
@@ -113,6 +113,11 @@ class TableOptions:
                 next=did_you_mean(unknown[0], self._read, f"it takes {', '.join(sorted(self._read))}"),
                 kind="unknown_option",
             )
+
+
+def _span(text: str) -> str | None:
+    duration(text)
+    return text
 
 
 def _flag(text: str) -> bool:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import Numbers
+from poundlock.formats.arrays import Numbers, indices_of
+from poundlock.sql.functions.function import EvaluationError
 from poundlock.sql.types import SqlType
 
 
@@ -33,6 +35,10 @@ class Decoder(Protocol):
     @property
     def is_updating(self) -> bool:
         """Whether rows have kinds of change, in a column `ROW_KIND` behind the others."""
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether each row is one record, and records without a row are left out; else a record may have several rows."""
 
     def decode(self, records: pa.Array, wanted: Sequence[str]) -> tuple[pa.RecordBatch, Numbers | None]:
         """Return rows, and of which record each is; None where each record is the row at its place.
@@ -73,3 +79,37 @@ class FormatContext:
     table: str
     columns: tuple[FormatColumn, ...]
     zone: ZoneInfo
+
+
+def bad_record(table: str, what: str, option: str) -> EvaluationError:
+    """Return the error of a record that cannot be read.
+
+    Args:
+        what: how it begins, and what is wrong.
+        option: that leaves such records out.
+    """
+    return EvaluationError(
+        f"{table}: a record cannot be read: {what}",
+        next=f"mend the record, or write '{option}' = 'true' in WITH",
+        kind="bad_record",
+    )
+
+
+def rows_in_order(
+    parts: Sequence[tuple[pa.RecordBatch, Numbers]], records: int
+) -> tuple[pa.RecordBatch, Numbers | None]:
+    """Return rows in the order of their records, and of which record each is; None where each record is the row at its place.
+
+    Args:
+        parts: rows, and of which record each is, ascending; one at least.
+        records: how many there are.
+    """
+    full = [part for part in parts if part[0].num_rows] or list(parts[:1])
+    if len(full) == 1:
+        ((rows, places),) = full
+    else:
+        every = np.concatenate([places for _, places in full])
+        order = np.argsort(every, kind="stable")
+        whole = pa.Table.from_batches([rows for rows, _ in full]).combine_chunks().to_batches()[0]
+        rows, places = whole.take(indices_of(order)), every[order]
+    return rows, None if len(places) == records else places

@@ -1,4 +1,4 @@
-"""JSON, an object a record. Objects that look alike are read by columns, others one by one."""
+"""JSON, an object a record: objects that look alike are read by columns, others as typed structs, and what differs value by value."""
 
 from __future__ import annotations
 
@@ -10,22 +10,29 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from poundlock.formats.arrays import Numbers, ends_in, indices_of
 from poundlock.formats.chunk import Values
 from poundlock.formats.json.alike import AlikeObjects
 from poundlock.sql.connectors.options import TableOptions
-from poundlock.sql.formats.format import Decoder, Encoder, FormatColumn, FormatContext
-from poundlock.sql.formats.json_text import JsonTexts, json_texts
-from poundlock.sql.formats.json_values import Fraction, JsonRules, Unfit, column_of_values
+from poundlock.sql.errors import OptionError
+from poundlock.sql.formats.format import Decoder, Encoder, FormatColumn, FormatContext, bad_record, rows_in_order
+from poundlock.sql.formats.json_columns import READ_AS_TEXT, column_of_texts, columns_of_structs, struct_decoder
+from poundlock.sql.formats.json_text import JsonTexts, check_keys, json_texts
+from poundlock.sql.formats.json_values import JsonRules, Unfit, column_of_values, object_of
 from poundlock.sql.functions.function import EvaluationError
 from poundlock.sql.types import SqlType
 
 _ALIKE: Mapping[str, pa.DataType] = {
-    "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_(),
-    "VARCHAR": pa.string(),
+    "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(), "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(), "CHAR": pa.string(), "VARCHAR": pa.string(), **dict.fromkeys(READ_AS_TEXT, pa.string()),
 }  # fmt: skip
-"""What objects that look alike may have; other types are read one by one."""
+"""What objects that look alike may have, and what it is read as there."""
+_AS_WRITTEN = ("CHAR", "VARCHAR", "DECIMAL")
+"""What numbers are read as by their text."""
+
+_Rows = tuple[pa.RecordBatch, Numbers]
 
 
 @dataclass(frozen=True)
@@ -34,108 +41,143 @@ class JsonDecoder:
 
     Args:
         columns: those of the table.
-        fails_on_missing: whether a field that is not there is an error.
+        option: that says that records that cannot be read are left out.
     """
 
     table: str
     columns: tuple[FormatColumn, ...]
     rules: JsonRules
-    fails_on_missing: bool = False
+    option: str = "json.ignore-parse-errors"
     is_updating: bool = False
+    leaves_out: bool = True
 
     def decode(self, records: pa.Array, wanted: Sequence[str]) -> tuple[pa.RecordBatch, Numbers | None]:
+        """Return rows, and of which record each is; raises EvaluationError where a record cannot be read."""
         columns = [each for each in self.columns if each.column in wanted]
+        parts = []
+        rest: Numbers = np.arange(len(records))
         alike = self._alike(records, columns)
-        if alike is None:
-            return self._each(records, columns)
-        rows, places = alike
-        if len(places) == len(records):
-            return rows, None
-        rest = np.ones(len(records), np.bool_)
-        rest[places] = False
-        others = np.flatnonzero(rest)
-        more, kept = self._each(records.take(indices_of(others)), columns)
-        own = others if kept is None else others[kept]
-        order = np.argsort(np.concatenate([places, own]), kind="stable")
-        both = pa.Table.from_batches([rows, more]).combine_chunks().to_batches()
-        every = np.concatenate([places, own])[order]
-        whole = both[0].take(indices_of(order)) if both else rows
-        return whole, None if len(every) == len(records) else every
+        if alike is not None:
+            parts.append(alike)
+            left = np.ones(len(records), np.bool_)
+            left[alike[1]] = False
+            rest = np.flatnonzero(left)
+        if len(rest) or not parts:
+            parts += self._one_by_one(records, columns, rest)
+        return rows_in_order(parts, len(records))
 
-    def _alike(self, records: pa.Array, columns: Sequence[FormatColumn]) -> tuple[pa.RecordBatch, Numbers] | None:
+    def _alike(self, records: pa.Array, columns: Sequence[FormatColumn]) -> _Rows | None:
         kinds = [_ALIKE.get(each.type.root) for each in columns]
-        if not columns or None in kinds or records.null_count:
-            return None
-        schema = pa.schema([pa.field(each.name, kind) for each, kind in zip(columns, kinds, strict=True)])
-        ends = ends_in(records).astype(np.int64)
         data = records.buffers()[2]
-        if data is None:
+        if not columns or None in kinds or records.null_count or data is None:
             return None
-        values = Values(np.frombuffer(data, np.uint8), ends[:-1], ends[1:])
-        decoded = _alike_objects(schema).decode(values)
+        needed = self.rules.fails_on_missing
+        schema = pa.schema([pa.field(each.name, kind) for each, kind in zip(columns, kinds, strict=True)])
+        as_written = frozenset(each.name for each in columns if each.type.root in _AS_WRITTEN)
+        ends = ends_in(records)
+        if len(ends) != len(records) + 1:
+            return None
+        decoded = _alike_objects(schema, as_written).decode(Values(np.frombuffer(data, np.uint8), ends[:-1], ends[1:]))
         if decoded is None:
             return None
         rows, places = decoded
-        return rows.rename_columns([each.column for each in columns]), places.astype(np.int64)
-
-    def _each(self, records: pa.Array, columns: Sequence[FormatColumn]) -> tuple[pa.RecordBatch, Numbers | None]:
-        objects: list[dict[str, Any]] = []
-        places: list[int] = []
-        for place, record in enumerate(records.to_pylist()):
-            made = self._object(record)
-            if made is not None:
-                objects.append(made)
-                places.append(place)
-        arrays = [self._column(objects, each) for each in columns]
-        names = [each.column for each in columns]
-        rows = pa.RecordBatch.from_arrays(arrays, names) if arrays else _empty(len(objects))
-        return rows, None if len(places) == len(records) else np.array(places, np.int64)
-
-    def _object(self, record: bytes | None) -> dict[str, Any] | None:
-        if not record:
-            return None  # an empty record is none
-        try:
-            made = _reader().decode(record)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            made = None
-            why = str(error)
-        else:
-            why = "it is no object"
-        if isinstance(made, dict):
-            return made
-        if self.rules.is_lenient:
+        if needed and not self._has_all(records[int(places[0])].as_py(), columns):
             return None
-        raise self._failed(f"{record[:60]!r}: {why}")
-
-    def _column(self, objects: Sequence[dict[str, Any]], column: FormatColumn) -> pa.Array:
-        name = column.name
-        if self.fails_on_missing and any(name not in each for each in objects):
-            raise self._failed(f"a record has no field {name}")
         try:
-            return column_of_values([each.get(name) for each in objects], column.type, self.rules)
+            arrays = [
+                column_of_texts(column, each.type, self.rules) if each.type.root in READ_AS_TEXT else column
+                for column, each in zip(rows.columns, columns, strict=True)
+            ]
         except Unfit as error:
-            raise self._failed(f"field {name}: {error}") from None
+            raise self._failed_at(records, columns, error) from None
+        return pa.RecordBatch.from_arrays(arrays, [each.column for each in columns]), places.astype(np.int64)
+
+    @staticmethod
+    def _has_all(record: bytes, columns: Sequence[FormatColumn]) -> bool:
+        """Return whether an object, which others look like, has all fields."""
+        return object_of(record).keys() >= {each.name for each in columns}
+
+    def _one_by_one(self, records: pa.Array, columns: Sequence[FormatColumn], places: Numbers) -> list[_Rows]:
+        """Return the rows of some records, those that have the shape of the columns and the others."""
+        kind = row_type(columns)
+        decode = struct_decoder(kind, needs_all=self.rules.fails_on_missing).decode
+        is_utf8 = _is_utf8(records)
+        structs: list[Any] = []
+        objects: list[dict[str, Any]] = []
+        of_structs: list[int] = []
+        of_objects: list[int] = []
+        some = records if len(places) == len(records) else records.take(indices_of(places))
+        for place, record in zip(places.tolist(), some.to_pylist(), strict=True):
+            if not record:
+                continue  # an empty record is none
+            try:
+                if not is_utf8:
+                    str(record, "utf-8")
+                structs.append(decode(record))
+                of_structs.append(place)
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                made = self._object(record, columns)
+                if made is not None:
+                    objects.append(made)
+                    of_objects.append(place)
+        names = [each.column for each in columns]
+        try:
+            typed = columns_of_structs(structs, kind, self.rules)
+            others = [column_of_values([o.get(each.name) for o in objects], each.type, self.rules) for each in columns]
+        except Unfit as error:
+            raise self._failed_at(records, columns, error) from None
+        return [
+            (_batch(typed, names, len(structs)), np.array(of_structs, np.int64)),
+            (_batch(others, names, len(objects)), np.array(of_objects, np.int64)),
+        ]
+
+    def _object(self, record: bytes, columns: Sequence[FormatColumn]) -> dict[str, Any] | None:
+        try:
+            made = object_of(record)
+        except ValueError as error:
+            if self.rules.is_lenient:
+                return None
+            raise self._failed(f"{record[:60]!r}: {error}") from None
+        if self.rules.fails_on_missing:
+            missing = next((each.name for each in columns if each.name not in made), None)
+            if missing is not None and self.rules.is_lenient:
+                return None
+            if missing is not None:
+                raise self._failed(f"{record[:60]!r}: there is no field {missing}")
+        return made
+
+    def _failed_at(self, records: pa.Array, columns: Sequence[FormatColumn], error: Unfit) -> EvaluationError:
+        """Return the error of a field, with the first record that has such a one."""
+        for record in filter(None, records.to_pylist()):
+            made = self._object(record, columns) or {}
+            for each in columns:
+                try:
+                    column_of_values([made.get(each.name)], each.type, self.rules)
+                except Unfit as first:
+                    return self._failed(f"{record[:60]!r}: field {each.name}: {first}")
+        return self._failed(str(error))
 
     def _failed(self, what: str) -> EvaluationError:
-        return EvaluationError(
-            f"{self.table}: a record cannot be read: {what}",
-            next="mend the record, or write 'json.ignore-parse-errors' = 'true' in WITH",
-            kind="bad_record",
-        )
+        return bad_record(self.table, what, self.option)
 
 
-def _empty(rows: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(rows)], ["$none"])
+def _batch(columns: Sequence[pa.Array], names: Sequence[str], rows: int) -> pa.RecordBatch:
+    if not columns:
+        return pa.RecordBatch.from_arrays([pa.nulls(rows)], ["$none"])
+    return pa.RecordBatch.from_arrays(list(columns), list(names))
+
+
+def _is_utf8(records: pa.Array) -> bool:
+    try:
+        pc.cast(records, pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 @lru_cache(64)
-def _alike_objects(schema: pa.Schema) -> AlikeObjects:
-    return AlikeObjects(schema)
-
-
-@lru_cache(1)
-def _reader() -> Any:
-    return msgspec.json.Decoder(float_hook=Fraction)
+def _alike_objects(schema: pa.Schema, as_written: frozenset[str]) -> AlikeObjects:
+    return AlikeObjects(schema, as_written)
 
 
 @dataclass(frozen=True)
@@ -147,9 +189,9 @@ class JsonEncoder:
     takes_updates: bool = False
 
     def encode(self, rows: pa.RecordBatch) -> pa.Array:
-        kind = row_type(self.columns)
+        """Return an object for each row."""
         columns = [rows.column(each.column) for each in self.columns]
-        return self.texts.objects(columns, kind).cast(pa.binary())
+        return self.texts.objects(columns, row_type(self.columns)).cast(pa.binary())
 
 
 def row_type(columns: Sequence[FormatColumn]) -> SqlType:
@@ -169,17 +211,26 @@ def json_rules(options: TableOptions, prefix: str = "json") -> JsonRules:
 
 def json_decoder(options: TableOptions, context: FormatContext) -> Decoder:
     """Return what reads objects; raises as `json_rules`."""
-    missing = options.flag("json.fail-on-missing-field")
-    _encoder_options(options)
-    return JsonDecoder(context.table, context.columns, json_rules(options), missing)
+    rules, _ = _options(options, context)
+    return JsonDecoder(context.table, context.columns, rules)
 
 
 def json_encoder(options: TableOptions, context: FormatContext) -> Encoder:
     """Return what writes objects; raises as `json_rules`."""
-    options.flag("json.fail-on-missing-field")
-    json_rules(options)
-    return JsonEncoder(context.columns, _encoder_options(options))
+    _, texts = _options(options, context)
+    return JsonEncoder(context.columns, texts)
 
 
-def _encoder_options(options: TableOptions) -> JsonTexts:
-    return json_texts(options, "json")
+def _options(options: TableOptions, context: FormatContext) -> tuple[JsonRules, JsonTexts]:
+    """Return what all options of the format say, those of reading and those of writing; a table may be read and written."""
+    check_keys(row_type(context.columns), context.table, "JSON")
+    rules = json_rules(options)
+    fails = options.flag("json.fail-on-missing-field")
+    if fails and rules.is_lenient:
+        raise OptionError(
+            f"{context.table}: json.fail-on-missing-field and json.ignore-parse-errors contradict each other",
+            next="leave one of them out",
+            kind="bad_option_value",
+        )
+    options.flag("json.decode.json-parser.enabled", True)  # there is one parser here
+    return JsonRules(rules.timestamps, rules.is_lenient, fails), json_texts(options, "json")

@@ -1,8 +1,7 @@
-"""Columns as JSON, text by text, column after column."""
+"""Columns as JSON, text by text, column after column, as Jackson writes them."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import indices_of, texts_of, valid_in
+from poundlock.formats.arrays import column_of, ends_in, indices_of, numbers_in, valid_in
 from poundlock.sql.connectors.options import TableOptions
-from poundlock.sql.formats.json_values import TimestampFormat
-from poundlock.sql.kernels.columns import by_value, texts
-from poundlock.sql.kernels.rendering import decimal_texts, text_of, timestamp_texts
+from poundlock.sql.errors import OptionError
+from poundlock.sql.formats import value_texts
+from poundlock.sql.formats.times import TimestampFormat
+from poundlock.sql.formats.value_texts import joined_texts, one, texts
+from poundlock.sql.functions.kernels.rendering import real_texts, text_of
 from poundlock.sql.types import SqlType
 
 from zoneinfo import ZoneInfo  # isort: skip
 
 _UTC = ZoneInfo("UTC")
-
-
-def _one(text: str) -> pa.Scalar:
-    return texts_of([text])[0]
+_WANTS_ESCAPE = r'[\x00-\x1f"\\]'
+_TEXTS = ("CHAR", "VARCHAR")
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class JsonTexts:
     Args:
         timestamps: how times are written.
         leaves_nulls_out: whether a field that is null is left out of its object.
-        plain_decimals: whether decimals have no exponent.
+        plain_decimals: whether decimals have no exponent, and all digits of their scale.
     """
 
     timestamps: TimestampFormat = "SQL"
@@ -42,101 +41,128 @@ class JsonTexts:
     plain_decimals: bool = False
 
     def objects(self, columns: Sequence[pa.Array], kind: SqlType) -> pa.Array:
-        """Return an object for each row of columns."""
-        names = [msgspec.json.encode(name).decode() for name in kind.names]
-        if not columns:
-            return texts_of([])
+        """Return an object for each row of columns, of which there is one at least."""
         parts = []
-        for name, column, of in zip(names, columns, kind.of, strict=True):
+        for name, column, of in zip(kind.names, columns, kind.of, strict=True):
+            key = f"{_escaped(name)}:"
             text = self.texts(column, of)
-            pair = pc.binary_join_element_wise(_one(f"{name}:"), text, _one(""))
-            if not self.leaves_nulls_out:
-                pair = pc.if_else(pc.is_valid(text), pair, _one(f"{name}:null"))
+            pair = joined_texts(one(key), text)
+            if not self.leaves_nulls_out and text.null_count:
+                pair = pc.if_else(pc.is_valid(text), pair, one(f"{key}null"))
             parts.append(pair)
-        inner = pc.binary_join_element_wise(*parts, _one(","), null_handling="skip")
-        return pc.binary_join_element_wise(_one("{"), inner, _one("}"), _one(""))
+        inner = pc.binary_join_element_wise(*parts, one(","), null_handling="skip")
+        return joined_texts(one("{"), inner, one("}"))
 
     def texts(self, column: pa.Array, kind: SqlType) -> pa.Array:
         """Return each value as JSON, null for null."""
-        if kind.root in ("CHAR", "VARCHAR"):
-            return by_value(column, lambda values: texts([None if v is None else _quoted(v) for v in values]))
-        if kind.root in ("BINARY", "VARBINARY"):
-            return by_value(
-                column,
-                lambda values: texts([None if v is None else _quoted(base64.b64encode(v).decode()) for v in values]),
-            )
-        if kind.root == "DECIMAL":
-            return self._decimals(column)
-        if kind.root in ("TIMESTAMP", "TIMESTAMP_LTZ"):
-            return self._timestamps(column, kind)
-        if kind.root in ("DATE", "TIME"):
-            return pc.binary_join_element_wise(_one('"'), text_of(column, kind, _UTC), _one('"'), _one(""))
-        if kind.root == "ARRAY":
-            return self._joined(column, self.texts(column.flatten(), kind.of[0]), "[", "]")
-        if kind.root in ("MAP", "MULTISET"):
+        root = kind.root
+        if root in _TEXTS:
+            return _quoted(column)
+        if root == "BOOLEAN":
+            return value_texts.truths(column)
+        if root in ("FLOAT", "DOUBLE"):
+            return _reals(column)
+        if root == "DECIMAL":
+            return value_texts.short_decimals(column, plain=self.plain_decimals)
+        if root in ("BINARY", "VARBINARY"):
+            return _between('"', value_texts.base64_texts(column), '"')
+        if root in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+            return _between('"', value_texts.moments(column, kind, self.timestamps), '"')
+        if root == "TIME":
+            return _between('"', value_texts.times(column), '"')
+        if root == "DATE":
+            return _between('"', text_of(column, kind, _UTC), '"')
+        if root == "ARRAY":
+            ends = ends_in(column)
+            items = column.values.slice(int(ends[0]), int(ends[-1] - ends[0]))
+            return _lists(column, self._or_null(self.texts(items, kind.of[0])), "[", "]")
+        if root in ("MAP", "MULTISET"):
             return self._maps(column, kind)
-        if kind.root == "ROW":
-            made = self.objects(list(column.flatten()), kind)
-            return pc.if_else(pc.is_valid(column), made, pa.nulls(len(column), pa.string()))
-        return text_of(column, kind, _UTC)
+        if root == "ROW":
+            made = self.objects(list(column.flatten()), kind) if kind.of else _repeated("{}", len(column))
+            return made if not column.null_count else pc.if_else(pc.is_valid(column), made, _nothing(len(column)))
+        return pc.cast(column, pa.string())
 
-    def _decimals(self, column: pa.Array) -> pa.Array:
-        if self.plain_decimals:
-            return decimal_texts(column)
-        return by_value(column, lambda values: texts([None if v is None else _scientific(v) for v in values]))
-
-    def _timestamps(self, column: pa.Array, kind: SqlType) -> pa.Array:
-        is_zoned = kind.root == "TIMESTAMP_LTZ"
-        naive = column.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us")) if is_zoned else column
-        text = _short_fraction(timestamp_texts(naive, kind.sizes[0]))
-        if self.timestamps == "ISO-8601":
-            text = pc.replace_substring(text, " ", "T")
-        return pc.binary_join_element_wise(_one('"'), text, _one('Z"' if is_zoned else '"'), _one(""))
-
-    def _joined(self, column: pa.Array, items: pa.Array, begin: str, end: str) -> pa.Array:
-        shown = pc.if_else(pc.is_valid(items), items, _one("null"))
-        lists = pa.ListArray.from_arrays(_offsets(column), shown)
-        inner = pc.binary_join(lists, _one(","))
-        made = pc.binary_join_element_wise(_one(begin), inner, _one(end), _one(""))
-        return pc.if_else(pc.is_valid(column), made, pa.nulls(len(column), pa.string()))
+    @staticmethod
+    def _or_null(items: pa.Array) -> pa.Array:
+        return pc.coalesce(items, one("null")) if items.null_count else items
 
     def _maps(self, column: pa.Array, kind: SqlType) -> pa.Array:
         of = SqlType("INT") if kind.root == "MULTISET" else kind.of[1]
-        first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
-        keys = text_of(column.keys.slice(first, last - first), kind.of[0], _UTC)
-        quoted = by_value(keys, lambda values: texts([None if v is None else _quoted(v) for v in values]))
-        items = self.texts(column.items.slice(first, last - first), of)
-        shown = pc.if_else(pc.is_valid(items), items, _one("null"))
-        return self._joined(column, pc.binary_join_element_wise(quoted, shown, _one(":")), "{", "}")
+        ends = ends_in(column)
+        first, count = int(ends[0]), int(ends[-1] - ends[0])
+        keys = column.keys.slice(first, count)
+        items = self._or_null(self.texts(column.items.slice(first, count), of))
+        pairs = joined_texts(_quoted(keys), one(":"), items)
+        return _lists(column, pairs, "{", "}")
 
 
-def _offsets(column: pa.Array) -> pa.Array:
-    """Return where each list begins among the elements that flatten gives, and where the last one ends."""
-    valid = valid_in(column)
-    starts = np.frombuffer(column.offsets.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
-    counts = np.diff(starts).astype(np.int64)
+def _lists(column: pa.Array, items: pa.Array, begin: str, end: str) -> pa.Array:
+    """Return lists of texts, null for null; the column says which of the items each list has."""
+    if not len(column):
+        return _nothing(0)
+    ends = ends_in(column)
+    lists = pa.ListArray.from_arrays(column_of((ends - ends[0]).astype(np.int32), pa.int32()), items)
+    made = joined_texts(one(begin), pc.binary_join(lists, one(",")), one(end))
+    return made if not column.null_count else pc.if_else(pc.is_valid(column), made, _nothing(len(column)))
+
+
+def _nothing(rows: int) -> pa.Array:
+    return pa.nulls(rows, pa.string())
+
+
+def _repeated(text: str, rows: int) -> pa.Array:
+    return pa.repeat(one(text), rows)
+
+
+def _between(begin: str, text: pa.Array, end: str) -> pa.Array:
+    return joined_texts(one(begin), text, one(end))
+
+
+def _quoted(column: pa.Array) -> pa.Array:
+    """Return texts in quotes; those that need escapes are written one by one."""
+    plain = _between('"', column, '"')
+    special = pc.match_substring_regex(column, _WANTS_ESCAPE)
+    if not pc.any(special).as_py():
+        return plain
+    rows = np.flatnonzero(numbers_in(pc.fill_null(special, _FALSE)))
+    return _replaced(plain, rows, texts([_escaped(each) for each in column.take(indices_of(rows)).to_pylist()]))
+
+
+_FALSE = column_of(np.zeros(1, np.bool_), pa.bool_())[0]
+
+
+def _replaced(column: pa.Array, rows: np.ndarray[tuple[int], np.dtype[np.int64]], values: pa.Array) -> pa.Array:
+    """Return a column with other values in some rows."""
+    flags = np.zeros(len(column), np.bool_)
+    flags[rows] = True
+    return pc.replace_with_mask(column, column_of(flags, pa.bool_()), values)
+
+
+def _escaped(text: str) -> str:
+    made = msgspec.json.encode(text).decode()
+    if "\\u00" not in made:
+        return made
+    # Jackson writes the digits of an escape in capitals; two backslashes are one of the text.
+    parts = made.split("\\\\")
+    return "\\\\".join(
+        "\\u00".join(_capitals(piece, place) for place, piece in enumerate(p.split("\\u00"))) for p in parts
+    )
+
+
+def _capitals(piece: str, place: int) -> str:
+    return piece[:2].upper() + piece[2:] if place else piece
+
+
+def _reals(column: pa.Array) -> pa.Array:
+    text = real_texts(column)
+    values, valid = numbers_in(column), valid_in(column)
+    strange = ~np.isfinite(values)
     if valid is not None:
-        counts = np.where(valid, counts, 0)
-    ends = np.zeros(len(counts) + 1, np.int32)
-    np.cumsum(counts, out=ends[1:])
-    return indices_of(ends).cast(pa.int32())
-
-
-def _quoted(text: str) -> str:
-    return msgspec.json.encode(text).decode()
-
-
-def _scientific(value: object) -> str:
-    """Return a decimal as Jackson writes it: without zeros at its end, with an exponent where Java's BigDecimal has one."""
-    from decimal import Decimal
-
-    assert isinstance(value, Decimal)
-    return "0" if not value else str(value.normalize())
-
-
-def _short_fraction(text: pa.Array) -> pa.Array:
-    """Return times without zeros at the end of a fraction."""
-    return pc.replace_substring_regex(text, r"(\.\d*?)0+$", r"\1").cast(pa.string()) if len(text) else text
+        strange &= valid
+    if not strange.any():
+        return text
+    return pc.if_else(column_of(strange, pa.bool_()), _between('"', text, '"'), text)
 
 
 def json_texts(options: TableOptions, prefix: str) -> JsonTexts:
@@ -146,6 +172,7 @@ def json_texts(options: TableOptions, prefix: str) -> JsonTexts:
         OptionError: an option cannot be.
     """
     written = options.one_of(f"{prefix}.timestamp-format.standard", ("sql", "iso-8601"), "sql")
+    # No map here has the key NULL: where one would be made, the job fails before it is written.
     options.one_of(f"{prefix}.map-null-key.mode", ("fail", "drop", "literal"), "fail")
     options.text(f"{prefix}.map-null-key.literal", "null")
     return JsonTexts(
@@ -153,3 +180,19 @@ def json_texts(options: TableOptions, prefix: str) -> JsonTexts:
         options.flag(f"{prefix}.encode.ignore-null-fields"),
         options.flag(f"{prefix}.encode.decimal-as-plain-number"),
     )
+
+
+def check_keys(kind: SqlType, table: str, what: str) -> None:
+    """Refuse maps whose keys are no texts.
+
+    Raises:
+        OptionError: there is one in a type.
+    """
+    if kind.root in ("MAP", "MULTISET") and kind.of[0].root not in _TEXTS:
+        raise OptionError(
+            f"{table}: {what} has no {kind}, whose keys are no texts",
+            next="declare MAP<STRING, …>",
+            kind="type_mismatch",
+        )
+    for each in kind.of:
+        check_keys(each, table, what)

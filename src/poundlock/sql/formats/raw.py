@@ -12,6 +12,8 @@ from poundlock.formats.arrays import Numbers
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.errors import OptionError
 from poundlock.sql.formats.format import Decoder, Encoder, FormatContext
+from poundlock.sql.formats.value_texts import byte_strings
+from poundlock.sql.functions.kernels.rendering import utf8
 from poundlock.sql.types import SqlType
 
 _ROOTS = ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
@@ -24,16 +26,18 @@ class RawFormat:
     column: str
     type: SqlType
     is_updating: bool = False
+    leaves_out: bool = True
     takes_updates: bool = False
 
     def decode(self, records: pa.Array, wanted: Sequence[str]) -> tuple[pa.RecordBatch, Numbers | None]:
-        """Return each record as the column."""
-        return pa.RecordBatch.from_arrays([records.cast(self.type.arrow)], [self.column]), None
+        """Return each record as the column; what is no UTF-8 in a text becomes U+FFFD, as in Java."""
+        values = utf8(records) if pa.types.is_string(self.type.arrow) else records
+        return pa.RecordBatch.from_arrays([values], [self.column]), None
 
     def encode(self, rows: pa.RecordBatch) -> pa.Array:
         """Return the column as records; NULL as an empty one."""
         values = rows.column(self.column).cast(pa.binary())
-        return pc.if_else(values.is_valid(), values, pa.repeat(pa.array([b""], pa.binary())[0], len(values)))
+        return pc.if_else(values.is_valid(), values, byte_strings([b""])[0])
 
 
 def raw_format(options: TableOptions, context: FormatContext) -> RawFormat:

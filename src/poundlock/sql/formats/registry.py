@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from poundlock.sql.connectors.options import TableOptions, unknown_word
+from poundlock.sql.formats.avro_format import avro_decoder, avro_encoder
+from poundlock.sql.formats.changelog_json import Dialect, changelog_decoder, changelog_encoder
+from poundlock.sql.formats.csv_format import csv_decoder, csv_encoder
 from poundlock.sql.formats.format import Decoder, Encoder, FormatContext
 from poundlock.sql.formats.json_format import json_decoder, json_encoder
 from poundlock.sql.formats.raw import raw_decoder, raw_encoder
 
+_CHANGELOGS: tuple[Dialect, ...] = ("debezium-json", "canal-json", "maxwell-json")
+
 DECODERS: Mapping[str, Callable[[TableOptions, FormatContext], Decoder]] = {
+    "avro": avro_decoder,
+    "csv": csv_decoder,
     "json": json_decoder,
     "raw": raw_decoder,
+    **{dialect: partial(changelog_decoder, dialect=dialect) for dialect in _CHANGELOGS},
 }
 ENCODERS: Mapping[str, Callable[[TableOptions, FormatContext], Encoder]] = {
+    "avro": avro_encoder,
+    "csv": csv_encoder,
     "json": json_encoder,
     "raw": raw_encoder,
+    **{dialect: partial(changelog_encoder, dialect=dialect) for dialect in _CHANGELOGS},
 }
 
 

@@ -184,7 +184,7 @@ class Lowering:
         fields = (*inner.fields, Field(TIME, TIME, _INSTANT))
         time = relation.field(relation.time)
         instant = SqlCall("$ROWTIME", (time.ref,), _INSTANT)
-        expressions = (*(f.ref for f in inner.fields), instant)
+        expressions: tuple[Expression, ...] = (*(f.ref for f in inner.fields), instant)
         steps = (Step(tuple(f.column for f in fields), expressions),)
         updating = self.is_updating(inner)
         stream = self.calc(self.stream(inner), CalcProgram(steps, self.context), fields, kinds=updating, name="rowtime")
@@ -250,13 +250,12 @@ class Lowering:
         return stream.then(node)
 
     def _join(self, relation: LogicalJoin) -> DataStream:
-        sides = [self._keyed_side(side, relation, place) for place, side in enumerate(relation.inputs)]
-        (left, left_keys), (right, right_keys) = sides
+        left, right = self.stream(relation.left), self.stream(relation.right)
         condition = None if relation.condition is None else PairCondition(relation.condition, self.context)
         node = RegularJoinNode(
             self.job.operator_id("join", None),
             [left.node, right.node],
-            [keys_text(left_keys), keys_text(right_keys)],
+            [keys_text([pair[side] for pair in relation.keys]) for side in (0, 1)],
             [None, None],
             None,
             {},
@@ -269,19 +268,6 @@ class Lowering:
         step = Step(names, tuple(f.ref for f in relation.fields))
         program = CalcProgram((step,), self.context)
         return self.calc(joined, program, relation.fields, kinds=self.is_updating(relation))
-
-    def _keyed_side(self, side: LogicalRelation, join: LogicalJoin, place: int) -> tuple[DataStream, list[str]]:
-        """Return the stream of a side and the columns of its key; without keys all rows have one."""
-        stream = self.stream(side)
-        if join.keys:
-            return stream, [pair[place] for pair in join.keys]
-        column = f"$one_{place}"
-        one = Field(column, column, SqlType("INT"))
-        step = Step(
-            (*(f.column for f in side.fields), column), (*(f.ref for f in side.fields), Literal(1, SqlType("INT")))
-        )
-        program = CalcProgram((step,), self.context)
-        return self.calc(stream, program, (*side.fields, one), kinds=self.is_updating(side)), [column]
 
     # --- windows ----------------------------------------------------------------------------------------------------------
 
@@ -370,7 +356,9 @@ class Lowering:
         stream = self.stream(inner)
         if all(call.filter is None for call in calls):
             return stream, [(call, None) for call in calls]
-        fields, expressions, made = list(inner.fields), [f.ref for f in inner.fields], []
+        fields = list(inner.fields)
+        expressions: list[Expression] = [f.ref for f in inner.fields]
+        made: list[tuple[SqlAggregateCall, str | None]] = []
         for number, call in enumerate(calls):
             if call.filter is None:
                 made.append((call, None))

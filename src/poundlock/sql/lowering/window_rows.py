@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.formats.arrays import Numbers, column_of, indices_of, numbers_in, valid_in
+from poundlock.formats.arrays import Numbers, column_of, ends_in, indices_of, numbers_in, valid_in
 from poundlock.formats.arrays import lists_of as lists_of_counts
 from poundlock.operators.columns.sql.ordinals import ordinals
 from poundlock.operators.process.deduplicate import ROW_KIND
@@ -120,7 +120,7 @@ class FirstRows(ArrowAggregateFunction):
     def merge(self, accumulators: pa.RecordBatch, groups: npt.NDArray[np.int64], count: int) -> Any:
         """Return the first rows of the lists of each group."""
         lists = accumulators.column(0)
-        lengths = np.diff(numbers_in(lists.offsets).astype(np.int64))
+        lengths: Numbers = np.diff(ends_in(lists))
         values = lists.flatten()
         return {ROWS: self._first(list(values.flatten()), np.repeat(groups, lengths), count)}
 
@@ -175,7 +175,7 @@ class RankedRowsProgram:
     def run(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Numbers | None]:
         """Return the rows, window after window."""
         lists = rows.column(ROWS)
-        lengths = np.diff(numbers_in(lists.offsets).astype(np.int64))
+        lengths: Numbers = np.diff(ends_in(lists))
         places = np.repeat(np.arange(rows.num_rows), lengths)
         rank = np.arange(len(places)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
         values = lists.flatten()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from zoneinfo import ZoneInfo
+from datetime import timedelta, tzinfo
 
 from poundlock.errors import DefinitionError
 from poundlock.sql.expressions.tree import ColumnRef, Expression, SqlCall, cast_to
@@ -29,7 +28,7 @@ _SPARK: Mapping[str, str] = {
 _BIGINT = SqlType("BIGINT")
 
 
-def assigner_of(window: SqlWindow, zone: ZoneInfo) -> WindowAssigner:
+def assigner_of(window: SqlWindow, zone: tzinfo) -> WindowAssigner:
     """Return the windows of a stream that a window of SQL is.
 
     Raises:
@@ -52,7 +51,7 @@ def assigner_of(window: SqlWindow, zone: ZoneInfo) -> WindowAssigner:
     return CumulativeEventTimeWindows(step, size, offset % size)
 
 
-def zone_offset_ms(zone: ZoneInfo) -> int:
+def zone_offset_ms(zone: tzinfo) -> int:
     """Return by how much a time zone is ahead of UTC, ms.
 
     Raises:
@@ -67,7 +66,7 @@ def zone_offset_ms(zone: ZoneInfo) -> int:
             offsets.add(shift or timedelta(0))
     if len(offsets) > 1:
         raise DefinitionError(
-            f"windows over TIMESTAMP_LTZ in the time zone {zone.key}, whose distance from UTC changes",
+            f"windows over TIMESTAMP_LTZ in the time zone {zone}, whose distance from UTC changes",
             next="take a time zone without summer time, or a TIMESTAMP column",
         )
     return int(offsets.pop() / timedelta(milliseconds=1))

@@ -145,10 +145,10 @@ def _alike(catalogs: Catalogs, definition: TableDefinition, like: LikeClause) ->
     kept: list[TableColumn] = [each for each in source.columns if _is_kept(each, how)]
     own = {each.name for each in definition.columns}
     overwritten = how["GENERATED"] == "OVERWRITING" or how["METADATA"] == "OVERWRITING"
-    for each in kept:
-        if each.name in own and not overwritten:
+    for column in kept:
+        if column.name in own and not overwritten:
             raise DefinitionError(
-                f"the column {each.name} is in the table and in {'.'.join(like.table)}", next="leave one of them out"
+                f"the column {column.name} is in the table and in {'.'.join(like.table)}", next="leave one of them out"
             )
     options = dict(source.options) if how["OPTIONS"] != "EXCLUDING" else {}
     return replace(
