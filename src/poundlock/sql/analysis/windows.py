@@ -173,7 +173,7 @@ class WindowBounds:
 def bounds_of(relation: LogicalRelation) -> WindowBounds | None:
     """Return the bounds of a window that are columns of a relation, None where there are none."""
     if isinstance(relation, LogicalWindowTable):
-        first, last, at = (each.column for each in relation.fields[-3:])
+        start, end, time = (each.column for each in relation.fields[-3:])
         return WindowBounds(relation.window, start, end, time, is_over=False)
     if isinstance(relation, LogicalWindowAggregate):
         return WindowBounds(relation.window, *relation.bounds, is_over=True)
