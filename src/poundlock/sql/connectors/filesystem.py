@@ -17,7 +17,7 @@ from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolic
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.connectors.files.source.source import FileSource
 from poundlock.formats.arrays import Numbers, texts_of
-from poundlock.formats.chunk import Batch, Chunk, FileOrigin, SubsetOrigin, origin_of
+from poundlock.formats.chunk import Batch, Chunk, origin_of
 from poundlock.formats.convert import to_batch
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import DecodeProgram, TableContext, TableSink, TableSource
@@ -215,11 +215,9 @@ class _NamedReader:
         """Yield the rows with their columns."""
         for chunk in self.reader.read(split):
             batch = to_batch(chunk)
-            origin = origin_of(chunk)
-            of = origin.of if isinstance(origin, SubsetOrigin) else origin
-            assert isinstance(of, FileOrigin)
             rows = batch.batch
-            for column, value in zip(self.source.columns, self._values(of.file), strict=True):
+            file = str(origin_of(chunk).at(0)["file"])  # a chunk is of one file
+            for column, value in zip(self.source.columns, self._values(file), strict=True):
                 rows = rows.append_column(column.column, pa.repeat(value[0], rows.num_rows))
             yield Batch(rows, batch.origin)
 
