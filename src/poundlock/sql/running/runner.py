@@ -51,8 +51,11 @@ class ScriptRunner:
     stop: StopRequest = field(default_factory=StopRequest)
     _jobs: int = 0
 
-    def run(self, script: str) -> None:
+    def run(self, script: str, on_statement: Callable[[], None] = lambda: None) -> None:
         """Check a whole script, then run one statement behind the other.
+
+        Args:
+            on_statement: is called when a statement has run.
 
         Raises:
             SqlError: it cannot be run; nothing was.
@@ -61,6 +64,7 @@ class ScriptRunner:
         self.check(script)
         for statement in statements_of(script):
             self._run(self.session.take(statement, script))
+            on_statement()
 
     def check(self, script: str) -> None:
         """Go through a script as far as its jobs' plans, without running anything.
