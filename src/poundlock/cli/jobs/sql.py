@@ -133,7 +133,8 @@ class _Shown:
             for row in shown.rows:
                 self.output.json(dict(zip(names, row, strict=True)))
         elif self.form == "csv":
-            for row in (names, *shown.rows):
+            self.output.line(_csv(names))
+            for row in shown.rows:
                 self.output.line(_csv(row))
         else:
             self._print(names, [[None if v is None else str(v) for v in row] for row in shown.rows])

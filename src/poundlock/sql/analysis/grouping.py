@@ -183,8 +183,9 @@ class Grouping:
         return self._called(written, typed, made)
 
     def _statistic(self, written: WrittenAggregate, of: Expression, made: SqlType) -> Expression:
-        """Return a variance or deviation, as Calcite takes it apart: whole numbers are divided as such."""
+        """Return a variance or deviation, as Calcite takes it apart; it is computed in DOUBLE, whatever the type of the result."""
         call = self.analysis.call
+        of = cast_to(of, SqlType("DOUBLE"))
 
         def aggregate(name: str, argument: Expression, kind: SqlType) -> Expression:
             return self._called(replace(written, name=name), [argument], kind)
