@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from poundlock.sql.connectors.blackhole import BlackholeTable
 from poundlock.sql.connectors.filesystem import FilesystemTable
+from poundlock.sql.connectors.kafka import KafkaTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
 from poundlock.sql.connectors.print_table import PrintTable
 from poundlock.sql.connectors.table import Connector, TableContext
@@ -13,7 +15,9 @@ from poundlock.sql.connectors.table import Connector, TableContext
 CONNECTORS: Mapping[str, Callable[[], Connector]] = {
     "blackhole": BlackholeTable,
     "filesystem": FilesystemTable,
+    "kafka": KafkaTable,
     "print": PrintTable,
+    "upsert-kafka": partial(KafkaTable, is_upsert=True),
 }
 
 
