@@ -98,7 +98,9 @@ class UpsertDecodeProgram:
         columns = {name: given.column(name).take(place) for name in given.schema.names}
         columns |= {name: keys.column(name) for name in keys.schema.names}
         kind = pc.if_else(there, texts_of(["+U"])[0], texts_of(["-D"])[0])
-        return pa.RecordBatch.from_arrays([*(columns[name] for name in self.names), kind], [*self.names, ROW_KIND]), None
+        return pa.RecordBatch.from_arrays(
+            [*(columns[name] for name in self.names), kind], [*self.names, ROW_KIND]
+        ), None
 
     def describe(self) -> str:
         """Return it in words."""
@@ -133,7 +135,7 @@ class KafkaEncodeProgram:
         """Return a record for each row; of an upsert those before an update are left out."""
         places: Numbers | None = None
         if self.is_upsert and ROW_KIND in rows.schema.names:
-                    kinds = rows.column(ROW_KIND)
+            kinds = rows.column(ROW_KIND)
             kept = np.flatnonzero(flags_in(pc.not_equal(kinds, texts_of(["-U"])[0])))
             if len(kept) < rows.num_rows:
                 rows, places = rows.take(indices_of(kept)), kept
@@ -176,7 +178,9 @@ class KafkaTable:
         topics, pattern = options.text("topic"), options.text("topic-pattern")
         if (topics is None) is (pattern is None):
             raise OptionError(
-                f"{table.name.name} needs 'topic' or 'topic-pattern'", next="write 'topic' = 'orders'", kind="missing_option"
+                f"{table.name.name} needs 'topic' or 'topic-pattern'",
+                next="write 'topic' = 'orders'",
+                kind="missing_option",
             )
         start = StartingOffsets.earliest() if self._is_upsert else self._start(options, "scan.startup")
         end = self._end(options)
@@ -199,7 +203,9 @@ class KafkaTable:
             return TableSource(source, UpsertDecodeProgram(value, key, names, table.name.name), is_updating=True)
         fields = {f.name: f for f in table.fields}
         carried = tuple(
-            (_METADATA[of], fields[name].column, fields[name].type.arrow) for name, of in metadata.items() if name in fields
+            (_METADATA[of], fields[name].column, fields[name].type.arrow)
+            for name, of in metadata.items()
+            if name in fields
         )
         program = KafkaDecodeProgram(value, key, names, carried, table.name.name)
         return TableSource(source, program, value.is_updating)
@@ -318,7 +324,9 @@ class KafkaTable:
         of_value, of_key = self._columns(table, options, metadata, keys)
         if of_key and not self._is_upsert:  # what both have is read of the value
             of_key = [each for each in of_key if each.column not in {v.column for v in of_value}]
-        value = decoder_of(options, FormatContext(table.name.name, tuple(of_value), table.zone), self._value_option(options))
+        value = decoder_of(
+            options, FormatContext(table.name.name, tuple(of_value), table.zone), self._value_option(options)
+        )
         key_format = options.text("key.format")
         if not of_key or (key_format is None and not self._is_upsert):
             return value, None
@@ -328,7 +336,9 @@ class KafkaTable:
         self, table: TableContext, options: TableOptions, metadata: Mapping[str, str], keys: Sequence[str]
     ) -> tuple[Encoder, Encoder | None]:
         of_value, of_key = self._columns(table, options, metadata, keys)
-        value = encoder_of(options, FormatContext(table.name.name, tuple(of_value), table.zone), self._value_option(options))
+        value = encoder_of(
+            options, FormatContext(table.name.name, tuple(of_value), table.zone), self._value_option(options)
+        )
         if not of_key:
             return value, None
         return value, encoder_of(options, FormatContext(table.name.name, tuple(of_key), table.zone), "key.format")
@@ -350,7 +360,9 @@ class KafkaTable:
         if mode == "specific-offsets" and written is not None:
             return StartingOffsets.offsets(self._offsets(options, written))
         if mode != "earliest-offset":
-            raise OptionError(f"'{prefix}.mode' = '{mode}' without its place", next="give timestamp-millis or specific-offsets")
+            raise OptionError(
+                f"'{prefix}.mode' = '{mode}' without its place", next="give timestamp-millis or specific-offsets"
+            )
         return StartingOffsets.earliest()
 
     def _end(self, options: TableOptions) -> StartingOffsets | None:
@@ -376,7 +388,9 @@ class KafkaTable:
             found = re.fullmatch(r"\s*partition:(\d+),offset:(\d+)\s*", part)
             if found is None:
                 raise OptionError(
-                    f"specific-offsets {written!r}", next="write 'partition:0,offset:42;partition:1,offset:300'", kind="bad_option_value"
+                    f"specific-offsets {written!r}",
+                    next="write 'partition:0,offset:42;partition:1,offset:300'",
+                    kind="bad_option_value",
                 )
             made[topic, int(found[1])] = int(found[2])
         return made
