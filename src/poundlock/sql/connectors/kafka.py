@@ -16,7 +16,7 @@ from poundlock.connectors.kafka.sink.sink import KafkaSink
 from poundlock.connectors.kafka.source.source import KafkaSource
 from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets
 from poundlock.errors import did_you_mean
-from poundlock.formats.arrays import Numbers, column_of, flags_in, indices_of, texts_of
+from poundlock.formats.arrays import Numbers, flags_in, indices_of, texts_of
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import TableContext, TableSink, TableSource
@@ -78,40 +78,6 @@ class KafkaDecodeProgram:
 
 
 @dataclass(frozen=True)
-class UpsertDecodeProgram:
-    """Rows of a topic whose records are the newest values of keys: one without a value takes its key's row away."""
-
-    value: Decoder
-    key: Decoder
-    names: tuple[str, ...]
-    table: str
-    leaves_out: bool = False
-
-    def run(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Numbers | None]:
-        """Return an upsert or a deletion for each record; of a deletion the columns of the key alone are there."""
-        keys, _ = self.key.decode(rows.column(_KEY), self.names)
-        values = rows.column(_VALUE)
-        there = values.is_valid()
-        given, _ = self.value.decode(values.filter(there), self.names)
-        numbers = pc.cumulative_sum(there.cast(pa.int64()))
-        place = pc.if_else(there, pc.subtract(numbers, _one()), pa.nulls(len(values), pa.int64()))
-        columns = {name: given.column(name).take(place) for name in given.schema.names}
-        columns |= {name: keys.column(name) for name in keys.schema.names}
-        kind = pc.if_else(there, texts_of(["+U"])[0], texts_of(["-D"])[0])
-        return pa.RecordBatch.from_arrays(
-            [*(columns[name] for name in self.names), kind], [*self.names, ROW_KIND]
-        ), None
-
-    def describe(self) -> str:
-        """Return it in words."""
-        return f"reads upserts of {self.table}"
-
-
-def _one() -> pa.Scalar:
-    return column_of(np.ones(1, np.int64), pa.int64())[0]
-
-
-@dataclass(frozen=True)
 class KafkaEncodeProgram:
     """Records of rows: value and key, and further columns that a record takes.
 
@@ -168,6 +134,12 @@ class KafkaTable:
         self._is_upsert = is_upsert
 
     def source(self, table: TableContext) -> TableSource:
+        if self._is_upsert:
+            raise OptionError(
+                f"{table.name.name}: reading upserts of Kafka is not there yet",
+                next="read the topic with 'connector' = 'kafka'",
+                kind="unsupported_query",
+            )
         options = TableOptions(table.name.name, table.definition.options)
         options.required("connector")
         given = self._connection(table, options)
@@ -182,7 +154,7 @@ class KafkaTable:
                 next="write 'topic' = 'orders'",
                 kind="missing_option",
             )
-        start = StartingOffsets.earliest() if self._is_upsert else self._start(options, "scan.startup")
+        start = self._start(options, "scan.startup")
         end = self._end(options)
         group = options.text("properties.group.id")
         most = options.whole("source.max-records-per-checkpoint", 2_000_000)
@@ -198,9 +170,6 @@ class KafkaTable:
             **given,
         )
         names = tuple(f.column for f in table.fields)
-        if self._is_upsert:
-            assert key is not None
-            return TableSource(source, UpsertDecodeProgram(value, key, names, table.name.name), is_updating=True)
         fields = {f.name: f for f in table.fields}
         carried = tuple(
             (_METADATA[of], fields[name].column, fields[name].type.arrow)

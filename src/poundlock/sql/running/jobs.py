@@ -18,7 +18,7 @@ from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext
 from poundlock.sql.expressions.tree import Literal, SqlCall
 from poundlock.sql.lowering.streams import Lowering
-from poundlock.sql.relations.changes import is_updating
+from poundlock.sql.relations.changes import is_updating, upsert_key
 from poundlock.sql.relations.tree import LogicalFilter, LogicalRelation, LogicalScan
 from poundlock.sql.statements.results import RunsInserts, SinkTable
 from poundlock.sql.types import SqlType
@@ -110,6 +110,12 @@ class JobBuilder:
                 f"{into.name.name} takes insertions alone, and the rows of the query change",
                 next="write into a table that takes changes: 'format' = 'debezium-json', an upsert connector, or print",
                 kind="updates_into_append_only_sink",
+            )
+        if updating and sink.takes == "upsert" and set(upsert_key(relation) or ()) != set(sink.key):
+            raise OptionError(
+                f"the rows of the query are not told apart by the primary key of {into.name.name}",
+                next=f"GROUP BY the columns of its key: {', '.join(into.definition.primary_key)}",
+                kind="unsupported_query",
             )
         stream = self.lowering.stream(relation)
         schema = ddl.render(sink.schema)
