@@ -44,8 +44,9 @@ RANKS = [
     {"formats", "storage", "config"},
     {"operators", "stream"},
     {"checkpoint", "audit", "connectors", "state"},
-    {"plan", "sql", "tasks"},
+    {"plan", "tasks"},
     {"job", "savepoint", "spark", "driver", "control"},
+    {"sql"},
     {"cli", "deploy", "rest", "dashboard", "testing", "demo", "__main__"},
 ]
 RANK = {name: number for number, names in enumerate(RANKS) for name in names}

@@ -212,3 +212,13 @@ def test_what_was_in_vain_is_tried_less_and_less() -> None:
 )  # fmt: skip
 def test_lines_that_are_no_pattern(value: bytes) -> None:
     assert pattern_of(value) is None
+
+
+def test_numbers_and_words_as_they_are_written() -> None:
+    words = [b"1.50", b"-7", b"true", b"null", b"1e3", b'"x"', b"01"]
+    values = [b'{"a": %s, "b": %d}' % (words[n % 7] if n < 7 else b"2.0", n) for n in range(200)]
+    decoded = AlikeObjects(ddl.parse("a string, b int"), frozenset({"a"})).decode(values_of(lines_of(values)))
+    assert decoded is not None
+    rows, numbers = decoded
+    assert numbers.tolist() == [n for n in range(200) if n not in (4, 5, 6)]  # an exponent, a text, no number
+    assert rows["a"].to_pylist()[:5] == ["1.50", "-7", "true", None, "2.0"]

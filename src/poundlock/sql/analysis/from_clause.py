@@ -102,13 +102,13 @@ class FromClause:
         if common is not None:
             return self._again(common), name[-1]
         try:
-            whole, found = self._analysis.catalogs.find(name)
+            whole, relation = self._analysis.catalogs.find(name)
         except DefinitionError as error:
             raise self._analysis.error(node, error.what, error.next, "unknown_table") from None
-        if isinstance(found, ViewDefinition):
-            return self._view(node, found), name[-1]
-        assert isinstance(found, TableDefinition)
-        return self._again(scanned(self._analysis, whole, found)), name[-1]
+        if isinstance(relation, ViewDefinition):
+            return self._view(node, relation), name[-1]
+        assert isinstance(relation, TableDefinition)
+        return self._again(scanned(self._analysis, whole, relation)), name[-1]
 
     def _view(self, node: exp.Table, view: ViewDefinition) -> LogicalRelation:
         relation = self._queries.view(view)

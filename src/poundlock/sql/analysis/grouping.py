@@ -345,8 +345,8 @@ class Grouping:
         return LogicalExpand((*nullable, number), prepared, sets, tuple(in_sets), self._number)
 
     def _key_fields(self, prepared: LogicalRelation, keys: Sequence[str], *, keep_time: bool) -> list[Field]:
-        found = [prepared.field(key) for key in keys]
-        return found if keep_time else [each.plain() for each in found]
+        fields = [prepared.field(key) for key in keys]
+        return fields if keep_time else [each.plain() for each in fields]
 
     def _call_fields(self) -> list[Field]:
         return [Field(call.kind, call.column, call.type) for call in self._calls]

@@ -11,7 +11,7 @@ from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import TableContext, TableSink, TableSource
 from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext
-from poundlock.sql.lowering.programs import CalcProgram, Step
+from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.lowering.schemas import schema_of
 
 if TYPE_CHECKING:
@@ -65,6 +65,6 @@ class BlackholeTable:
         options.required("connector")
         options.finish("blackhole")
         names = tuple(f.column for f in table.fields)
-        step = Step(names, tuple(f.ref for f in table.fields))
+        step = CalcStep(names, tuple(f.ref for f in table.fields))
         program = CalcProgram((step,), EvaluationContext(table.zone))
         return TableSink(BlackholeSink(), program, schema_of(table.fields), takes="retract")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -15,9 +15,11 @@ from poundlock.connectors.base import Reader, ReaderContext, ReplayPromise, Spli
 from poundlock.connectors.files.buckets.assigners import BasePathBucketAssigner, ExpressionBucketAssigner
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
+from poundlock.connectors.files.source.lines import LineOrigin
 from poundlock.connectors.files.source.source import FileSource
+from poundlock.formats import ddl
 from poundlock.formats.arrays import Numbers, texts_of
-from poundlock.formats.chunk import Batch, Chunk, origin_of
+from poundlock.formats.chunk import Batch, Chunk, FileOrigin, SubsetOrigin, origin_of
 from poundlock.formats.convert import to_batch
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import DecodeProgram, TableContext, TableSink, TableSource
@@ -27,9 +29,10 @@ from poundlock.sql.expressions.tree import ColumnRef, cast_to
 from poundlock.sql.formats.format import FormatColumn, FormatContext
 from poundlock.sql.formats.registry import decoder_of, encoder_of
 from poundlock.sql.relations.fields import Field
-from poundlock.sql.tables import ConnectorColumn
+from poundlock.sql.tables import ConnectorColumn, PhysicalColumn
 from poundlock.sql.types import STRING, SqlType
 from poundlock.storage import Storage, open_storage
+from poundlock.stream.nodes import RowProgram
 
 DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 _PARTITION, _BUCKET = "$partition", "$bucket"
@@ -50,33 +53,58 @@ class FilesystemTable:
         options, path = self._options(table)
         watched = options.span("source.monitor-interval")
         most = options.whole("source.max-files-per-checkpoint", 10_000)
-        decoder, partitions = self._decoder(table, options)
-        options.finish("filesystem")
-        files = FileSource(path, max_files_per_checkpoint=most or 10_000)
-        if watched is not None:
-            files = FileSource(path, watch=True, discover_every=watched, max_files_per_checkpoint=most or 10_000)
-        wanted = [f for f in table.fields if f.name not in partitions]
-        metadata = {c.name: c.key for c in table.definition.columns if isinstance(c, ConnectorColumn)}
-        carried = [(f.column, f.type, f.name, True) for f in table.fields if f.name in partitions]
-        carried += [(f.column, f.type, metadata[f.name], False) for f in wanted if f.name in metadata]
-        source: Any = files
-        if carried:
-            source = NamedFiles(files, tuple(NamedColumn(*each) for each in carried), table.zone.key)
+        partitions = table.definition.partitioned_by
+        metadata = self._metadata(table)
+        data = [f for f in table.fields if f.name not in partitions and f.name not in metadata]
+        carried = [PathColumn(f.column, f.type, f.name, True) for f in table.fields if f.name in partitions]
+        carried += [
+            PathColumn(f.column, f.type, metadata[f.name], False)
+            for f in table.fields
+            if f.name in metadata and f.name not in partitions
+        ]
+        bulk = bulk_format(options)
         names = tuple(f.column for f in table.fields)
-        kept = tuple((column, column) for column, *_ in carried)
-        program = DecodeProgram(decoder, "value", names, kept, table.name.name)
-        return TableSource(source, program, decoder.is_updating)
+        kept = tuple((each.column, each.column) for each in carried)
+        columns = tuple(FormatColumn(f.name, f.column, f.type) for f in data)
+        is_updating = False
+        program: RowProgram
+        given: dict[str, Any] = {}
+        if bulk is None:
+            decoder = decoder_of(options, FormatContext(table.name.name, self._recorded(table), table.zone))
+            is_updating = decoder.is_updating
+            program = DecodeProgram(decoder, "value", names, kept, table.name.name, decoder.leaves_out)
+        else:
+            given = {"format": bulk, "schema": ddl.render(bulk_schema(columns, table.name.name))}
+            program = ColumnsProgram(columns, names, table.name.name)
+        options.finish("filesystem")
+        discovery: dict[str, Any] = {} if watched is None else {"discover_every": watched}
+        files = FileSource(
+            path,
+            watch=watched is not None,
+            max_files_per_checkpoint=most or 10_000,
+            **discovery,
+            **given,
+        )
+        source: Any = NamedFiles(files, tuple(carried), table.zone.key) if carried else files
+        return TableSource(source, program, is_updating)
 
     def sink(self, table: TableContext, *, overwrite: bool) -> TableSink:
         options, path = self._options(table)
         rolling = self._rolling(options)
-        compaction = self._compaction(options)
+        target = options.bytes("compaction.file-size")
+        compaction = None
+        if options.flag("auto-compaction"):
+            compaction = FileCompaction(every_checkpoints=1) if target is None else FileCompaction(min_size=target)
         partitions = table.definition.partitioned_by
         written = [f for f in table.fields if f.name not in partitions]
-        context = FormatContext(
-            table.name.name, tuple(FormatColumn(f.name, f.column, f.type) for f in written), table.zone
-        )
-        encoder = encoder_of(options, context)
+        columns = tuple(FormatColumn(f.name, f.column, f.type) for f in written)
+        bulk = bulk_format(options)
+        given: dict[str, Any] = {"row": "value", "rolling": rolling}
+        encoder: Any = None
+        if bulk is None:
+            encoder = encoder_of(options, FormatContext(table.name.name, columns, table.zone))
+        else:
+            given = _bulk_options(options, bulk, columns, rolling)
         options.finish("filesystem")
         if overwrite:
             raise OptionError(
@@ -87,14 +115,17 @@ class FilesystemTable:
         parts = [next(f for f in table.fields if f.name == name) for name in partitions]
         sink = FileSink(
             path,
-            row="value",
             bucket=ExpressionBucketAssigner(f"`{_BUCKET}`") if parts else BasePathBucketAssigner(),
-            rolling=rolling,
             compaction=compaction,
+            **given,
         )
-        schema = [("value", pa.binary()), *([(_BUCKET, pa.string())] if parts else [])]
-        program = PartitionedProgram(encoder, tuple(parts), EvaluationContext(table.zone), table.name.name)
-        return TableSink(sink, program, pa.schema(schema), takes="retract" if encoder.takes_updates else "append")
+        program = PartitionedProgram(
+            encoder, tuple(parts), EvaluationContext(table.zone), table.name.name, () if bulk is None else columns
+        )
+        made = bulk_schema(columns, table.name.name) if bulk is not None else pa.schema([("value", pa.binary())])
+        schema = made.append(pa.field(_BUCKET, pa.string())) if parts else made
+        takes_updates = encoder is not None and encoder.takes_updates
+        return TableSink(sink, program, schema, takes="retract" if takes_updates else "append")
 
     @staticmethod
     def _options(table: TableContext) -> tuple[TableOptions, str]:
@@ -103,24 +134,27 @@ class FilesystemTable:
         return options, options.required("path")
 
     @staticmethod
-    def _decoder(table: TableContext, options: TableOptions) -> tuple[Any, tuple[str, ...]]:
-        partitions = table.definition.partitioned_by
-        metadata = {c.name: c for c in table.definition.columns if isinstance(c, ConnectorColumn)}
-        for column in metadata.values():
-            if column.key not in _METADATA:
+    def _recorded(table: TableContext) -> tuple[FormatColumn, ...]:
+        """Return the columns of records, those too that nobody reads: some formats tell columns by their places."""
+        read = {f.name: f.column for f in table.fields}
+        return tuple(
+            FormatColumn(c.name, read.get(c.name, f"$unread {c.name}"), c.type)
+            for c in table.definition.columns
+            if isinstance(c, PhysicalColumn) and c.name not in table.definition.partitioned_by
+        )
+
+    @staticmethod
+    def _metadata(table: TableContext) -> dict[str, str]:
+        """Return what the columns of metadata are, by their names."""
+        metadata = {c.name: c.key for c in table.definition.columns if isinstance(c, ConnectorColumn)}
+        for name, key in metadata.items():
+            if key not in _METADATA:
                 raise OptionError(
-                    f"{table.name.name}.{column.name}: files have no metadata {column.key!r}",
+                    f"{table.name.name}.{name}: files have no metadata {key!r}",
                     next=f"use one of {', '.join(sorted(_METADATA))}",
                     kind="unknown_column",
                 )
-        data = [f for f in table.fields if f.name not in partitions and f.name not in metadata]
-        columns = tuple(FormatColumn(f.name, f.column, f.type) for f in data)
-        return decoder_of(options, FormatContext(table.name.name, columns, table.zone)), partitions
-
-    @staticmethod
-    def _compaction(options: TableOptions) -> FileCompaction | None:
-        is_wanted, target = options.flag("auto-compaction"), options.bytes("compaction.file-size")
-        return FileCompaction(min_size=target or 128 << 20) if is_wanted else None
+        return metadata
 
     @staticmethod
     def _rolling(options: TableOptions) -> RollingPolicy:
@@ -130,7 +164,7 @@ class FilesystemTable:
             given["size"] = size
         interval = options.span("sink.rolling-policy.rollover-interval")
         if interval is not None:
-            given["interval"] = interval
+            given["every"] = interval
         idle = options.span("sink.rolling-policy.inactivity-interval")
         if idle is not None:
             given["inactivity"] = idle
@@ -138,11 +172,104 @@ class FilesystemTable:
         return RollingPolicy(**given)
 
 
+# --- files of columns ------------------------------------------------------------------------------------------------
+
+_BULK: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    "parquet": {
+        "parquet.compression": {each: each for each in ("snappy", "gzip", "zstd", "lz4", "brotli")}
+        | {"uncompressed": "none", "none": "none"},
+        "parquet.utc-timezone": {"true": "true"},  # times in files are in UTC
+    },
+    "avro": {"avro.codec": {"null": "none", "deflate": "deflate"}},
+}
+"""Formats of whole files, and their options: for each, what is written in a script and what it is called here."""
+
+
+def bulk_format(options: TableOptions) -> str | None:
+    """Return the format where it is one of whole files, whose options are read here; None where files are of records.
+
+    Raises:
+        OptionError: it is one that there is not.
+    """
+    name = options.required("format")
+    if name == "orc":
+        raise OptionError(
+            f"{options.table}: files of ORC are neither read nor written here",
+            next="write 'format' = 'parquet', which has all that ORC has",
+            kind="unknown_format",
+        )
+    for option, words in _BULK.get(name, {}).items():
+        options.one_of(option, tuple(words), next(iter(words)))
+    return name if name in _BULK else None
+
+
+def bulk_schema(columns: Sequence[FormatColumn], table: str) -> pa.Schema:
+    """Return the columns of files, under the names that they have there.
+
+    Raises:
+        OptionError: there is none, or one of a type that files have not.
+    """
+    for each in columns:
+        if "TIME(" in str(each.type) or (each.type.root in ("TIMESTAMP", "TIMESTAMP_LTZ") and each.type.sizes[0] > 6):
+            raise OptionError(
+                f"{table}.{each.name}: there is no {each.type} in files of columns",
+                next="declare TIMESTAMP(6), or a STRING",
+                kind="type_mismatch",
+            )
+    if not columns:
+        raise OptionError(f"{table}: no column is left for the files", next="declare a column that is no partition")
+    return pa.schema([pa.field(each.name, each.type.arrow) for each in columns])
+
+
+def _bulk_options(
+    options: TableOptions, format: str, columns: Sequence[FormatColumn], rolling: RollingPolicy
+) -> dict[str, Any]:
+    """Return how files of columns are written: each is finished at a checkpoint, however long it was open until then."""
+    option = "parquet.compression" if format == "parquet" else "avro.codec"
+    words = _BULK[format][option]
+    codec = words[options.one_of(option, tuple(words), next(iter(words)))]
+    names = tuple(each.name for each in columns)
+    return {
+        "format": format,
+        "columns": names,
+        "compression": codec,
+        "rolling": RollingPolicy(on_checkpoint=True, size=rolling.size),
+    }
+
+
+@dataclass(frozen=True)
+class ColumnsProgram:
+    """The columns of files under their names in batches.
+
+    Args:
+        names: of what comes out, in their order; those that are no columns of the files are there under their names.
+    """
+
+    columns: tuple[FormatColumn, ...]
+    names: tuple[str, ...]
+    table: str
+    leaves_out: bool = False
+
+    def run(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Numbers | None]:
+        """Return the columns."""
+        of_files = {each.column: each for each in self.columns}
+        made = []
+        for name in self.names:
+            each = of_files.get(name)
+            column = rows.column(name if each is None else each.name)
+            made.append(column if each is None or column.type == each.type.arrow else column.cast(each.type.arrow))
+        return (pa.RecordBatch.from_arrays(made, list(self.names)) if made else rows.select([])), None
+
+    def describe(self) -> str:
+        """Return it in words."""
+        return f"names the columns of {self.table}"
+
+
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class NamedColumn:
+class PathColumn:
     """A column that a file's path, or what is known of it, has.
 
     Args:
@@ -160,7 +287,7 @@ class NamedFiles:
     """Files, and beside each record columns of where it stands."""
 
     files: FileSource
-    columns: tuple[NamedColumn, ...]
+    columns: tuple[PathColumn, ...]
     zone: str
 
     @property
@@ -215,9 +342,11 @@ class _NamedReader:
         """Yield the rows with their columns."""
         for chunk in self.reader.read(split):
             batch = to_batch(chunk)
+            origin = origin_of(chunk)
+            of = origin.of if isinstance(origin, SubsetOrigin) else origin
+            assert isinstance(of, FileOrigin | LineOrigin)
             rows = batch.batch
-            file = str(origin_of(chunk).at(0)["file"])  # a chunk is of one file
-            for column, value in zip(self.source.columns, self._values(file), strict=True):
+            for column, value in zip(self.source.columns, self._values(of.file), strict=True):
                 rows = rows.append_column(column.column, pa.repeat(value[0], rows.num_rows))
             yield Batch(rows, batch.origin)
 
@@ -227,7 +356,7 @@ class _NamedReader:
             self._known[file] = [self._value(file, column) for column in self.source.columns]
         return self._known[file]
 
-    def _value(self, file: str, column: NamedColumn) -> pa.Array:
+    def _value(self, file: str, column: PathColumn) -> pa.Array:
         from zoneinfo import ZoneInfo
 
         text = _partition(file, column.key) if column.is_partition else _metadata(file, column.key)
@@ -266,17 +395,26 @@ def _metadata(file: str, key: str) -> str | None:
 
 @dataclass(frozen=True)
 class PartitionedProgram:
-    """Records of rows, and the folder that each belongs into."""
+    """Records of rows, or columns of files, and the folder that each row belongs into.
+
+    Args:
+        encoder: of records; None where files have columns.
+        columns: of files, under the names that they have there.
+    """
 
     encoder: Any
     partitions: tuple[Field, ...]
     context: EvaluationContext
     table: str
+    columns: tuple[FormatColumn, ...] = ()
     leaves_out: bool = False
 
     def run(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Numbers | None]:
-        """Return a record for each row."""
-        columns, names = [self.encoder.encode(rows)], ["value"]
+        """Return a record for each row, or its columns."""
+        if self.encoder is None:
+            columns, names = [rows.column(each.column) for each in self.columns], [each.name for each in self.columns]
+        else:
+            columns, names = [self.encoder.encode(rows)], ["value"]
         if self.partitions:
             columns.append(self._folders(rows))
             names.append(_BUCKET)
@@ -306,4 +444,4 @@ def _folder(name: str, value: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)

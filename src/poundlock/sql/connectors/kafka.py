@@ -21,7 +21,7 @@ from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import TableContext, TableSink, TableSource
 from poundlock.sql.errors import OptionError
-from poundlock.sql.formats.format import Decoder, Encoder, FormatColumn, FormatContext
+from poundlock.sql.formats.format import FormatColumn, FormatContext, RecordDecoder, RecordEncoder
 from poundlock.sql.formats.registry import decoder_of, encoder_of
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.tables import ConnectorColumn
@@ -48,8 +48,8 @@ class KafkaDecodeProgram:
         carried: what a record has, by the name that it has as a column.
     """
 
-    value: Decoder
-    key: Decoder | None
+    value: RecordDecoder
+    key: RecordDecoder | None
     names: tuple[str, ...]
     carried: tuple[tuple[str, str, pa.DataType], ...]
     table: str
@@ -86,8 +86,8 @@ class KafkaEncodeProgram:
         carried: columns, by the name that the sink asks for.
     """
 
-    value: Encoder
-    key: Encoder | None
+    value: RecordEncoder
+    key: RecordEncoder | None
     carried: tuple[tuple[str, str], ...]
     is_upsert: bool
     table: str
@@ -289,7 +289,7 @@ class KafkaTable:
 
     def _decoders(
         self, table: TableContext, options: TableOptions, metadata: Mapping[str, str], keys: Sequence[str]
-    ) -> tuple[Decoder, Decoder | None]:
+    ) -> tuple[RecordDecoder, RecordDecoder | None]:
         of_value, of_key = self._columns(table, options, metadata, keys)
         if of_key and not self._is_upsert:  # what both have is read of the value
             of_key = [each for each in of_key if each.column not in {v.column for v in of_value}]
@@ -303,7 +303,7 @@ class KafkaTable:
 
     def _encoders(
         self, table: TableContext, options: TableOptions, metadata: Mapping[str, str], keys: Sequence[str]
-    ) -> tuple[Encoder, Encoder | None]:
+    ) -> tuple[RecordEncoder, RecordEncoder | None]:
         of_value, of_key = self._columns(table, options, metadata, keys)
         value = encoder_of(
             options, FormatContext(table.name.name, tuple(of_value), table.zone), self._value_option(options)
@@ -354,14 +354,14 @@ class KafkaTable:
         topic = options.required("topic")
         made = {}
         for part in written.split(";"):
-            found = re.fullmatch(r"\s*partition:(\d+),offset:(\d+)\s*", part)
-            if found is None:
+            match = re.fullmatch(r"\s*partition:(\d+),offset:(\d+)\s*", part)
+            if match is None:
                 raise OptionError(
                     f"specific-offsets {written!r}",
                     next="write 'partition:0,offset:42;partition:1,offset:300'",
                     kind="bad_option_value",
                 )
-            made[topic, int(found[1])] = int(found[2])
+            made[topic, int(match[1])] = int(match[2])
         return made
 
     @staticmethod

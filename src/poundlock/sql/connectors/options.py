@@ -96,9 +96,9 @@ class TableOptions:
 
     def below(self, prefix: str) -> dict[str, str]:
         """Return all options that begin with a prefix, by what stands behind it."""
-        found = {name.removeprefix(prefix): value for name, value in self.given.items() if name.startswith(prefix)}
-        self._read |= {prefix + name for name in found}
-        return found
+        below = {name.removeprefix(prefix): value for name, value in self.given.items() if name.startswith(prefix)}
+        self._read |= {prefix + name for name in below}
+        return below
 
     def finish(self, connector: str) -> None:
         """Refuse what nobody has read.

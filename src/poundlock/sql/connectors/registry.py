@@ -10,9 +10,9 @@ from poundlock.sql.connectors.filesystem import FilesystemTable
 from poundlock.sql.connectors.kafka import KafkaTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
 from poundlock.sql.connectors.print_table import PrintTable
-from poundlock.sql.connectors.table import Connector, TableContext
+from poundlock.sql.connectors.table import TableConnector, TableContext
 
-CONNECTORS: Mapping[str, Callable[[], Connector]] = {
+CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "blackhole": BlackholeTable,
     "filesystem": FilesystemTable,
     "kafka": KafkaTable,
@@ -21,7 +21,7 @@ CONNECTORS: Mapping[str, Callable[[], Connector]] = {
 }
 
 
-def connector_of(table: TableContext) -> Connector:
+def connector_of(table: TableContext) -> TableConnector:
     """Return the connector of a table.
 
     Raises:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from poundlock.formats.arrays import Numbers
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.catalog import FullName
-from poundlock.sql.formats.format import Decoder, Encoder
+from poundlock.sql.formats.format import RecordDecoder, RecordEncoder
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.tables import TableDefinition
 from poundlock.stream.nodes import RowProgram
@@ -68,7 +68,7 @@ class TableSink:
     key: tuple[str, ...] = ()
 
 
-class Connector(Protocol):
+class TableConnector(Protocol):
     """Makes sources and sinks of tables."""
 
     def source(self, table: TableContext) -> TableSource:
@@ -92,7 +92,7 @@ class DecodeProgram:
         table: for `explain`.
     """
 
-    decoder: Decoder
+    decoder: RecordDecoder
     column: str
     names: tuple[str, ...]
     carried: tuple[tuple[str, str], ...]
@@ -123,7 +123,7 @@ class EncodeProgram:
         carried: columns that go along, by the name that they have behind it.
     """
 
-    encoder: Encoder
+    encoder: RecordEncoder
     column: str
     carried: tuple[tuple[str, str], ...]
     table: str

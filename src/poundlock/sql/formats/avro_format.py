@@ -21,7 +21,7 @@ from poundlock.formats.arrays import Numbers, ends_in
 from poundlock.formats.decode_avro import load_fastavro
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.errors import OptionError
-from poundlock.sql.formats.format import Decoder, Encoder, FormatColumn, FormatContext, bad_record
+from poundlock.sql.formats.format import FormatColumn, FormatContext, RecordDecoder, RecordEncoder, bad_record
 from poundlock.sql.formats.json_format import row_type
 from poundlock.sql.formats.json_text import check_keys
 from poundlock.sql.formats.json_values import list_column, map_column, row_column, scalar_column
@@ -248,11 +248,11 @@ def avro_format(options: TableOptions, context: FormatContext) -> AvroFormat:
     return AvroFormat(context.table, context.columns)
 
 
-def avro_decoder(options: TableOptions, context: FormatContext) -> Decoder:
+def avro_decoder(options: TableOptions, context: FormatContext) -> RecordDecoder:
     """Return what reads records; raises as `avro_format`."""
     return avro_format(options, context)
 
 
-def avro_encoder(options: TableOptions, context: FormatContext) -> Encoder:
+def avro_encoder(options: TableOptions, context: FormatContext) -> RecordEncoder:
     """Return what writes records; raises as `avro_format`."""
     return avro_format(options, context)

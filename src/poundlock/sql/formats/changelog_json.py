@@ -16,7 +16,7 @@ from poundlock.formats.arrays import Flags, Numbers, column_of, ends_in, indices
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.errors import OptionError
-from poundlock.sql.formats.format import Decoder, Encoder, FormatColumn, FormatContext, bad_record
+from poundlock.sql.formats.format import FormatColumn, FormatContext, RecordDecoder, RecordEncoder, bad_record
 from poundlock.sql.formats.json_format import JsonDecoder, json_rules, row_type
 from poundlock.sql.formats.json_text import JsonTexts, check_keys, json_texts
 from poundlock.sql.formats.json_values import JsonRules
@@ -39,7 +39,14 @@ _WRITTEN: dict[Dialect, tuple[str, str]] = {
 }
 _SKIPPED = "CREATE"
 """The type of Canal's records of new tables, which change no row."""
-_Envelope = msgspec.defstruct("Envelope", [("old", Any, None)])
+
+
+class _Envelope(msgspec.Struct):
+    """What a record names of the rows before a change."""
+
+    old: Any = None
+
+
 _KEYS = msgspec.json.Decoder(_Envelope)
 
 
@@ -302,7 +309,7 @@ def _pattern(text: str) -> str | None:
     return text
 
 
-def changelog_decoder(options: TableOptions, context: FormatContext, dialect: Dialect) -> Decoder:
+def changelog_decoder(options: TableOptions, context: FormatContext, dialect: Dialect) -> RecordDecoder:
     """Return what reads records of changes.
 
     Raises:
@@ -311,7 +318,7 @@ def changelog_decoder(options: TableOptions, context: FormatContext, dialect: Di
     return _read_options(options, context, dialect)[0]
 
 
-def changelog_encoder(options: TableOptions, context: FormatContext, dialect: Dialect) -> Encoder:
+def changelog_encoder(options: TableOptions, context: FormatContext, dialect: Dialect) -> RecordEncoder:
     """Return what writes records of changes; raises as `changelog_decoder`."""
     decoder, texts = _read_options(options, context, dialect)
     if decoder.has_schema:

@@ -14,7 +14,7 @@ from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.errors import OptionError
 from poundlock.sql.formats.csv_records import CsvDialect, CutRecords, cut
 from poundlock.sql.formats.csv_values import CsvRules, check_type, quoted, texts_in, values_of
-from poundlock.sql.formats.format import Decoder, Encoder, FormatColumn, FormatContext, bad_record
+from poundlock.sql.formats.format import FormatColumn, FormatContext, RecordDecoder, RecordEncoder, bad_record
 from poundlock.sql.formats.value_texts import one
 
 _OPTION = "csv.ignore-parse-errors"
@@ -136,11 +136,11 @@ def _character(options: TableOptions, name: str, default: str) -> str:
     return options.read(name, read, default, ";")
 
 
-def csv_decoder(options: TableOptions, context: FormatContext) -> Decoder:
+def csv_decoder(options: TableOptions, context: FormatContext) -> RecordDecoder:
     """Return what reads records; raises as `csv_format`."""
     return csv_format(options, context)
 
 
-def csv_encoder(options: TableOptions, context: FormatContext) -> Encoder:
+def csv_encoder(options: TableOptions, context: FormatContext) -> RecordEncoder:
     """Return what writes records; raises as `csv_format`."""
     return csv_format(options, context)

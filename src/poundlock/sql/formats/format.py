@@ -29,7 +29,7 @@ class FormatColumn:
     type: SqlType
 
 
-class Decoder(Protocol):
+class RecordDecoder(Protocol):
     """Makes rows of records. Picklable."""
 
     @property
@@ -52,7 +52,7 @@ class Decoder(Protocol):
         """
 
 
-class Encoder(Protocol):
+class RecordEncoder(Protocol):
     """Makes records of rows. Picklable."""
 
     @property

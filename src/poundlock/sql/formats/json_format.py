@@ -12,12 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import Numbers, ends_in, indices_of
+from poundlock.formats.arrays import Numbers, ends_in, indices_of, numbers_in
 from poundlock.formats.chunk import Values
-from poundlock.formats.json.alike import AlikeObjects
+from poundlock.formats.json.alike import LEAST, AlikeObjects
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.errors import OptionError
-from poundlock.sql.formats.format import Decoder, Encoder, FormatColumn, FormatContext, bad_record, rows_in_order
+from poundlock.sql.formats.format import (
+    FormatColumn,
+    FormatContext,
+    RecordDecoder,
+    RecordEncoder,
+    bad_record,
+    rows_in_order,
+)
 from poundlock.sql.formats.json_columns import READ_AS_TEXT, column_of_texts, columns_of_structs, struct_decoder
 from poundlock.sql.formats.json_text import JsonTexts, check_keys, json_texts
 from poundlock.sql.formats.json_values import JsonRules, Unfit, column_of_values, object_of
@@ -54,35 +61,48 @@ class JsonDecoder:
     def decode(self, records: pa.Array, wanted: Sequence[str]) -> tuple[pa.RecordBatch, Numbers | None]:
         """Return rows, and of which record each is; raises EvaluationError where a record cannot be read."""
         columns = [each for each in self.columns if each.column in wanted]
-        parts = []
+        parts = self._alike(records, columns)
         rest: Numbers = np.arange(len(records))
-        alike = self._alike(records, columns)
-        if alike is not None:
-            parts.append(alike)
+        if parts:
             left = np.ones(len(records), np.bool_)
-            left[alike[1]] = False
+            for _, places in parts:
+                left[places] = False
             rest = np.flatnonzero(left)
         if len(rest) or not parts:
             parts += self._one_by_one(records, columns, rest)
         return rows_in_order(parts, len(records))
 
-    def _alike(self, records: pa.Array, columns: Sequence[FormatColumn]) -> _Rows | None:
+    def _alike(self, records: pa.Array, columns: Sequence[FormatColumn]) -> list[_Rows]:
+        """Return the rows of objects that look alike; where not all do, of those with as many quotes: a null has none."""
         kinds = [_ALIKE.get(each.type.root) for each in columns]
         data = records.buffers()[2]
-        if not columns or None in kinds or records.null_count or data is None:
-            return None
-        needed = self.rules.fails_on_missing
+        if not columns or None in kinds or records.null_count or data is None or len(records) < LEAST:
+            return []
         schema = pa.schema([pa.field(each.name, kind) for each, kind in zip(columns, kinds, strict=True)])
         as_written = frozenset(each.name for each in columns if each.type.root in _AS_WRITTEN)
         ends = ends_in(records)
-        if len(ends) != len(records) + 1:
-            return None
-        decoded = _alike_objects(schema, as_written).decode(Values(np.frombuffer(data, np.uint8), ends[:-1], ends[1:]))
-        if decoded is None:
-            return None
-        rows, places = decoded
-        if needed and not self._has_all(records[int(places[0])].as_py(), columns):
-            return None
+        values = Values(np.frombuffer(data, np.uint8), ends[:-1], ends[1:])
+        decoded = _alike_objects(schema, as_written, -1).decode(values)
+        if decoded is not None:
+            return self._converted(records, columns, *decoded)
+        quotes = numbers_in(pc.count_substring(records, b'"'))
+        parts: list[_Rows] = []
+        for count, some in zip(*np.unique(quotes, return_counts=True), strict=True):
+            if not LEAST <= some < len(records):
+                continue
+            rows = np.flatnonzero(quotes == count)
+            group = Values(values.data, values.starts[rows], values.ends[rows])
+            decoded = _alike_objects(schema, as_written, int(count)).decode(group)
+            if decoded is not None:
+                parts += self._converted(records, columns, decoded[0], rows[decoded[1]])
+        return parts
+
+    def _converted(
+        self, records: pa.Array, columns: Sequence[FormatColumn], rows: pa.RecordBatch, places: Numbers
+    ) -> list[_Rows]:
+        """Return the rows of objects that look alike with the types of the columns; none where they have not all fields."""
+        if self.rules.fails_on_missing and not self._has_all(records[int(places[0])].as_py(), columns):
+            return []
         try:
             arrays = [
                 column_of_texts(column, each.type, self.rules) if each.type.root in READ_AS_TEXT else column
@@ -90,7 +110,7 @@ class JsonDecoder:
             ]
         except Unfit as error:
             raise self._failed_at(records, columns, error) from None
-        return pa.RecordBatch.from_arrays(arrays, [each.column for each in columns]), places.astype(np.int64)
+        return [(pa.RecordBatch.from_arrays(arrays, [each.column for each in columns]), places.astype(np.int64))]
 
     @staticmethod
     def _has_all(record: bytes, columns: Sequence[FormatColumn]) -> bool:
@@ -176,12 +196,13 @@ def _is_utf8(records: pa.Array) -> bool:
 
 
 @lru_cache(64)
-def _alike_objects(schema: pa.Schema, as_written: frozenset[str]) -> AlikeObjects:
+def _alike_objects(schema: pa.Schema, as_written: frozenset[str], quotes: int) -> AlikeObjects:
+    """Return a decoder of objects that look alike, which remembers how: one for each number of quotes, and one for all."""
     return AlikeObjects(schema, as_written)
 
 
 @dataclass(frozen=True)
-class JsonEncoder:
+class JsonObjectEncoder:
     """Rows to objects."""
 
     columns: tuple[FormatColumn, ...]
@@ -209,16 +230,16 @@ def json_rules(options: TableOptions, prefix: str = "json") -> JsonRules:
     return JsonRules("ISO-8601" if written == "iso-8601" else "SQL", options.flag(f"{prefix}.ignore-parse-errors"))
 
 
-def json_decoder(options: TableOptions, context: FormatContext) -> Decoder:
+def json_decoder(options: TableOptions, context: FormatContext) -> RecordDecoder:
     """Return what reads objects; raises as `json_rules`."""
     rules, _ = _options(options, context)
     return JsonDecoder(context.table, context.columns, rules)
 
 
-def json_encoder(options: TableOptions, context: FormatContext) -> Encoder:
+def json_encoder(options: TableOptions, context: FormatContext) -> RecordEncoder:
     """Return what writes objects; raises as `json_rules`."""
     _, texts = _options(options, context)
-    return JsonEncoder(context.columns, texts)
+    return JsonObjectEncoder(context.columns, texts)
 
 
 def _options(options: TableOptions, context: FormatContext) -> tuple[JsonRules, JsonTexts]:

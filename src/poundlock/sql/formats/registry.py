@@ -9,20 +9,20 @@ from poundlock.sql.connectors.options import TableOptions, unknown_word
 from poundlock.sql.formats.avro_format import avro_decoder, avro_encoder
 from poundlock.sql.formats.changelog_json import Dialect, changelog_decoder, changelog_encoder
 from poundlock.sql.formats.csv_format import csv_decoder, csv_encoder
-from poundlock.sql.formats.format import Decoder, Encoder, FormatContext
+from poundlock.sql.formats.format import FormatContext, RecordDecoder, RecordEncoder
 from poundlock.sql.formats.json_format import json_decoder, json_encoder
 from poundlock.sql.formats.raw import raw_decoder, raw_encoder
 
 _CHANGELOGS: tuple[Dialect, ...] = ("debezium-json", "canal-json", "maxwell-json")
 
-DECODERS: Mapping[str, Callable[[TableOptions, FormatContext], Decoder]] = {
+DECODERS: Mapping[str, Callable[[TableOptions, FormatContext], RecordDecoder]] = {
     "avro": avro_decoder,
     "csv": csv_decoder,
     "json": json_decoder,
     "raw": raw_decoder,
     **{dialect: partial(changelog_decoder, dialect=dialect) for dialect in _CHANGELOGS},
 }
-ENCODERS: Mapping[str, Callable[[TableOptions, FormatContext], Encoder]] = {
+ENCODERS: Mapping[str, Callable[[TableOptions, FormatContext], RecordEncoder]] = {
     "avro": avro_encoder,
     "csv": csv_encoder,
     "json": json_encoder,
@@ -31,7 +31,7 @@ ENCODERS: Mapping[str, Callable[[TableOptions, FormatContext], Encoder]] = {
 }
 
 
-def decoder_of(options: TableOptions, context: FormatContext, option: str = "format") -> Decoder:
+def decoder_of(options: TableOptions, context: FormatContext, option: str = "format") -> RecordDecoder:
     """Return what makes rows of a table's records.
 
     Args:
@@ -46,7 +46,7 @@ def decoder_of(options: TableOptions, context: FormatContext, option: str = "for
     return DECODERS[name](options, context)
 
 
-def encoder_of(options: TableOptions, context: FormatContext, option: str = "format") -> Encoder:
+def encoder_of(options: TableOptions, context: FormatContext, option: str = "format") -> RecordEncoder:
     """Return what makes records of a table's rows; raises as `decoder_of`."""
     name = options.required(option)
     if name not in ENCODERS:

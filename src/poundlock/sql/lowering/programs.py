@@ -16,7 +16,7 @@ from poundlock.sql.expressions.tree import ColumnRef, Expression, columns_of
 
 
 @dataclass(frozen=True)
-class Step:
+class CalcStep:
     """A condition, or an expression for each column that comes out."""
 
     names: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Step:
 class CalcProgram:
     """Filters and projections, one behind the other."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[CalcStep, ...]
     context: EvaluationContext
 
     @property
@@ -50,7 +50,7 @@ class CalcProgram:
                 places = kept if places is None else places[kept]
         return rows, places
 
-    def _projected(self, rows: pa.RecordBatch, step: Step) -> pa.RecordBatch:
+    def _projected(self, rows: pa.RecordBatch, step: CalcStep) -> pa.RecordBatch:
         columns = [evaluate(each, rows, self.context) for each in step.expressions]
         return with_kind(pa.RecordBatch.from_arrays(columns, list(step.names)) if columns else rows.select([]), rows)
 
@@ -72,10 +72,10 @@ def with_kind(rows: pa.RecordBatch, given: pa.RecordBatch) -> pa.RecordBatch:
     return rows.append_column(ROW_KIND, given.column(ROW_KIND))
 
 
-def needed_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
+def needed_steps(steps: Sequence[CalcStep]) -> tuple[CalcStep, ...]:
     """Return the same steps, in which nothing is computed that no later one reads."""
     wanted: set[str] | None = None
-    made: list[Step] = []
+    made: list[CalcStep] = []
     for step in reversed(steps):
         if step.condition is not None:
             if wanted is not None:
@@ -88,7 +88,7 @@ def needed_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
             if wanted is None or name in wanted
         ]
         wanted = {column for _, each in kept for column in columns_of(each)}
-        made.append(Step(tuple(name for name, _ in kept), tuple(each for _, each in kept)))
+        made.append(CalcStep(tuple(name for name, _ in kept), tuple(each for _, each in kept)))
     return tuple(reversed(made))
 
 

@@ -18,9 +18,9 @@ from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall
 from poundlock.sql.lowering.programs import (
     CalcProgram,
+    CalcStep,
     ExpandProgram,
     RepeatProgram,
-    Step,
     UnnestProgram,
     ValuesProgram,
     needed_steps,
@@ -153,13 +153,13 @@ class Lowering:
         return stream.then(CalcNode(self.job.operator_id(name, None), [stream.node], program, ddl.render(schema)))
 
     def _calc(self, relation: LogicalRelation) -> DataStream:
-        steps: list[Step] = []
+        steps: list[CalcStep] = []
         inner = relation
         while isinstance(inner, LogicalProject | LogicalFilter) and (inner is relation or id(inner) not in self._made):
             if isinstance(inner, LogicalFilter):
-                steps.append(Step(condition=inner.condition))
+                steps.append(CalcStep(condition=inner.condition))
             else:
-                steps.append(Step(tuple(f.column for f in inner.fields), inner.expressions))
+                steps.append(CalcStep(tuple(f.column for f in inner.fields), inner.expressions))
             inner = inner.input
         kept = needed_steps([*reversed(steps)])
         program = CalcProgram(kept, self.context)
@@ -185,7 +185,7 @@ class Lowering:
         time = relation.field(relation.time)
         instant = SqlCall("$ROWTIME", (time.ref,), _INSTANT)
         expressions: tuple[Expression, ...] = (*(f.ref for f in inner.fields), instant)
-        steps = (Step(tuple(f.column for f in fields), expressions),)
+        steps = (CalcStep(tuple(f.column for f in fields), expressions),)
         updating = self.is_updating(inner)
         stream = self.calc(self.stream(inner), CalcProgram(steps, self.context), fields, kinds=updating, name="rowtime")
         strategy = WatermarkStrategy.for_generator(partial(DelayedWatermarks, delay), timestamp=TIME, column=TIME)
@@ -204,7 +204,7 @@ class Lowering:
         """Return a stream of insertions as one of changes."""
         kind = Literal("+I", SqlType("VARCHAR", (2,)))
         names = (*(f.column for f in relation.fields), ROW_KIND)
-        step = Step(names, (*(f.ref for f in relation.fields), kind))
+        step = CalcStep(names, (*(f.ref for f in relation.fields), kind))
         return self.calc(stream, CalcProgram((step,), self.context), relation.fields, kinds=True)
 
     def _unnest(self, relation: LogicalUnnest) -> DataStream:
@@ -265,7 +265,7 @@ class Lowering:
         )
         joined = left.then(node)
         names = tuple(f.column for f in relation.fields)
-        step = Step(names, tuple(f.ref for f in relation.fields))
+        step = CalcStep(names, tuple(f.ref for f in relation.fields))
         program = CalcProgram((step,), self.context)
         return self.calc(joined, program, relation.fields, kinds=self.is_updating(relation))
 
@@ -291,7 +291,7 @@ class Lowering:
         windowed = stream.then(node)
         results = {call.column: each.result for call, each in zip(relation.calls, made, strict=False)}
         expressions = tuple(self._window_column(relation, f, results) for f in relation.fields)
-        step = Step(tuple(f.column for f in relation.fields), expressions)
+        step = CalcStep(tuple(f.column for f in relation.fields), expressions)
         return self.calc(windowed, CalcProgram((step,), self.context), relation.fields, kinds=False)
 
     def _window_table(self, relation: LogicalWindowTable) -> DataStream:
@@ -318,7 +318,7 @@ class Lowering:
         assert bounds is not None
         end = inner.field(str(bounds.end))
         moment = SqlCall("$WINDOW_TIME", (end.ref,), _INSTANT, (str(int(bounds.window.is_local)),))
-        timed = Step((*(f.column for f in inner.fields), TIME), (*(f.ref for f in inner.fields), moment))
+        timed = CalcStep((*(f.column for f in inner.fields), TIME), (*(f.ref for f in inner.fields), moment))
         fields = (*inner.fields, Field(TIME, TIME, _INSTANT))
         stream = self.calc(self.stream(inner), CalcProgram((timed,), self.context), fields, kinds=False)
         rows = FirstRows(schema_of(inner.fields), relation.order, relation.last)
@@ -375,7 +375,7 @@ class Lowering:
             fields.append(Field(column, column, chosen.type))
             expressions.append(chosen)
             made.append((call, column))
-        step = Step(tuple(f.column for f in fields), tuple(expressions))
+        step = CalcStep(tuple(f.column for f in fields), tuple(expressions))
         return self.calc(stream, CalcProgram((step,), self.context), fields, kinds=False), made
 
     def _no_updates(self, relation: LogicalRelation, what: str) -> None:
@@ -411,7 +411,7 @@ class Lowering:
         least = Literal(relation.first, SqlType("BIGINT"))
         condition = SqlCall(">=", (ColumnRef(rank, SqlType("BIGINT")), least), SqlType("BOOLEAN"))
         names = tuple(f.column for f in relation.fields)
-        steps = (Step(condition=condition), Step(names, tuple(f.ref for f in relation.fields)))
+        steps = (CalcStep(condition=condition), CalcStep(names, tuple(f.ref for f in relation.fields)))
         return self.calc(ranked, CalcProgram(steps, self.context), relation.fields, kinds=True)
 
     def _deduplicate(self, relation: LogicalDeduplicate) -> DataStream:
