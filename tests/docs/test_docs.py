@@ -36,7 +36,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").glob("*.md")),
 ]
-LANGUAGES = {"python", "bash", "toml", "json", "text"}
+LANGUAGES = {"python", "bash", "toml", "json", "text", "sql"}
 MOST_NOT_RUN = 12
 PROGRAMS = {".", "cat", "cd", "export", "find", "head", "kill", "ls", "rm", "sed", "sort", "wc", "xargs"}
 
@@ -125,12 +125,23 @@ def check_block(block: Block) -> None:
         check_shell(block)
     elif block.language == "toml":
         check_settings(block)
+    elif block.language == "sql":
+        check_sql(block)
     elif block.language == "json":
         for number, line in enumerate(block.code.splitlines(), 1):
             try:
                 json.loads(line)
             except ValueError as error:
                 block.fail(f"not JSON: {error}", block.line + number)
+
+
+def check_sql(block: Block) -> None:
+    from poundlock.sql.statements.session import SqlSession
+
+    try:
+        SqlSession().check(block.code)
+    except PoundlockError as error:
+        block.fail(str(error))
 
 
 def check_shell(block: Block) -> None:
