@@ -16,6 +16,7 @@ from poundlock.formats import ddl
 from poundlock.operators.chain import Edge, Operator, Pass
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
+from poundlock.operators.matching.operator import MatchOperator
 from poundlock.operators.process.deduplicate import FirstRecordOperator, LastRecordOperator
 from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
 from poundlock.operators.process.process import ProcessOperator
@@ -30,6 +31,7 @@ from poundlock.operators.windows.general import WindowOperator
 from poundlock.operators.windows.sessions import CountWindowOperator, SessionWindowOperator
 from poundlock.stream.functions.base import RichFunction
 from poundlock.stream.functions.process import ArrowAggregateWindow, ProcessWindow
+from poundlock.stream.matching import MatchNode
 from poundlock.stream.nodes import (
     CalcNode,
     DeduplicateNode,
@@ -117,6 +119,8 @@ def process_by_record(node: KeyedNode) -> str | None:
     """Return why a step works record by record, None where it works by columns."""
     if isinstance(node, RollingNode):
         return "a Python function makes one record of two" if node.column is None else None
+    if isinstance(node, MatchNode):
+        return "what a row may be depends on those before it"
     return None if isinstance(node, (DeduplicateNode, TopNNode)) else "a function is given its records"
 
 
@@ -175,6 +179,8 @@ def process_operator(node: KeyedNode, *, bounded: bool = False, chunk_rows: int 
         )
     if isinstance(node, TopNNode):
         return TopNOperator(TopN.of(node), bounded=bounded, chunk_rows=chunk_rows)
+    if isinstance(node, MatchNode):
+        return MatchOperator(node, chunk_rows=chunk_rows)
     if isinstance(node, IntervalJoinNode):
         bounds, late = (node.lower_ms, node.upper_ms), node.late_tags
         return IntervalJoinOperator(*bounds, node.function, late_tags=late, tags=tags, chunk_rows=chunk_rows)

@@ -51,6 +51,7 @@ from poundlock.plan.sql_text import is_ordered, resolve_column
 from poundlock.state.hashing import key_hashes
 from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode
 from poundlock.stream.functions.process import ArrowAggregateWindow, CoGroupFunction
+from poundlock.stream.matching import MatchNode
 from poundlock.stream.nodes import (
     DeduplicateNode,
     IntervalJoinNode,
@@ -82,7 +83,7 @@ NameOf = Callable[[pa.Schema, str], str]
 """Tells what Spark calls an expression over some columns."""
 
 
-_OF_ONE_KEY = (GroupAggregateNode, RegularJoinNode)
+_OF_ONE_KEY = (GroupAggregateNode, RegularJoinNode, MatchNode)
 """Steps of which all rows have one key where they name none."""
 _BEFORE = "the columns of the key, window_start and window_end stand before those"
 
@@ -132,6 +133,8 @@ def keyed_head(
         return group_aggregate_head(node, schemas[0], fields, bounded=bounded)
     if isinstance(node, RegularJoinNode):
         return regular_join_head(node, own, keys, bounded=bounded)
+    if isinstance(node, MatchNode):
+        return _matches(node, schemas[0], keys[0], timed[0])
     return _process(node, graph, own, keys, timed, bounded)
 
 
@@ -337,6 +340,16 @@ def _process(
     if make is None:
         make = partial(process_operator, node, bounded=bounded)
     return KeyedHead(node.id, make, inputs, outputs, first=1 if broadcast else 0, broadcast=broadcast)
+
+
+def _matches(node: MatchNode, schema: pa.Schema, keys: Sequence[str], timed: bool) -> KeyedHead:
+    """Return the operator of a pattern of rows, which are tuples to it."""
+    column = node.columns[0]
+    time = None if column is None else _time(node.id, column, schema, timed, needed=True)
+    columns = tuple(resolve_column(schema, name, node.id) for name in node.program.columns)
+    taken = KeyedInput(keys=keys, time=time, elements=RecordMaker(columns, tuple))
+    output = RecordRows(node.id, ddl.parse(node.schema or ""))
+    return KeyedHead(node.id, partial(process_operator, node), [taken], {MAIN: output})
 
 
 def _rolled(operator: str, kind: str, name: str, schema: pa.Schema) -> str:

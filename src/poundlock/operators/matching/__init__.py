@@ -1,0 +1,1 @@
+"""MATCH_RECOGNIZE: patterns in the rows of a key."""
