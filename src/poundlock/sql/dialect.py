@@ -26,9 +26,9 @@ class MetadataColumn(exp.Expression, exp.ColumnConstraintKind):
 
 
 class MatchRecognize(exp.MatchRecognize):
-    """MATCH_RECOGNIZE, with Flink's WITHIN."""
+    """MATCH_RECOGNIZE, with Flink's WITHIN, and with SUBSET."""
 
-    arg_types: ClassVar = {**exp.MatchRecognize.arg_types, "within": False}
+    arg_types: ClassVar = {**exp.MatchRecognize.arg_types, "within": False, "subset": False}
 
 
 class TypedLiteral(exp.Expression):
@@ -183,11 +183,12 @@ class _FlinkParser(Parser):
         made = MatchRecognize(
             partition_by=self._parse_partition_by(),
             order=self._parse_order(),
-            measures=self._parse_csv(self._parse_expression) if self._match_text_seq("MEASURES") else None,
+            measures=self._parse_csv(self._parse_match_recognize_measure) if self._match_text_seq("MEASURES") else None,
             rows=self._parse_words(("ONE", "ROW", "PER", "MATCH"), ("ALL", "ROWS", "PER", "MATCH")),
             after=self._parse_skip(),
             pattern=self._parse_pattern(),
             within=self._parse_interval() if self._match_text_seq("WITHIN") else None,
+            subset=self._parse_csv(self._parse_disjunction) if self._match_text_seq("SUBSET") else None,
             define=self._parse_csv(self._parse_name_as_expression) if self._match_text_seq("DEFINE") else None,
         )
         self._match_r_paren()

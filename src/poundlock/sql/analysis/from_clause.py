@@ -10,6 +10,7 @@ from sqlglot import exp
 from poundlock.errors import DefinitionError
 from poundlock.sql.analysis.context import Analysis, Queries
 from poundlock.sql.analysis.joins import conjuncts_of, filtered, joined, using_columns
+from poundlock.sql.analysis.match import MatchAnalysis
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
 from poundlock.sql.analysis.tables import scanned
 from poundlock.sql.analysis.values import values_of
@@ -50,6 +51,9 @@ class FromClause:
         if source is None:
             return LogicalValues((), ((),)), scope
         relation, own = self._item(source.this, scope)
+        match = select.args.get("match")
+        if match is not None:
+            relation, own = self._matched(select, match, relation, own)
         scope = scope.with_relations(own)
         for join in [*_joins_in(source.this), *(select.args.get("joins") or ())]:
             relation, scope = self._joined(relation, scope, join)
@@ -61,8 +65,6 @@ class FromClause:
 
     def _item(self, node: exp.Expr, scope: QueryScope) -> tuple[LogicalRelation, NamedFields]:
         alias = node.args.get("alias")
-        if node.args.get("match_recognize") is not None or node.find(exp.MatchRecognize, bfs=False) is node:
-            raise self._analysis.missing(node, "MATCH_RECOGNIZE")
         if isinstance(node, exp.Table):
             if isinstance(node.this, exp.Anonymous):
                 return self._renamed(self._table_function(node.this), alias, None)
@@ -75,6 +77,18 @@ class FromClause:
         if isinstance(node, exp.Lateral):
             raise self._analysis.missing(node, "LATERAL as the first of FROM")
         raise self._analysis.missing(node, f"{node.sql()[:40]} in FROM")
+
+    def _matched(
+        self, select: exp.Select, match: exp.Expr, relation: LogicalRelation, own: NamedFields
+    ) -> tuple[LogicalRelation, NamedFields]:
+        if select.args.get("joins") or select.args.get("laterals"):
+            raise self._analysis.error(
+                match,
+                "MATCH_RECOGNIZE beside other tables",
+                "put it into a sub-query, or a view, and join that",
+                "unsupported_query",
+            )
+        return self._renamed(MatchAnalysis(self._analysis, relation, own).relation(match), match.args.get("alias"), None)
 
     def _renamed(
         self, relation: LogicalRelation, alias: exp.Expr | None, name: str | None

@@ -178,9 +178,6 @@ class QueryAnalysis:
     # --- SELECT -----------------------------------------------------------------------------------------------------------
 
     def _select(self, select: exp.Select, outer: QueryScope | None) -> LogicalRelation:
-        matched = select.args.get("match")
-        if matched is not None:
-            raise self._analysis.missing(matched, "MATCH_RECOGNIZE")
         relation, scope = self._from.relation(select, outer)
         subqueries = Subqueries(self._analysis, self, relation, scope)
         where = select.args.get("where")

@@ -16,6 +16,7 @@ from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.analysis.windows import bounds_of
 from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall
+from poundlock.sql.lowering.match_rows import MatchColumns, output_schema
 from poundlock.sql.lowering.programs import (
     CalcProgram,
     CalcStep,
@@ -38,6 +39,7 @@ from poundlock.sql.relations.tree import (
     LogicalExpand,
     LogicalFilter,
     LogicalJoin,
+    LogicalMatch,
     LogicalProject,
     LogicalRelation,
     LogicalRepeat,
@@ -55,6 +57,7 @@ from poundlock.sql.types import SqlType
 from poundlock.stream.changelog_nodes import AggregateCall as GroupAggregateCall
 from poundlock.stream.changelog_nodes import AggregateName, GroupAggregateNode, RegularJoinNode
 from poundlock.stream.functions.process import ArrowAggregateWindow
+from poundlock.stream.matching import MatchNode
 from poundlock.stream.nodes import (
     CalcNode,
     DeduplicateNode,
@@ -135,6 +138,7 @@ class Lowering:
             LogicalJoin: self._join,
             LogicalTopN: self._top_n,
             LogicalDeduplicate: self._deduplicate,
+            LogicalMatch: self._match,
         }
 
     # --- without state ----------------------------------------------------------------------------------------------------
@@ -430,6 +434,35 @@ class Lowering:
             update_before=relation.keep == "last",
         )
         return stream.then(node)
+
+    # --- patterns of rows -------------------------------------------------------------------------------------------------
+
+    def _match(self, relation: LogicalMatch) -> DataStream:
+        inner = relation.input
+        if self.is_updating(inner):
+            raise relation.of_updates
+        stream, columns = self.stream(inner), MatchColumns(relation, self.context)
+        program = columns.program()
+        if columns.computed:
+            fields = (*inner.fields, *(own for own, _ in columns.computed))
+            expressions = (*(f.ref for f in inner.fields), *(computed for _, computed in columns.computed))
+            step = Step(tuple(f.column for f in fields), expressions)
+            stream = self.calc(stream, CalcProgram((step,), self.context), fields, kinds=False)
+        node = MatchNode(
+            self.job.operator_id("match", None),
+            [stream.node],
+            [keys_text(relation.keys)],
+            [None if relation.by_clock else relation.order[0].column],
+            output_schema(program),
+            {},
+            pattern=relation.pattern,
+            after=relation.after,
+            program=program,
+            order=[SortColumn(key.column, key.is_descending, key.nulls_first) for key in relation.order[1:]],
+            within_ms=relation.within_ms,
+        )
+        step = Step(tuple(f.column for f in relation.fields), relation.measures)
+        return self.calc(stream.then(node), CalcProgram((step,), self.context), relation.fields, kinds=False)
 
 
 def group_aggregate(call: SqlAggregateCall) -> GroupAggregateCall:

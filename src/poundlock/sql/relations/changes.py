@@ -14,6 +14,7 @@ from poundlock.sql.relations.tree import (
     LogicalFilter,
     LogicalIntervalJoin,
     LogicalJoin,
+    LogicalMatch,
     LogicalOver,
     LogicalProject,
     LogicalRelation,
@@ -44,7 +45,8 @@ def is_updating(relation: LogicalRelation, of_table: Updates) -> bool:
         | LogicalWindowTopN
         | LogicalWindowJoin
         | LogicalIntervalJoin
-        | LogicalTemporalJoin,
+        | LogicalTemporalJoin
+        | LogicalMatch,
     ):
         return False
     if isinstance(relation, LogicalAggregate | LogicalTopN):

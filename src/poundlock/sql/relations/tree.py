@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from poundlock.sql.catalog import FullName
+from poundlock.sql.errors import SqlError
 from poundlock.sql.expressions.tree import Expression
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.types import SqlType
+from poundlock.stream.matching import AfterMatch, PatternVariable
 
 WindowKind = Literal["tumble", "hop", "cumulate", "session"]
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -326,6 +328,51 @@ class LogicalOver(Unary):
     order: tuple[OrderKey, ...]
     frame: Frame
     calls: tuple[SqlAggregateCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MatchValue:
+    """A value of the rows of a match.
+
+    Args:
+        column: that it is put into.
+        kind: "row" of one row, "rowtime" when the match was complete, else an aggregate.
+        variable: whose rows it is of; None for all rows.
+        expression: of a row: a column where it is of one row; None of "rowtime".
+        offset: how many rows before the last one of the variable, or behind the first one.
+    """
+
+    column: str
+    type: SqlType
+    kind: Literal["row", "rowtime", "count", "sum", "min", "max"]
+    variable: str | None = None
+    expression: Expression | None = None
+    offset: int = 0
+    from_first: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class LogicalMatch(Unary):
+    """A row for each match of a pattern in the rows of a key; its fields are the keys, then the measures.
+
+    Args:
+        order: of the rows, by their time first.
+        by_clock: whether that time is the clock.
+        conditions: of variables, over the values; one without a condition takes any row.
+        measures: over the values.
+        of_updates: is raised where rows of the input change, which the job knows.
+    """
+
+    keys: tuple[str, ...]
+    order: tuple[OrderKey, ...]
+    by_clock: bool
+    pattern: tuple[PatternVariable, ...]
+    after: AfterMatch
+    within_ms: int | None
+    conditions: tuple[tuple[str, Expression], ...]
+    measures: tuple[Expression, ...]
+    values: tuple[MatchValue, ...]
+    of_updates: SqlError
 
 
 @dataclass(frozen=True, eq=False)
