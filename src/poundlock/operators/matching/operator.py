@@ -65,29 +65,31 @@ class MatchOperator(KeyedOperator):
         waiting = self._waiting.get(entry, ())
         due = [each for each in waiting if each[0] <= watermark]
         left = [each for each in waiting if each[0] > watermark]
+        yield from self._match(entry, due, watermark)
         if left:
             self._waiting[entry] = left
             self.group.event_timers.register(min(time for time, _ in left), entry)
         else:
             self._waiting.pop(entry, None)
-        yield from self._match(entry, due, watermark)
 
     def _match(self, key: Any, rows: Sequence[Any], until: int) -> Iterator[OutputChunk]:
         """Let the rows of a key go through the pattern; the time, ms, is over that far."""
         matches = KeyMatches(self._matching, self._begun.get(key))
+        timers = self.group.processing_timers if self._by_clock else self.group.event_timers
+        was_over = matches.over_at()
         for time, row in self._ordered(rows):
             for match in (*matches.advance(time), *matches.add(time, row)):
                 yield from self._give(key, *match)
         for match in matches.advance(until):
             yield from self._give(key, *match)
-        kept = matches.kept()
+        kept, over = matches.kept(), matches.over_at()
         if kept is None:
             self._begun.pop(key, None)
-            return
-        self._begun[key] = kept
-        over = matches.over_at()
+        else:
+            self._begun[key] = kept
+        if was_over is not None and was_over != over:
+            timers.delete(was_over, key)
         if over is not None:
-            timers = self.group.processing_timers if self._by_clock else self.group.event_timers
             timers.register(over, key)
 
     def _give(self, key: Any, match: Any, time: int) -> Iterator[OutputChunk]:
