@@ -14,12 +14,12 @@ from poundlock.sql.statements.results import Result, RunsQuery
 from poundlock.sql.statements.session import SqlSession, error_kind
 from support.sql_scripts import CASES, whole_script
 
-NOT_YET = frozenset({"watermark.current", *(id for id in CASES if id.startswith("match.")), "error.match_on_updates"})
+NOT_YET = frozenset({"watermark.current"})
 OTHERWISE = frozenset({"settings.unknown_key", "error.over_two_columns"})
 OF_CONNECTORS = frozenset(
     {
         "error.update_into_files", "error.connector_unknown", "error.missing_option", "error.missing_connector",
-        "error.option_unknown", "error.metadata_unknown",
+        "error.option_unknown", "error.metadata_unknown", "error.match_on_updates",
     }
 )  # fmt: skip
 """What only the connector of a table knows."""
