@@ -18,7 +18,7 @@ Takes = Callable[[int], bool]
 
 
 @dataclass(slots=True)
-class State:
+class PatternState:
     """A state.
 
     Args:
@@ -38,7 +38,7 @@ class Automaton:
     """The states of a pattern."""
 
     def __init__(self, pattern: Sequence[PatternVariable]) -> None:
-        self.states: list[State] = []
+        self.states: list[PatternState] = []
         following = FINAL
         for number in range(len(pattern) - 1, -1, -1):
             following = self._begin_of(number, pattern[number], following)
@@ -49,14 +49,14 @@ class Automaton:
         greedy = variable.is_greedy
         least, behind = max(variable.least, 1), following
         if variable.most is None:
-            behind = self._add(State(number, len(self.states), following, greedy))
+            behind = self._add(PatternState(number, len(self.states), following, greedy))
         for _ in range(least, variable.most or least):
-            behind = self._add(State(number, behind, following, greedy))
+            behind = self._add(PatternState(number, behind, following, greedy))
         for _ in range(least - 1):
-            behind = self._add(State(number, behind))
-        return self._add(State(number, behind, following if variable.least == 0 else None, greedy))
+            behind = self._add(PatternState(number, behind))
+        return self._add(PatternState(number, behind, following if variable.least == 0 else None, greedy))
 
-    def _add(self, state: State) -> int:
+    def _add(self, state: PatternState) -> int:
         self.states.append(state)
         return len(self.states) - 1
 

@@ -12,7 +12,7 @@ from poundlock.stream.matching import AfterMatch, MatchCondition, MatchedRows, P
 _TRIM_AT = 512  # rows that nothing needs any more, which are removed at once
 
 
-class Run(NamedTuple):
+class PartialMatch(NamedTuple):
     """Rows that a pattern goes through, one behind the other.
 
     Args:
@@ -41,7 +41,7 @@ class Matching:
         names = [each.name for each in pattern]
         self._target = 0 if after.variable is None else names.index(after.variable)
 
-    def resumes_at(self, match: Run) -> int:
+    def resumes_at(self, match: PartialMatch) -> int:
         """Return the number of the first row that the next match may begin with.
 
         Raises:
@@ -62,46 +62,46 @@ class Matching:
 
 
 class KeyMatches:
-    """The runs of one key, and its rows from the first one that a run begins with.
+    """The partial matches of one key, and its rows from the first one that such a match begins with.
 
     Args:
         kept: what `kept` has given.
     """
 
-    __slots__ = ("_complete", "_first", "_matching", "_rows", "_runs", "_times")
+    __slots__ = ("_complete", "_first", "_matching", "_partial", "_rows", "_times")
 
     def __init__(self, matching: Matching, kept: Sequence[Any] | None = None) -> None:
         self._matching = matching
         self._first = 0  # the number of the first row that is kept
         self._times: list[int] = []
         self._rows: list[Row] = []
-        self._runs: list[Run] = []
-        self._complete: list[Run] = []
+        self._partial: list[PartialMatch] = []
+        self._complete: list[PartialMatch] = []
         if kept is not None:
-            times, rows, runs, complete = kept
+            times, rows, partial, complete = kept
             self._times, self._rows = list(times), list(rows)
-            self._runs = [Run(state, start, tuple(counts)) for state, start, *counts in runs]
-            self._complete = [Run(FINAL, start, tuple(counts)) for start, *counts in complete]
+            self._partial = [PartialMatch(state, start, tuple(counts)) for state, start, *counts in partial]
+            self._complete = [PartialMatch(FINAL, start, tuple(counts)) for start, *counts in complete]
 
     def kept(self) -> list[Any] | None:
         """Return it as state keeps it, None where nothing is begun."""
         self._trim()
         if not self._rows:
             return None
-        runs = [[each.state, each.start - self._first, *each.counts] for each in self._runs]
+        partial = [[each.state, each.start - self._first, *each.counts] for each in self._partial]
         complete = [[each.start - self._first, *each.counts] for each in self._complete]
-        return [self._times, self._rows, runs, complete]
+        return [self._times, self._rows, partial, complete]
 
     def over_at(self) -> int | None:
-        """Return when the first run will have taken too long, in ms; None where none is begun, or may take any time."""
+        """Return when the first partial match will have taken too long, in ms; None where none is begun, or may take any time."""
         within = self._matching.within_ms
-        return None if within is None or not self._runs else self._began(self._runs) + within
+        return None if within is None or not self._partial else self._began(self._partial) + within
 
     def advance(self, time: int) -> Iterator[tuple[MatchedRows, int]]:
-        """End runs that have taken too long by some time, and yield the matches that waited for them, with when that was."""
+        """End partial matches that have taken too long by some time, and yield the matches that waited for them, with when that was."""
         while (over := self.over_at()) is not None and over <= time:
-            began = self._began(self._runs)
-            self._runs = [each for each in self._runs if self._time_of(each.start) > began]
+            began = self._began(self._partial)
+            self._partial = [each for each in self._partial if self._time_of(each.start) > began]
             yield from self._due(over)
 
     def add(self, time: int, row: Row) -> Iterator[tuple[MatchedRows, int]]:
@@ -110,46 +110,48 @@ class KeyMatches:
         automaton, number = matching.automaton, self._first + len(self._rows)
         self._times.append(time)
         self._rows.append(row)
-        runs: list[Run] = []
-        begin = Run(automaton.first, number, (0,) * matching.width)
-        for run in (*self._runs, begin):
-            takes = _Asked(matching.conditions, MatchedRows(self._rows, run.start - self._first, run.counts, row))
-            for variable, state in automaton.steps(run.state, takes):
-                counts = (*run.counts[:variable], run.counts[variable] + 1, *run.counts[variable + 1 :])
+        behind: list[PartialMatch] = []
+        begin = PartialMatch(automaton.first, number, (0,) * matching.width)
+        for partial in (*self._partial, begin):
+            takes = _Asked(
+                matching.conditions, MatchedRows(self._rows, partial.start - self._first, partial.counts, row)
+            )
+            for variable, state in automaton.steps(partial.state, takes):
+                counts = (*partial.counts[:variable], partial.counts[variable] + 1, *partial.counts[variable + 1 :])
                 if state != FINAL:
-                    runs.append(Run(state, run.start, counts))
+                    behind.append(PartialMatch(state, partial.start, counts))
                 if automaton.may_end(state, takes):
-                    self._complete.append(Run(FINAL, run.start, counts))
-        self._runs = runs
+                    self._complete.append(PartialMatch(FINAL, partial.start, counts))
+        self._partial = behind
         yield from self._due(time)
-        if not runs and not self._complete:
+        if not self._partial and not self._complete:
             self._first += len(self._rows)
             self._times, self._rows = [], []
         elif len(self._rows) > _TRIM_AT and self._needed() - self._first > _TRIM_AT:
             self._trim()
 
     def _due(self, time: int) -> Iterator[tuple[MatchedRows, int]]:
-        """Yield complete matches that no run which began earlier can come before; what a match goes over is forgotten."""
+        """Yield complete matches that no partial one that began earlier can come before; what a match goes over is forgotten."""
         while self._complete:
-            match = min(self._complete, key=lambda run: run.start)  # of several the one that was complete first
-            if any(run.start < match.start for run in self._runs):
+            match = min(self._complete, key=lambda partial: partial.start)  # of several the one that was complete first
+            if any(partial.start < match.start for partial in self._partial):
                 return
             resumes = self._matching.resumes_at(match)
             yield MatchedRows(self._rows, match.start - self._first, match.counts), time
-            self._runs = [run for run in self._runs if run.start >= resumes]
-            self._complete = [run for run in self._complete if run.start >= resumes]
+            self._partial = [partial for partial in self._partial if partial.start >= resumes]
+            self._complete = [partial for partial in self._complete if partial.start >= resumes]
 
     def _time_of(self, number: int) -> int:
         return self._times[number - self._first]
 
-    def _began(self, runs: Sequence[Run]) -> int:
-        return self._time_of(min(each.start for each in runs))
+    def _began(self, partial: Sequence[PartialMatch]) -> int:
+        return self._time_of(min(each.start for each in partial))
 
     def _needed(self) -> int:
-        return min((each.start for each in (*self._runs, *self._complete)), default=self._first + len(self._rows))
+        return min((each.start for each in (*self._partial, *self._complete)), default=self._first + len(self._rows))
 
     def _trim(self) -> None:
-        """Remove rows that no run has."""
+        """Remove rows that no match has."""
         needed = self._needed()
         self._times, self._rows = self._times[needed - self._first :], self._rows[needed - self._first :]
         self._first = needed

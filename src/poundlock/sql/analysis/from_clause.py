@@ -88,7 +88,9 @@ class FromClause:
                 "put it into a sub-query, or a view, and join that",
                 "unsupported_query",
             )
-        return self._renamed(MatchAnalysis(self._analysis, relation, own).relation(match), match.args.get("alias"), None)
+        return self._renamed(
+            MatchAnalysis(self._analysis, relation, own).relation(match), match.args.get("alias"), None
+        )
 
     def _renamed(
         self, relation: LogicalRelation, alias: exp.Expr | None, name: str | None

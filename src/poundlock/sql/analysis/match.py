@@ -88,14 +88,17 @@ class MatchAnalysis:
     def _column(self, node: exp.Expr) -> Field:
         if not isinstance(node, exp.Column):
             raise self._analysis.error(
-                node, "MATCH_RECOGNIZE by an expression", "compute the column in a sub-query before", "unsupported_query"
+                node,
+                "MATCH_RECOGNIZE by an expression",
+                "compute the column in a sub-query before",
+                "unsupported_query",
             )
-        found, behind = self._scope.find([part.name for part in node.parts], node)
+        column, behind = self._scope.find([part.name for part in node.parts], node)
         if behind:
             raise self._analysis.error(
-                node, f"a field of {found.name}", "make it a column in a sub-query before", "unsupported_query"
+                node, f"a field of {column.name}", "make it a column in a sub-query before", "unsupported_query"
             )
-        return found
+        return column
 
     def _order(self, node: exp.Expr) -> tuple[tuple[OrderKey, ...], bool]:
         order = node.args.get("order")
@@ -246,7 +249,9 @@ class _MatchedNames:
         column = columns.get(parts[0])
         if column is None:
             near = [*columns] if variable is not None or len(parts) == 1 else [*self.variables]
-            what = f"column {parts[0]}" if variable is not None or len(parts) == 1 else f"variable {parts[0]} in PATTERN"
+            what = (
+                f"column {parts[0]}" if variable is not None or len(parts) == 1 else f"variable {parts[0]} in PATTERN"
+            )
             use = f"use one of {', '.join(near[:20])}"
             raise self.of.error(node, f"there is no {what}", did_you_mean(parts[0], near, use), "unknown_column")
         if self._inside is not None:
@@ -261,7 +266,9 @@ class _MatchedNames:
             return self._navigated(node, isinstance(node, exp.First))
         name = str(node.this).upper() if isinstance(node, exp.Anonymous) else ""
         if name in ("PREV", "NEXT"):
-            raise self._refuse(node, f"{name}, which goes from row to row", f"write LAST(variable.column, 1) for {name}")
+            raise self._refuse(
+                node, f"{name}, which goes from row to row", f"write LAST(variable.column, 1) for {name}"
+            )
         if name in ("MATCH_ROWTIME", "MATCH_PROCTIME"):
             return self._time(node, name)
         if name in ("CLASSIFIER", "MATCH_NUMBER") or isinstance(node, exp.Window):
@@ -284,7 +291,7 @@ class _MatchedNames:
         finally:
             self._at = None
 
-    def _time(self, node: exp.Anonymous, name: str) -> Expression:
+    def _time(self, node: exp.Expr, name: str) -> Expression:
         if not self._is_measure:
             raise self._refuse(node, f"{name} in DEFINE", "name the column of the time")
         if name == "MATCH_PROCTIME":
@@ -293,9 +300,13 @@ class _MatchedNames:
             raise self._refuse(node, "MATCH_ROWTIME of rows in the order of the clock", "write MATCH_PROCTIME()")
         kind = _TIMESTAMP
         for given in node.expressions:
-            column = next((each for each in self.named.fields if isinstance(given, exp.Column) and each.name == given.name), None)
+            column = next(
+                (each for each in self.named.fields if isinstance(given, exp.Column) and each.name == given.name), None
+            )
             if column is None or column.time != "rowtime" or len(node.expressions) > 1:
-                raise self._refuse(node, f"MATCH_ROWTIME of {given.sql()}", "write MATCH_ROWTIME(), or name the event time")
+                raise self._refuse(
+                    node, f"MATCH_ROWTIME of {given.sql()}", "write MATCH_ROWTIME(), or name the event time"
+                )
             kind = column.type.with_null()
         return self._value("rowtime", MatchValue("", kind, "rowtime"))
 

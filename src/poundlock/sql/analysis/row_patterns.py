@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from poundlock.errors import DefinitionError
 from poundlock.stream.matching import PatternVariable
 
-_TOKEN = re.compile(r"\s*(?:(?P<name>`[^`]+`|[A-Za-z_$]\w*)|(?P<count>\{\s*\d*\s*(?:,\s*\d*\s*)?\})|(?P<sign>\{-|-\}|[()|*+?^$,]))")
+_TOKEN = re.compile(
+    r"\s*(?:(?P<name>`[^`]+`|[A-Za-z_$]\w*)|(?P<count>\{\s*\d*\s*(?:,\s*\d*\s*)?\})|(?P<sign>\{-|-\}|[()|*+?^$,]))"
+)
 _QUANTIFIERS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _REFUSED = {
     "|": "alternatives with |",
@@ -91,7 +93,7 @@ class _Parser:
         return self._quantified(_Written(PatternVariable(name.strip("`"))))
 
     def _is_quantifier(self) -> bool:
-        return self.next is not None and (self.next in _QUANTIFIERS or self.next[0] == "{" and self.next != "{-")
+        return self.next is not None and (self.next in _QUANTIFIERS or (self.next[0] == "{" and self.next != "{-"))
 
     def _quantified(self, written: _Written) -> _Written:
         if not self._is_quantifier():
@@ -151,7 +153,9 @@ def _check(written: Sequence[_Written]) -> None:
 
 
 def _refused(what: str) -> DefinitionError:
-    return DefinitionError(f"{what} in PATTERN, which Flink has not", next="write variables one behind the other: A B+ C")
+    return DefinitionError(
+        f"{what} in PATTERN, which Flink has not", next="write variables one behind the other: A B+ C"
+    )
 
 
 def _wrong(what: str) -> DefinitionError:

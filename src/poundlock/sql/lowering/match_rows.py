@@ -5,12 +5,13 @@ What depends on a row alone is computed by columns before: the operator is given
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from functools import cmp_to_key, partial
 from typing import Any
+from zlib import crc32
 
 from poundlock.formats import ddl
 from poundlock.formats.convert import column_values, declared_rows
@@ -217,7 +218,8 @@ class MatchColumns:
         for own, known in self.computed:
             if known == expression:
                 return own.ref
-        name = self._names.fresh("computed")
+        # Rows that wait have it in state: the name says what it is of, so that those of another condition are refused.
+        name = self._names.fresh(f"computed_{crc32(repr(expression).encode()):08x}")
         own = Field(name, name, expression.type)
         self.computed.append((own, expression))
         return own.ref

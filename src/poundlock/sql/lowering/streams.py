@@ -446,7 +446,7 @@ class Lowering:
         if columns.computed:
             fields = (*inner.fields, *(own for own, _ in columns.computed))
             expressions = (*(f.ref for f in inner.fields), *(computed for _, computed in columns.computed))
-            step = Step(tuple(f.column for f in fields), expressions)
+            step = CalcStep(tuple(f.column for f in fields), expressions)
             stream = self.calc(stream, CalcProgram((step,), self.context), fields, kinds=False)
         node = MatchNode(
             self.job.operator_id("match", None),
@@ -461,7 +461,7 @@ class Lowering:
             order=[SortColumn(key.column, key.is_descending, key.nulls_first) for key in relation.order[1:]],
             within_ms=relation.within_ms,
         )
-        step = Step(tuple(f.column for f in relation.fields), relation.measures)
+        step = CalcStep(tuple(f.column for f in relation.fields), relation.measures)
         return self.calc(stream.then(node), CalcProgram((step,), self.context), relation.fields, kinds=False)
 
 

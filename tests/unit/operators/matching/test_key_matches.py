@@ -74,12 +74,22 @@ afters = st.one_of(
 row_lists = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=3, max_size=9)
 
 
-def case(draw: st.DrawFn) -> tuple[list[PatternVariable], AfterMatch, list[Condition], int | None, list[tuple[int, int]]]:
+def case(
+    draw: st.DrawFn,
+) -> tuple[list[PatternVariable], AfterMatch, list[Condition], int | None, list[tuple[int, int]]]:
     pattern = draw(variables())
     tests = draw(conditions(len(pattern)))
     if draw(st.integers(0, 3)) == 0:  # a match that waits for an earlier one is rare otherwise
-        pattern = [PatternVariable("a"), PatternVariable("b", 0, draw(st.sampled_from([None, 2]))), PatternVariable("c")]
-        tests = [lambda values, row: True, draw(condition(3)), lambda values, row: bool(values[0]) and values[0][0] < row]
+        pattern = [
+            PatternVariable("a"),
+            PatternVariable("b", 0, draw(st.sampled_from([None, 2]))),
+            PatternVariable("c"),
+        ]
+        tests = [
+            lambda values, row: True,
+            draw(condition(3)),
+            lambda values, row: bool(values[0]) and values[0][0] < row,
+        ]
     after = draw(afters)
     if after.variable is not None:  # of a variable that has a row in any match
         after = AfterMatch(after.skip, draw(st.sampled_from([each.name for each in pattern if each.least])))

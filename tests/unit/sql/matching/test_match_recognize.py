@@ -65,7 +65,10 @@ def answers(query: str, rows: list[dict[str, Any]], table: str = TABLE) -> list[
     zone = UTC if match.input.fields[-2].type.root == "TIMESTAMP_LTZ" else None
     fixed = {"pt": BEGIN.replace(tzinfo=UTC)}
     given = [
-        {field.column: {**row, **fixed, "ts": BEGIN.replace(tzinfo=zone) + timedelta(seconds=at)}.get(field.name) for field in match.input.fields}
+        {
+            field.column: {**row, **fixed, "ts": BEGIN.replace(tzinfo=zone) + timedelta(seconds=at)}.get(field.name)
+            for field in match.input.fields
+        }
         for at, row in enumerate(rows)
     ]
     batch = declared_rows("t", schema_of(match.input.fields), given)
@@ -77,7 +80,12 @@ def answers(query: str, rows: list[dict[str, Any]], table: str = TABLE) -> list[
     operator, group = MatchOperator(node), KeyGroup(0)
     values = list(zip(*[column_values(batch.column(name)) for name in program.columns], strict=True))
     begin = int(BEGIN.replace(tzinfo=UTC).timestamp() * 1000)
-    list(operator.process(group, GroupBatch([None] * len(rows), values or [()] * len(rows), [begin + at * 1000 for at in range(len(rows))])))
+    list(
+        operator.process(
+            group,
+            GroupBatch([None] * len(rows), values or [()] * len(rows), [begin + at * 1000 for at in range(len(rows))]),
+        )
+    )
     out = [value for chunk in operator.advance_watermark(group, MAX) for value in chunk.values]
     types = {each.column: each.type for each in program.values}
     results = declared_rows("m", schema_of([Field(name, name, types[name]) for name in program.outputs]), out)
@@ -135,7 +143,12 @@ def test_measures(measures: str, wanted: Any) -> None:
     rows = [
         {"k": "one", "n": n, "s": f"s{n}", "m": Decimal(n), "x": n / 2, "r": {"a": n * 10}} for n in (1, 3, 5, 8, 9, 0)
     ]
-    query = written(measures, "b AS b.n < 9, c AS c.n = 9, z AS z.n < 0", pattern="a z? b+ c", after="AFTER MATCH SKIP PAST LAST ROW")
+    query = written(
+        measures,
+        "b AS b.n < 9, c AS c.n = 9, z AS z.n < 0",
+        pattern="a z? b+ c",
+        after="AFTER MATCH SKIP PAST LAST ROW",
+    )
     assert answers(query, rows) == [("one", wanted)]
 
 
@@ -170,13 +183,23 @@ def test_conditions(define: str, pattern: str, rows: tuple[int | None, ...], wan
 
 def test_what_of_a_condition_is_of_the_row_alone_is_computed_by_columns() -> None:
     match = match_of(
-        relation_of(written("LAST(b.s) AS l, SUM(b.n + 1) AS t", "a AS a.n * 2 > 7 AND a.s LIKE 'x%', b AS b.n + 1 > a.n AND 6 / b.n > 1"))
+        relation_of(
+            written(
+                "LAST(b.s) AS l, SUM(b.n + 1) AS t",
+                "a AS a.n * 2 > 7 AND a.s LIKE 'x%', b AS b.n + 1 > a.n AND 6 / b.n > 1",
+            )
+        )
     )
     columns = MatchColumns(match, CONTEXT)
     program = columns.program()
     assert sorted(own.type.root for own, _ in columns.computed) == ["BOOLEAN", "INT"]
     by_name = {field.name: field.column for field in match.input.fields}
-    assert set(program.columns) == {by_name["k"], by_name["n"], by_name["s"], *(own.column for own, _ in columns.computed)}
+    assert set(program.columns) == {
+        by_name["k"],
+        by_name["n"],
+        by_name["s"],
+        *(own.column for own, _ in columns.computed),
+    }
 
 
 def test_a_failure_is_one_of_rows_that_are_looked_at() -> None:
@@ -190,9 +213,22 @@ def test_within_and_the_next_match() -> None:
     rows = numbers(1, 5, 2, 6, 3, 7)
     up = "b AS b.n > a.n"
     assert [n for _, n in answers(written(define=up), rows)] == [1, 2, 3]
-    assert [n for _, n in answers(written(define=up, pattern="a c? b", after="AFTER MATCH SKIP TO NEXT ROW"), rows)] == [1, 5, 2, 6, 3]
-    assert [n for _, n in answers(written(define="b AS b.n > a.n + 3, c AS c.n > 0", pattern="a c*? b", within="WITHIN INTERVAL '2' SECOND"), rows)] == [1, 2, 3]
-    assert [n for _, n in answers(written(define="b AS b.n > a.n + 4", pattern="a c*? b", within="WITHIN INTERVAL '4' SECOND"), rows)] == [1, 2]
+    assert [
+        n for _, n in answers(written(define=up, pattern="a c? b", after="AFTER MATCH SKIP TO NEXT ROW"), rows)
+    ] == [1, 5, 2, 6, 3]
+    assert [
+        n
+        for _, n in answers(
+            written(define="b AS b.n > a.n + 3, c AS c.n > 0", pattern="a c*? b", within="WITHIN INTERVAL '2' SECOND"),
+            rows,
+        )
+    ] == [1, 2, 3]
+    assert [
+        n
+        for _, n in answers(
+            written(define="b AS b.n > a.n + 4", pattern="a c*? b", within="WITHIN INTERVAL '4' SECOND"), rows
+        )
+    ] == [1, 2]
 
 
 # --- what is known before ------------------------------------------------------------------------------------------------
@@ -222,7 +258,9 @@ def test_instants_are_times_too() -> None:
 
 
 def test_order_keys_and_the_next_match_as_they_are_written() -> None:
-    match = match_of(relation_of(written(order="ts, n DESC, s NULLS LAST", after="AFTER MATCH SKIP TO LAST b", keys="")))
+    match = match_of(
+        relation_of(written(order="ts, n DESC, s NULLS LAST", after="AFTER MATCH SKIP TO LAST b", keys=""))
+    )
     columns = {each.name: each.column for each in match.input.fields}
     assert match.order == (
         OrderKey(columns["ts"]),

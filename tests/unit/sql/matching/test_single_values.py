@@ -65,7 +65,9 @@ GETTERS = {name: one(place) for place, name in enumerate(COLUMNS)}
 def test_values_are_those_of_columns(text: str, some: list[tuple[Any, ...]]) -> None:
     types = {name: of for name, (of, _) in COLUMNS.items()}
     expression = tree(text, types)
-    columns = [pa.array(column, kind(of).arrow) for of, column in zip(types.values(), zip(*some, strict=True), strict=True)]
+    columns = [
+        pa.array(column, kind(of).arrow) for of, column in zip(types.values(), zip(*some, strict=True), strict=True)
+    ]
     batch = pa.RecordBatch.from_arrays(columns, names=list(types))
     wanted = column_values(evaluate(expression, batch, CONTEXT))
     python = zip(*map(column_values, batch.columns), strict=True)
