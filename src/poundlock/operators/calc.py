@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poundlock.formats import convert
 from poundlock.formats.arrays import indices_of
 from poundlock.formats.chunk import Batch, Chunk, subset
 from poundlock.operators.chain import MAIN, Emit
-from poundlock.stream.nodes import RowProgram
+from poundlock.stream.nodes import Clocked, RowProgram
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,10 @@ class Calc:
     def leaves_out(self) -> bool:
         """Whether rows that do not come out count as filtered."""
         return self.program.leaves_out
+
+    def at(self, clock_ms: int) -> Calc:
+        """Return the same for a checkpoint that began at a time, ms since 1970."""
+        return replace(self, program=self.program.at(clock_ms)) if isinstance(self.program, Clocked) else self
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Compute the rows of one chunk and emit them."""

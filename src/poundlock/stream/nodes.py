@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from traceback import walk_stack
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from poundlock.arguments import function_name
 from poundlock.values import format_duration
@@ -101,6 +101,14 @@ class RowProgram(Protocol):
 
     def describe(self) -> str:
         """Return it in words, for `explain`."""
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """A program that may look at the time of the checkpoint."""
+
+    def at(self, clock_ms: int) -> RowProgram:
+        """Return the program of a checkpoint that began at a time, ms since 1970."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from poundlock.errors import TerminalError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.reject import Reject
+from poundlock.operators.calc import Calc
 from poundlock.operators.chain import MAIN, Chain, Emit, Operator, Step, StepCounts
 from poundlock.operators.stream_times import merged
 from poundlock.operators.time_values import UNKNOWN, SplitTimes
@@ -171,6 +172,8 @@ class StageRun:
         steps = []
         for step in self.body.steps:
             operator = step.operator.open(self, step.id) if isinstance(step.operator, TaskStep) else step.operator
+            if isinstance(operator, Calc):
+                operator = operator.at(self.directive.started_ms)
             steps.append(Step(step.id, operator, step.inputs))
         self.chain = Chain(steps, lambda record: self.sinks.dispose(record, None))
 

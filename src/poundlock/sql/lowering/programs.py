@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,10 @@ class CalcProgram:
     def _projected(self, rows: pa.RecordBatch, step: CalcStep) -> pa.RecordBatch:
         columns = [evaluate(each, rows, self.context) for each in step.expressions]
         return with_kind(pa.RecordBatch.from_arrays(columns, list(step.names)) if columns else rows.select([]), rows)
+
+    def at(self, clock_ms: int) -> CalcProgram:
+        """Return the program of a checkpoint that began at a time, ms since 1970."""
+        return replace(self, context=replace(self.context, now_us=clock_ms * 1_000))
 
     def describe(self) -> str:
         """Return it in words."""

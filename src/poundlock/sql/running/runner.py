@@ -15,7 +15,6 @@ from poundlock.driver.driver import run
 from poundlock.driver.progress import StopRequest
 from poundlock.driver.restart import NoRestart
 from poundlock.errors import DefinitionError
-from poundlock.plan.plan import make_plan
 from poundlock.spark.launch.session import Session
 from poundlock.sql.errors import SqlError
 from poundlock.sql.relations.fields import Field
@@ -111,7 +110,7 @@ class ScriptRunner:
             job = self._planned(self.session, result.of)
             from poundlock.sql.types import STRING
 
-            self.on_shown(ShownRows((("result", STRING),), [(str(make_plan(job)),)]))
+            self.on_shown(ShownRows((("result", STRING),), [(line,) for line in job.explain().splitlines()]))
         else:
             assert isinstance(result, Done)
 
