@@ -183,10 +183,7 @@ def bounds_of(relation: LogicalRelation) -> WindowBounds | None:
         inner = bounds_of(relation.input)
         if inner is None:
             return None
-        called: dict[str, str] = {}
-        for field, expression in zip(relation.fields, relation.expressions, strict=True):
-            if isinstance(expression, ColumnRef):
-                called.setdefault(expression.name, field.column)
+        called = relation.passed
         first, last, at = (None if each is None else called.get(each) for each in (inner.start, inner.end, inner.time))
         if first is None and last is None and at is None:
             return None

@@ -318,26 +318,18 @@ class KafkaTable:
 
     def _start(self, options: TableOptions, prefix: str) -> StartingOffsets:
         mode = options.one_of(f"{prefix}.mode", _STARTS, "group-offsets")
-        at = options.whole(f"{prefix}.timestamp-millis")
-        written = options.text(f"{prefix}.specific-offsets")
-        if mode == "latest-offset":
-            return StartingOffsets.latest()
-        if mode == "group-offsets":
-            return StartingOffsets.committed()
-        if mode == "timestamp" and at is not None:
-            return StartingOffsets.timestamp(at)
-        if mode == "specific-offsets" and written is not None:
-            return StartingOffsets.offsets(self._offsets(options, written))
-        if mode != "earliest-offset":
-            raise OptionError(
-                f"'{prefix}.mode' = '{mode}' without its place", next="give timestamp-millis or specific-offsets"
-            )
-        return StartingOffsets.earliest()
+        return self._place(options, prefix, mode) or StartingOffsets.earliest()
 
     def _end(self, options: TableOptions) -> StartingOffsets | None:
-        mode = options.one_of("scan.bounded.mode", _ENDS, "unbounded")
-        at = options.whole("scan.bounded.timestamp-millis")
-        written = options.text("scan.bounded.specific-offsets")
+        return self._place(options, "scan.bounded", options.one_of("scan.bounded.mode", _ENDS, "unbounded"))
+
+    def _place(self, options: TableOptions, prefix: str, mode: str) -> StartingOffsets | None:
+        """Return the place that a mode names, None where it names none.
+
+        Raises:
+            OptionError: the mode needs another option.
+        """
+        at, written = options.whole(f"{prefix}.timestamp-millis"), options.text(f"{prefix}.specific-offsets")
         if mode == "latest-offset":
             return StartingOffsets.latest()
         if mode == "group-offsets":
@@ -346,6 +338,12 @@ class KafkaTable:
             return StartingOffsets.timestamp(at)
         if mode == "specific-offsets" and written is not None:
             return StartingOffsets.offsets(self._offsets(options, written))
+        if mode in ("timestamp", "specific-offsets"):
+            raise OptionError(
+                f"'{prefix}.mode' = '{mode}' without its place",
+                next=f"add '{prefix}.timestamp-millis' or '{prefix}.specific-offsets'",
+                kind="missing_option",
+            )
         return None
 
     @staticmethod

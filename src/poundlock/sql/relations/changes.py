@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from poundlock.sql.expressions.tree import ColumnRef
 from poundlock.sql.relations.tree import (
     LogicalAggregate,
     LogicalDeduplicate,
@@ -96,9 +95,6 @@ def upsert_key(relation: LogicalRelation) -> tuple[str, ...] | None:
         inner = upsert_key(relation.input)
         if inner is None:
             return None
-        called: dict[str, str] = {}
-        for field, expression in zip(relation.fields, relation.expressions, strict=True):
-            if isinstance(expression, ColumnRef):
-                called.setdefault(expression.name, field.column)
+        called = relation.passed
         return tuple(called[each] for each in inner) if all(each in called for each in inner) else None
     return None

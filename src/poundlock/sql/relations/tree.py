@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from poundlock.sql.catalog import FullName
 from poundlock.sql.errors import SqlError
-from poundlock.sql.expressions.tree import Expression
+from poundlock.sql.expressions.tree import ColumnRef, Expression
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.types import SqlType
 from poundlock.stream.matching import AfterMatch, PatternVariable
@@ -89,6 +89,15 @@ class LogicalProject(Unary):
     """An expression for each column."""
 
     expressions: tuple[Expression, ...]
+
+    @property
+    def passed(self) -> dict[str, str]:
+        """What columns of the input are called behind it, those that are still there."""
+        names: dict[str, str] = {}
+        for field, expression in zip(self.fields, self.expressions, strict=True):
+            if isinstance(expression, ColumnRef):
+                names.setdefault(expression.name, field.column)
+        return names
 
 
 @dataclass(frozen=True, eq=False)
