@@ -44,9 +44,10 @@ def written(case: dict[str, Any], root: Path, *, file_per_row: bool) -> str:
             path = folder / f"data-{number:04}.{ending}"
             path.write_text(f"{line}\n", encoding="utf-8")
             os.utime(path, (1e9 + number, 1e9 + number))
-    script = whole_script(case)
+    tables = [table["ddl"] for table in case["tables"]]
     if file_per_row:
-        script = script.replace("'path'='${", "'source.max-files-per-checkpoint'='1', 'path'='${")
+        tables = [each.replace("'path'='${", "'source.max-files-per-checkpoint'='1', 'path'='${") for each in tables]
+    script = ";\n".join([*tables, case["script"]])
     return re.sub(r"\$\{path:([^}]*)\}", lambda name: str(root / name[1]), script)
 
 

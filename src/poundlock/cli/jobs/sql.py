@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from poundlock.sql.relations.fields import Field
     from poundlock.sql.running.shown import FinalTable
     from poundlock.sql.statements.results import ShownRows
+    from poundlock.sql.statements.session import SqlSession
 
 Form = Literal["table", "changelog", "json", "csv"]
 _FORMS = ("table", "changelog", "json", "csv")
@@ -36,13 +37,13 @@ def command(
         Option("-e", "--execute", metavar="TEXT", help="Statements; may be repeated, and stand behind a file."),
     ] = None,
     form: Annotated[
-        str,
+        str | None,
         Option(
             "--output",
             metavar="table|changelog|json|csv",
-            help="How rows of queries are shown; default: the final table.",
+            help="How rows of queries are shown; default: as sql-client.execution.result-mode says, the final table.",
         ),
-    ] = "table",
+    ] = None,
     check: Annotated[bool, Option("--check", help="Go through the script and run nothing.")] = False,
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
@@ -53,15 +54,17 @@ def command(
     """
     from poundlock.sql.errors import SqlError
     from poundlock.sql.running.runner import ScriptRunner
+    from poundlock.sql.statements.session import SqlSession
 
-    if form not in _FORMS:
+    if form is not None and form not in _FORMS:
         raise DefinitionError(f"--output={form} is not known", next=f"use one of {', '.join(_FORMS)}")
     text = _text(script, execute or ())
     output = call.output
-    shown = _Shown(output, "json" if output.as_json else form)  # type: ignore[arg-type]
+    session = SqlSession()
+    shown = _Shown(output, session, "json" if output.as_json else form)  # type: ignore[arg-type]
     name = re.sub(r"[^A-Za-z0-9._-]", "-", script.stem) if script is not None else "sql"
     settings = call.settings(master=master)
-    runner = ScriptRunner(name or "sql", shown.take, shown.known, settings=settings, parallelism=parallelism)
+    runner = ScriptRunner(name or "sql", shown.take, shown.known, session, settings, parallelism)
     try:
         runner.check(text)
         if check:
@@ -96,15 +99,21 @@ class _Shown:
     """Shows results as they come, or at the end of a statement where a table is wanted."""
 
     output: Output
-    form: Form
+    session: SqlSession
+    asked: Form | None
     _fields: tuple[Field, ...] | None = None
     _table: FinalTable | None = None
     _begun: bool = field(default=False)
 
+    @property
+    def form(self) -> Form:
+        """How rows are shown: as was asked for, else as the session's setting says."""
+        if self.asked is not None:
+            return self.asked
+        return "changelog" if self.session.settings.get("sql-client.execution.result-mode") == "changelog" else "table"
+
     def take(self, fields: tuple[Field, ...], rows: pa.RecordBatch) -> None:
         """Take rows of a query."""
-        from zoneinfo import ZoneInfo
-
         from poundlock.sql.running.shown import FinalTable, changes_as_texts, changes_as_values
 
         self._fields = fields
@@ -112,7 +121,7 @@ class _Shown:
             for kind, row in changes_as_values(fields, rows):
                 self.output.json({"op": kind, **dict(zip((f.name for f in fields), row, strict=True))})
             return
-        changes = changes_as_texts(fields, rows, ZoneInfo("UTC"))
+        changes = changes_as_texts(fields, rows, self.session.zone)
         if self.form == "table":
             self._table = self._table or FinalTable()
             self._table.take(changes)

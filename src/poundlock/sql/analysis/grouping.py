@@ -319,6 +319,10 @@ class Grouping:
     def _prepared(self, relation: LogicalRelation, without: Sequence[str | None] = ()) -> LogicalRelation:
         """Return the relation with keys and arguments as columns, and the sets of keys where there are several."""
         made: dict[str, tuple[Expression, Field]] = {own.column: (typed, own) for typed, own in self._wanted(without)}
+        if not made:  # COUNT(*) alone: rows without a column cannot be counted
+            column = self.analysis.names.fresh("one")
+            one = Literal(1, BIGINT)
+            made[column] = one, Field(column, column, BIGINT)
         rowtime = [self._window[1].time] if self._window is not None else []
         rowtime += [each.column for each in relation.fields if each.time is not None]
         for column in rowtime:

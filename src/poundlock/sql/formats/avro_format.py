@@ -26,7 +26,7 @@ from poundlock.sql.formats.json_format import row_type
 from poundlock.sql.formats.json_text import check_keys
 from poundlock.sql.formats.json_values import list_column, map_column, row_column, scalar_column
 from poundlock.sql.formats.value_texts import byte_strings, texts
-from poundlock.sql.functions.function import EvaluationError
+from poundlock.sql.functions.function import BadRecord, EvaluationError, NullInColumn
 from poundlock.sql.functions.kernels.columns import decimals, unscaled_in, valid_flags
 from poundlock.sql.functions.kernels.distinct import integers_in
 from poundlock.sql.types import SqlType
@@ -82,7 +82,7 @@ class AvroFormat:
 
     def _failed(self, record: bytes, why: str) -> EvaluationError:
         error = bad_record(self.table, f"{record[:60]!r}: it is no Avro record of the table's columns: {why}", "")
-        return EvaluationError(error.what, next="declare the columns of the schema that wrote it", kind=error.kind)
+        return BadRecord(error.what, next="declare the columns of the schema that wrote it")
 
     def encode(self, rows: pa.RecordBatch) -> pa.Array:
         """Return a record for each row."""
@@ -96,10 +96,9 @@ class AvroFormat:
             try:
                 write(stream, schema, dict(zip(names, values, strict=True)))
             except (TypeError, ValueError) as error:
-                raise EvaluationError(
+                raise NullInColumn(
                     f"{self.table}: a row cannot be written as Avro: {error}",
                     next="declare columns that may be NULL, or leave such rows out",
-                    kind="null_in_not_null_column",
                 ) from None
             made.append(stream.getvalue())
         return byte_strings(made)

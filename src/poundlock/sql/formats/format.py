@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Numbers, indices_of
-from poundlock.sql.functions.function import EvaluationError
+from poundlock.sql.functions.function import BadRecord, EvaluationError
 from poundlock.sql.types import SqlType
 
 
@@ -88,10 +88,9 @@ def bad_record(table: str, what: str, option: str) -> EvaluationError:
         what: how it begins, and what is wrong.
         option: that leaves such records out.
     """
-    return EvaluationError(
+    return BadRecord(
         f"{table}: a record cannot be read: {what}",
         next=f"mend the record, or write '{option}' = 'true' in WITH",
-        kind="bad_record",
     )
 
 

@@ -14,7 +14,7 @@ from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.errors import OptionError
 from poundlock.sql.formats.format import FormatContext, RecordDecoder, RecordEncoder
 from poundlock.sql.formats.value_texts import byte_strings
-from poundlock.sql.functions.function import EvaluationError
+from poundlock.sql.functions.function import BadRecord
 from poundlock.sql.functions.kernels.rendering import utf8
 from poundlock.sql.types import SqlType
 
@@ -53,10 +53,9 @@ class RawFormat:
         given = records.to_pylist()
         for record in given:
             if record is not None and len(record) != dtype.itemsize:
-                raise EvaluationError(
+                raise BadRecord(
                     f"{self.table}: a record cannot be read: {record[:60]!r} is no {self.type} of {dtype.itemsize} bytes",
                     next="declare the type that was written, or a column of BYTES",
-                    kind="bad_record",
                 )
         nothing = bytes(dtype.itemsize)
         values = np.frombuffer(b"".join(nothing if record is None else record for record in given), dtype)

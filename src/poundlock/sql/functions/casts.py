@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from poundlock.formats.arrays import column_of, ends_in, numbers_in, valid_in
 from poundlock.sql.coercion import BINARIES, FLOATS, INTEGERS, NESTED, TEXTS, TIMESTAMPS
-from poundlock.sql.functions.function import EvaluationError
+from poundlock.sql.functions.function import CastFailed
 from poundlock.sql.functions.kernels import parsing
 from poundlock.sql.functions.kernels.columns import by_value, wrapped
 from poundlock.sql.functions.kernels.decimals import exact, fitted, low_bits, of_reals
@@ -43,10 +43,9 @@ def cast(column: pa.Array, source: SqlType, target: SqlType, zone: tzinfo, *, is
     if source.root in TEXTS and not is_try and made.null_count > column.null_count:
         failed = np.flatnonzero(_lost(column, made))
         text = str(column[int(failed[0])])
-        raise EvaluationError(
+        raise CastFailed(
             f"CAST of the text {text[:_SHOWN]!r} to {target}: it is none",
             next="write TRY_CAST, which makes it NULL, or leave such rows out, and start the job again",
-            kind="cast_failed",
         )
     return made
 

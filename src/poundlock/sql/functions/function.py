@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -21,17 +20,47 @@ class TypeMismatch(DefinitionError):
 class EvaluationError(TerminalError):
     """A value makes the job fail: a division by zero, a text that is no number.
 
-    Args:
-        kind: of failure, one word for all that have the same reason: division_by_zero, cast_failed …
+    An error of a task comes back to the driver by the name of its class, so each kind is a class.
     """
 
-    def __init__(self, what: str, *, next: str, kind: str = "other", **where: Any) -> None:
-        super().__init__(what, next=next, **where)
-        self.kind = kind
+    kind: ClassVar[str] = "other"
+    """One word for all that fail for the same reason."""
 
-    def __reduce__(self) -> tuple[object, ...]:
-        where = {"job": self.job, "checkpoint": self.checkpoint, "participant": self.participant}
-        return partial(type(self), self.what, next=self.next, kind=self.kind, **where), ()
+
+class DivisionByZero(EvaluationError):
+    """A divisor is zero."""
+
+    kind = "division_by_zero"
+
+
+class CastFailed(EvaluationError):
+    """A text is no value of the type that it is cast to."""
+
+    kind = "cast_failed"
+
+
+class BadRecord(EvaluationError):
+    """A record is not of its table's format."""
+
+    kind = "bad_record"
+
+
+class NullRowtime(EvaluationError):
+    """A row has no event time."""
+
+    kind = "null_rowtime"
+
+
+class NullInColumn(EvaluationError):
+    """A column that is NOT NULL would get NULL."""
+
+    kind = "null_in_not_null_column"
+
+
+class ValueTooLong(EvaluationError):
+    """A text or bytes are longer than their column."""
+
+    kind = "value_too_long"
 
 
 @dataclass(frozen=True, slots=True)

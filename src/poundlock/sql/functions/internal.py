@@ -10,7 +10,15 @@ import pyarrow.compute as pc
 
 from poundlock.formats.arrays import column_of, numbers_in, valid_in
 from poundlock.sql.functions.casts import cast
-from poundlock.sql.functions.function import Evaluation, EvaluationError, Given, SqlFunction
+from poundlock.sql.functions.function import (
+    Evaluation,
+    EvaluationError,
+    Given,
+    NullInColumn,
+    NullRowtime,
+    SqlFunction,
+    ValueTooLong,
+)
 from poundlock.sql.types import SqlType
 
 _MICROS = SqlType("TIMESTAMP", (6,))
@@ -60,10 +68,9 @@ def _rowtime(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     """
     (column,) = columns
     if column.null_count:
-        raise EvaluationError(
+        raise NullRowtime(
             "a row has NULL for its event time",
             next="leave such rows out: … WHERE time IS NOT NULL",
-            kind="null_rowtime",
         )
     naive = column.cast(pa.timestamp("us", column.type.tz))
     return column_of(numbers_in(naive), pa.timestamp("us", "UTC"), valid_in(naive))
@@ -97,12 +104,46 @@ def _not_null(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     """
     value, of = columns
     if value.null_count:
-        raise EvaluationError(
+        raise NullInColumn(
             f"NULL for {of[0]}, which is NOT NULL",
             next="leave such rows out, or SET 'table.exec.sink.not-null-enforcer' = 'DROP'",
-            kind="null_in_not_null_column",
         )
     return pa.repeat(pa.array([True])[0], len(value))
+
+
+def _fits(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    """Return true for all rows.
+
+    Raises:
+        EvaluationError: a text or bytes have another length than the column, which the second one describes; options are the least and the
+            greatest length, in characters or bytes.
+    """
+    value, of = columns
+    least, most = (int(option) for option in evaluation.options)
+    is_bytes = pa.types.is_binary(value.type) or pa.types.is_fixed_size_binary(value.type)
+    lengths = numbers_in(pc.fill_null(pc.binary_length(value) if is_bytes else pc.utf8_length(value), least))
+    wrong = np.flatnonzero((lengths < least) | (lengths > most))
+    if len(wrong):
+        raise ValueTooLong(
+            f"a value of length {int(lengths[wrong[0]])} for {of[0]}",
+            next="declare a longer column, or SET 'table.exec.sink.type-length-enforcer' = 'TRIM_PAD'",
+        )
+    return pa.repeat(pa.array([True])[0], len(value))
+
+
+def _insertion(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    """Return true for all rows.
+
+    Raises:
+        EvaluationError: a kind of change is no insertion.
+    """
+    (kind,) = columns
+    if not pc.all(pc.equal(kind, pa.array(["+I"], kind.type)[0])).as_py():
+        raise EvaluationError(
+            "rows change in batch mode, as the input came in parts",
+            next="leave out 'source.max-files-per-checkpoint' and the like, which cut the input, or SET 'execution.runtime-mode' = 'streaming'",
+        )
+    return pa.repeat(pa.array([True])[0], len(kind))
 
 
 def _except_count(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
@@ -126,6 +167,8 @@ FUNCTIONS = (
     SqlFunction("$WINDOW_BOUND", _as_declared, _window_bound),
     SqlFunction("$WINDOW_TIME", _as_declared, _window_time),
     SqlFunction("$NOT_NULL", _as_declared, _not_null),
+    SqlFunction("$FITS", _as_declared, _fits),
+    SqlFunction("$INSERTION", _as_declared, _insertion),
     SqlFunction("$EXCEPT_COUNT", _as_declared, _except_count),
     SqlFunction("$INTERSECT_COUNT", _as_declared, _intersect_count),
     SqlFunction(

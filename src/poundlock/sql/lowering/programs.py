@@ -26,10 +26,15 @@ class CalcStep:
 
 @dataclass(frozen=True)
 class CalcProgram:
-    """Filters and projections, one behind the other."""
+    """Filters and projections, one behind the other.
+
+    Args:
+        keeps_kind: whether the kinds of change that rows have are passed on.
+    """
 
     steps: tuple[CalcStep, ...]
     context: EvaluationContext
+    keeps_kind: bool = True
 
     @property
     def leaves_out(self) -> bool:
@@ -52,7 +57,8 @@ class CalcProgram:
 
     def _projected(self, rows: pa.RecordBatch, step: CalcStep) -> pa.RecordBatch:
         columns = [evaluate(each, rows, self.context) for each in step.expressions]
-        return with_kind(pa.RecordBatch.from_arrays(columns, list(step.names)) if columns else rows.select([]), rows)
+        made = pa.RecordBatch.from_arrays(columns, list(step.names)) if columns else rows.select([])
+        return with_kind(made, rows) if self.keeps_kind else made
 
     def at(self, clock_ms: int) -> CalcProgram:
         """Return the program of a checkpoint that began at a time, ms since 1970."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -87,6 +88,7 @@ class Lowering:
         scan: makes the stream of a table.
         updating_table: tells whether a table's rows change.
         ttl_ms: how long state of a key is kept after its last change; None for ever.
+        idle_ms: a partition without rows for longer is not waited for; None where each is waited for.
     """
 
     job: Job
@@ -94,6 +96,7 @@ class Lowering:
     scan: Callable[[LogicalScan], DataStream]
     updating_table: Callable[[LogicalScan], bool]
     ttl_ms: int | None = None
+    idle_ms: int | None = None
     _made: dict[int, tuple[LogicalRelation, DataStream]] = field(default_factory=dict)
 
     def stream(self, relation: LogicalRelation) -> DataStream:
@@ -193,6 +196,8 @@ class Lowering:
         updating = self.is_updating(inner)
         stream = self.calc(self.stream(inner), CalcProgram(steps, self.context), fields, kinds=updating, name="rowtime")
         strategy = WatermarkStrategy.for_generator(partial(DelayedWatermarks, delay), timestamp=TIME, column=TIME)
+        if self.idle_ms is not None:
+            strategy = strategy.with_idleness(timedelta(milliseconds=self.idle_ms))
         node = WatermarkNode(self.job.operator_id("watermark", None), [stream.node], strategy)
         return stream.then(node)
 

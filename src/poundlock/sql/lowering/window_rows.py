@@ -16,7 +16,7 @@ from poundlock.operators.columns.sql.ordinals import ordinals
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.expressions.evaluation import EvaluationContext
 from poundlock.sql.functions.casts import cast
-from poundlock.sql.functions.function import EvaluationError
+from poundlock.sql.functions.function import NullRowtime
 from poundlock.sql.relations.tree import OrderKey, SqlWindow
 from poundlock.sql.types import SqlType
 from poundlock.stream.functions.arrow import ArrowAggregateFunction
@@ -60,10 +60,9 @@ class WindowTableProgram:
         """Return the time of each row, ms, on the clock that borders follow."""
         column = rows.column(self.window.time)
         if column.null_count:
-            raise EvaluationError(
+            raise NullRowtime(
                 "a row has NULL for its event time",
                 next="leave such rows out: … WHERE time IS NOT NULL",
-                kind="null_rowtime",
             )
         if self.window.is_local:
             column = cast(column, _INSTANT, _LOCAL, self.context.zone, is_try=False)

@@ -41,7 +41,7 @@ class Field:
         return replace(self, time=None)
 
 
-_OURS = ("row_kind", "sql_rowtime", "value")
+_OURS = ("row_kind", "sql_rowtime", "value", "window_start", "window_end")
 """Columns that steps of ours put beside those of a statement."""
 
 

@@ -12,18 +12,22 @@ import pyarrow as pa
 from poundlock.formats import ddl
 from poundlock.job import Job
 from poundlock.operators.process.deduplicate import ROW_KIND
+from poundlock.sql.coercion import BINARIES
 from poundlock.sql.connectors.registry import connector_of
 from poundlock.sql.connectors.table import TableContext, TableSource
 from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext
-from poundlock.sql.expressions.tree import Literal, SqlCall
+from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, cast_to
+from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.relations.changes import is_updating, upsert_key
-from poundlock.sql.relations.tree import LogicalFilter, LogicalRelation, LogicalScan
+from poundlock.sql.relations.fields import Field
+from poundlock.sql.relations.tree import LogicalFilter, LogicalProject, LogicalRelation, LogicalScan
 from poundlock.sql.statements.results import RunsInserts, SinkTable
-from poundlock.sql.types import SqlType
+from poundlock.sql.types import BYTES, STRING, SqlType
 from poundlock.stream.nodes import CalcNode
 from poundlock.stream.stream import DataStream
+from poundlock.values import duration
 
 _SETTINGS: Mapping[str, str] = {
     "execution.checkpointing.interval": "checkpoint_interval",
@@ -36,6 +40,7 @@ _SETTINGS: Mapping[str, str] = {
 }
 """Settings that are arguments of a job."""
 _BOOLEAN = SqlType("BOOLEAN")
+_SIZED = ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
 
 
 def new_job(name: str, settings: Mapping[str, Any], **given: Any) -> Job:
@@ -68,7 +73,19 @@ class JobBuilder:
         return bool(self.settings.get("execution.runtime-mode") == "batch")
 
     def __post_init__(self) -> None:
-        self.lowering = Lowering(self.job, EvaluationContext(self.zone), self._scan, self._is_updating_table)
+        self.lowering = Lowering(
+            self.job,
+            EvaluationContext(self.zone),
+            self._scan,
+            self._is_updating_table,
+            ttl_ms=self._span_ms("table.exec.state.ttl"),
+            idle_ms=self._span_ms("table.exec.source.idle-timeout"),
+        )
+
+    def _span_ms(self, key: str) -> int | None:
+        """Return a span of time that is set, None where it is none or zero."""
+        text = self.settings.get(key)
+        return None if text is None else int(duration(text).total_seconds() * 1_000) or None
 
     # --- tables that are read ---------------------------------------------------------------------------------------------
 
@@ -104,7 +121,7 @@ class JobBuilder:
         relation = self._enforced(into)
         table = TableContext(into.name, into.definition, relation.fields, self.zone, self.is_batch)
         sink = connector_of(table).sink(table, overwrite=into.overwrite)
-        updating = is_updating(relation, self._is_updating_table)
+        stream, updating = self._stream(relation)
         if updating and sink.takes == "append":
             raise OptionError(
                 f"{into.name.name} takes insertions alone, and the rows of the query change",
@@ -117,15 +134,49 @@ class JobBuilder:
                 next=f"GROUP BY the columns of its key: {', '.join(into.definition.primary_key)}",
                 kind="unsupported_query",
             )
-        stream = self.lowering.stream(relation)
         schema = ddl.render(sink.schema)
         node = CalcNode(self.job.operator_id("encode", None), [stream.node], sink.program, schema)
         name = into.name.name if number == 0 else f"{into.name.name}-{number}"
         stream.then(node).sink_to(sink.sink, name=_named(self.job, f"{name}-sink"))
 
+    def _stream(self, relation: LogicalRelation) -> tuple[DataStream, bool]:
+        """Return the stream of a relation, and whether its rows change: in batch mode none does."""
+        updating = is_updating(relation, self._is_updating_table)
+        stream = self.lowering.stream(relation)
+        if not (updating and self.is_batch):
+            return stream, updating
+        kind = SqlCall("$INSERTION", (ColumnRef(ROW_KIND, SqlType("VARCHAR", (2,))),), _BOOLEAN)
+        names = tuple(f.column for f in relation.fields)
+        steps = (CalcStep(condition=kind), CalcStep(names, tuple(f.ref for f in relation.fields)))
+        program = CalcProgram(steps, self.lowering.context, keeps_kind=False)
+        return self.lowering.calc(stream, program, relation.fields, kinds=False, name="final"), False
+
     def _enforced(self, into: SinkTable) -> LogicalRelation:
+        """Return the rows with what settings say of values that do not fit their columns."""
+        return self._with_lengths(into, self._without_nulls(into, into.relation))
+
+    def _with_lengths(self, into: SinkTable, relation: LogicalRelation) -> LogicalRelation:
+        """Return the rows with what settings say of texts and bytes that are longer or shorter than their columns."""
+        columns = {each.name for each in into.definition.columns}
+        sized = [f for f in relation.fields if f.name in columns and f.type.root in _SIZED and f.type.sizes]
+        how = self.settings.get("table.exec.sink.type-length-enforcer", "ignore")
+        if how == "ignore" or not sized:
+            return relation
+        if how == "trim_pad":
+            fitted = tuple(_fitted(f) if f in sized else f.ref for f in relation.fields)
+            return LogicalProject(relation.fields, relation, fitted)
+        condition: Expression | None = None
+        for each in sized:
+            most = each.type.sizes[0]
+            least = most if each.type.root in ("CHAR", "BINARY") else 0
+            of = Literal(f"{into.name.name}.{each.name}, which is {each.type}", SqlType("VARCHAR", (400,)))
+            fits = SqlCall("$FITS", (each.ref, of), _BOOLEAN, (str(least), str(most)))
+            condition = fits if condition is None else SqlCall("AND", (condition, fits), _BOOLEAN)
+        assert condition is not None
+        return LogicalFilter(relation.fields, relation, condition)
+
+    def _without_nulls(self, into: SinkTable, relation: LogicalRelation) -> LogicalRelation:
         """Return the rows with what settings say of NULL in columns that are NOT NULL."""
-        relation = into.relation
         columns = {each.name: each for each in into.definition.columns}
         strict = [
             f
@@ -148,12 +199,17 @@ class JobBuilder:
 
     def query(self, relation: LogicalRelation, sink: Any) -> pa.Schema:
         """Add a query whose rows go into a sink; return their columns, the kind of change behind them where rows change."""
-        stream = self.lowering.stream(relation)
+        stream, updating = self._stream(relation)
         schema = pa.schema([pa.field(f.column, f.type.arrow) for f in relation.fields])
-        if is_updating(relation, self._is_updating_table):
+        if updating:
             schema = schema.append(pa.field(ROW_KIND, pa.string()))
         stream.sink_to(sink, name="result")
         return schema
+
+
+def _fitted(field: Field) -> Expression:
+    loose = BYTES if field.type.root in BINARIES else STRING
+    return cast_to(cast_to(field.ref, loose), field.type)
 
 
 def _given_types(relation: LogicalRelation) -> Sequence[SqlType]:

@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
-from poundlock.sql.expressions.tree import cast_to
+from poundlock.sql.expressions.tree import ColumnRef, cast_to
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.types import STRING, SqlType
 
+_UTC = EvaluationContext(ZoneInfo("UTC"))
 Change = tuple[str, tuple[Any, ...]]
 """The kind of a change, such as "+I", and the row."""
 
@@ -30,8 +31,15 @@ def changes_as_texts(fields: Sequence[Field], rows: pa.RecordBatch, zone: ZoneIn
 
 def changes_as_values(fields: Sequence[Field], rows: pa.RecordBatch) -> list[Change]:
     """Return changes whose values are such as JSON has."""
-    columns = [[plain_value(value, each.type) for value in rows.column(each.column).to_pylist()] for each in fields]
+    columns = [_plain(rows.column(each.column), each.type) for each in fields]
     return _changes(columns, rows)
+
+
+def _plain(column: pa.Array, kind: SqlType) -> list[Any]:
+    try:
+        return [plain_value(value, kind) for value in column.to_pylist()]
+    except (OverflowError, ValueError):  # a time outside of the years 1 to 9999, which Python has none for
+        return evaluate(cast_to(ColumnRef("t", kind), STRING), pa.record_batch([column], ["t"]), _UTC).to_pylist()
 
 
 def _changes(columns: Sequence[Sequence[Any]], rows: pa.RecordBatch) -> list[Change]:

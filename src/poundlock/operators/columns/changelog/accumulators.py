@@ -304,13 +304,19 @@ class SignedMultiset(SignedList):
         return made if made.type == kind else made.cast(kind)
 
 
+class SeveralRows(TerminalError):
+    """A sub-query that is used as a value gave several rows."""
+
+    kind = "several_rows"
+
+
 class SignedSingle(SignedList):
     """The value of the only row; null for no row."""
 
     def result(self, held: list[pa.Array], kind: pa.DataType) -> pa.Array:
         lengths = np.diff(ends_in(held[0]))
         if (lengths > 1).any():
-            raise TerminalError(
+            raise SeveralRows(
                 f"a sub-query that is used as a value gave {int(lengths.max())} rows",
                 next="let it give one row: aggregate it, such as MAX(x), or compare with IN",
             )

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from poundlock.formats.arrays import column_of, numbers_in
 from poundlock.sql.coercion import FLOATS, NUMBERS, TEXTS, arithmetic_type, number_of_text
-from poundlock.sql.functions.function import Evaluation, EvaluationError, Given, SqlFunction, TypeMismatch
+from poundlock.sql.functions.function import DivisionByZero, Evaluation, Given, SqlFunction, TypeMismatch
 from poundlock.sql.functions.kernels.columns import wrapped
 from poundlock.sql.functions.kernels.decimals import (
     difference,
@@ -96,10 +96,9 @@ def _refuse_zero(a: pa.Array, b: pa.Array, sign: str) -> None:
         else pc.equal(b, column_of(np.zeros(1, numbers_in(b).dtype), b.type)[0])
     )
     if pc.any(pc.and_(zero, pc.is_valid(a))).as_py():
-        raise EvaluationError(
+        raise DivisionByZero(
             f"division by zero in {'a remainder' if sign == '%' else 'a division'}",
             next="leave such rows out with CASE WHEN x <> 0 THEN … END or NULLIF(x, 0), and start the job again",
-            kind="division_by_zero",
         )
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from poundlock.formats.arrays import column_of
 from poundlock.sql.coercion import INTERVALS, NUMBERS, YEAR_MONTH
-from poundlock.sql.functions.function import Evaluation, EvaluationError, Given, SqlFunction, TypeMismatch
+from poundlock.sql.functions.function import DivisionByZero, Evaluation, Given, SqlFunction, TypeMismatch
 from poundlock.sql.functions.kernels.distinct import integers_in, valid_of
 from poundlock.sql.functions.kernels.time_values import (
     DAY,
@@ -101,8 +101,9 @@ def _times(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
 def _divided(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     divisor = pc.cast(columns[1], pa.float64())
     if pc.any(pc.equal(divisor, column_of(np.zeros(1), pa.float64())[0])).as_py():
-        raise EvaluationError(
-            "an interval divided by zero", next="leave such rows out with NULLIF(x, 0)", kind="division_by_zero"
+        raise DivisionByZero(
+            "an interval divided by zero",
+            next="leave such rows out with NULLIF(x, 0)",
         )
     return pc.cast(pc.divide(pc.cast(columns[0], pa.float64()), divisor), evaluation.returns.arrow, safe=False)
 
