@@ -476,15 +476,19 @@ class Lowering:
 
     def _over(self, relation: LogicalOver) -> DataStream:
         stream = self.stream(relation.input)
-        return self._ordered(stream, over_node(relation, self.job.operator_id("over", None), stream.node, self.ttl_ms))
+        node = over_node(relation, self.job.operator_id("over", None), stream.node, self.ttl_ms)
+        return self._ordered(stream, relation.input, node, "OVER")
 
     def _sort(self, relation: LogicalSort) -> DataStream:
         stream = self.stream(relation.input)
-        return self._ordered(stream, sort_node(relation, self.job.operator_id("sort", None), stream.node))
+        node = sort_node(relation, self.job.operator_id("sort", None), stream.node)
+        return self._ordered(stream, relation.input, node, "ORDER BY")
 
-    def _ordered(self, stream: DataStream, node: OverNode) -> DataStream:
+    def _ordered(self, stream: DataStream, relation: LogicalRelation, node: OverNode, what: str) -> DataStream:
         if self.job.runtime_mode != "batch":
             node.check_stream()
+            if not node.gives_changes:
+                self._no_updates(relation, what)
         return stream.then(node)
 
     def _temporal_join(self, relation: LogicalTemporalJoin) -> DataStream:
