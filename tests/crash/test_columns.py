@@ -29,7 +29,7 @@ pytestmark = pytest.mark.crash
 JOB = Path(__file__).parent / "jobs/columns.py"
 STEPS = (
     "sessions", "sliding", "cumulative", "again", "own", "counted", "slid", "emptied", "first", "last", "highest",
-    "added", "greatest", "near", "paired", "groups", "regrouped", "newest",
+    "added", "greatest", "near", "paired", "groups", "framed", "spanned", "running", "placed", "versioned", "regrouped", "newest",
 )  # fmt: skip
 SINKS = (*STEPS, "sessions-late", "sliding-late", "near-late")
 BASE = 1_545_184_220_000
@@ -86,6 +86,13 @@ class Input:
         changes = Counter(row["row_kind"] for row in found["newest"])
         assert changes["-D"] > 0, "a row that was the newest is so no more"
         assert changes["+I"] - changes["-D"] == sum(rows.values()), "each row once"
+        places = Counter(row["row_kind"] for row in found["placed"])
+        assert places["+I"] == sum(rows.values()), "each row is numbered once"
+        assert places["-U"] == places["+U"] > 0, "and moves others"
+        assert len(found["versioned"]) == sum(rows.values()), "late rows are joined too"
+        assert all(row["version"] is not None for row in found["versioned"])
+        for name in ("framed", "spanned", "running"):
+            assert 0 < len(found[name]) <= sum(rows.values())
         for name in ("sliding", "again", "emptied"):  # windows with an allowed lateness
             fired = Counter((row["k"], row["window_start"]) for row in found[name])
             assert max(fired.values()) > 1, "a late row makes its window fire again"

@@ -37,6 +37,7 @@ class ChangelogScript:
     ) -> None:
         self._make, self.keys = make, keys
         self.state = ScratchState(GROUPS, policy=policy or MergePolicy())
+        self.watermark, self.late_dropped = MIN, 0
 
     def checkpoint(self, *sides: pa.RecordBatch, tasks: int = 1, clock: int = 0, watermark: int = MIN) -> list[Change]:
         """Return the changes that come out, the kind and the other columns of each."""
@@ -49,7 +50,7 @@ class ChangelogScript:
             for rows, keys in zip(sides, self.keys, strict=True)
         ]
         for task in range(tasks):
-            group, operator = self.state.open(task), self._make()
+            group, operator = self.state.open(task, self.watermark), self._make()
             operator.open()
             chunks = list(operator.advance_processing_time(group, clock))
             for side, (rows, owner) in enumerate(zip(sides, owners, strict=True)):
@@ -61,8 +62,10 @@ class ChangelogScript:
                         chunks += operator.take_rows(group, piece)
             chunks += operator.advance_watermark(group, watermark)
             operator.store(group)
+            self.late_dropped += operator.late_dropped
             out += (change for chunk in chunks for change in changes_of(chunk.rows))
         self.state.write()
+        self.watermark = max(self.watermark, watermark)
         return out
 
 

@@ -38,6 +38,7 @@ from poundlock.stream.nodes import (
     WindowJoinNode,
     WindowNode,
 )
+from poundlock.stream.over_nodes import OverNode, TemporalJoinNode
 from poundlock.values import duration, format_duration
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _what(node: Node) -> str:
         what = node.describe()
         if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
             what += f", {_way(join_by_record(node))}"
-        elif isinstance(node, (GroupAggregateNode, RegularJoinNode)):
+        elif isinstance(node, (GroupAggregateNode, OverNode, RegularJoinNode, TemporalJoinNode)):
             what += f", {_way(None)}"
         elif not isinstance(node, ProcessNode):
             what += f", {_way(process_by_record(node))}"

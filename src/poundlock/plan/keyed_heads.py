@@ -47,6 +47,7 @@ from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.changelog_heads import group_aggregate_head, regular_join_head
 from poundlock.plan.normalize import Expression, Normalized
+from poundlock.plan.over_heads import over_head, temporal_join_head
 from poundlock.plan.sql_text import is_ordered, resolve_column
 from poundlock.state.hashing import key_hashes
 from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode
@@ -64,6 +65,7 @@ from poundlock.stream.nodes import (
     WindowJoinNode,
     WindowNode,
 )
+from poundlock.stream.over_nodes import OverNode, TemporalJoinNode
 from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.builtin_assigners import CountSlidingWindows, CountTumblingWindows, FixedSessions
 from poundlock.tasks.columns import EVENT_TIME
@@ -83,7 +85,7 @@ NameOf = Callable[[pa.Schema, str], str]
 """Tells what Spark calls an expression over some columns."""
 
 
-_OF_ONE_KEY = (GroupAggregateNode, RegularJoinNode, MatchNode)
+_OF_ONE_KEY = (GroupAggregateNode, MatchNode, OverNode, RegularJoinNode)
 """Steps of which all rows have one key where they name none."""
 _BEFORE = "the columns of the key, window_start and window_end stand before those"
 
@@ -135,6 +137,10 @@ def keyed_head(
         return regular_join_head(node, own, keys, bounded=bounded)
     if isinstance(node, MatchNode):
         return _matches(node, schemas[0], keys[0], timed[0])
+    if isinstance(node, OverNode):
+        return over_head(node, own[0], keys[0], bounded=bounded)
+    if isinstance(node, TemporalJoinNode):
+        return temporal_join_head(node, own, keys)
     return _process(node, graph, own, keys, timed, bounded)
 
 

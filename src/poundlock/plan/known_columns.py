@@ -39,6 +39,7 @@ from poundlock.stream.nodes import (
     WindowJoinNode,
     WindowNode,
 )
+from poundlock.stream.over_nodes import OverNode, TemporalJoinNode
 
 _UNKNOWN = pa.null()
 _SIDES = ("left", "right")
@@ -87,6 +88,11 @@ def _named(node: Node) -> list[list[str]]:
         names[0] += [each.column for each in node.order_by]
     if isinstance(node, GroupAggregateNode):
         names[0] += [name for call in node.aggregates for name in (call.column, call.filter) if name is not None]
+    if isinstance(node, OverNode):
+        names[0] += [each.column for each in node.order] + [name for call in node.calls for name in call.columns]
+    if isinstance(node, TemporalJoinNode):
+        for side, name in zip(names, node.times, strict=True):
+            side.append(name)
     return names
 
 
@@ -131,6 +137,10 @@ def _after_keyed(node: KeyedNode, before: Sequence[pa.Schema | None]) -> pa.Sche
         return None if keys is None else change_schema(pa.schema([*keys, *results]))
     if isinstance(node, RegularJoinNode):
         return _joined(node, *before)
+    if isinstance(node, OverNode):
+        return None if first is None else _over(node, first)
+    if isinstance(node, TemporalJoinNode):
+        return _both(*before)
     if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
         return _selected(node.select, None)
     if isinstance(node, RollingNode) or (isinstance(node, DeduplicateNode) and node.keep == "first"):
@@ -138,6 +148,18 @@ def _after_keyed(node: KeyedNode, before: Sequence[pa.Schema | None]) -> pa.Sche
     if isinstance(node, (DeduplicateNode, TopNNode)) and first is not None:
         return change_schema(first, node.rank if isinstance(node, TopNNode) else None)
     return None
+
+
+def _over(node: OverNode, first: pa.Schema) -> pa.Schema:
+    rows = [field for field in first if field.name != ROW_KIND]
+    schema = pa.schema([*rows, *(pa.field(call.name, call.type) for call in node.calls)])
+    return change_schema(schema) if node.gives_changes or ROW_KIND in first.names else schema
+
+
+def _both(left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
+    if left is None or right is None:
+        return None
+    return pa.schema([field for side in (left, right) for field in side if field.name != ROW_KIND])
 
 
 def _joined(node: RegularJoinNode, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:

@@ -22,6 +22,8 @@ from poundlock import (
     WatermarkStrategy,
 )
 from poundlock.stream.changelog_nodes import AggregateCall, GroupAggregateNode, RegularJoinNode
+from poundlock.stream.nodes import SortColumn
+from poundlock.stream.over_nodes import OverCall, OverNode, RowFrame, TemporalJoinNode
 
 ROW = "k string, id bigint, at bigint, v bigint"
 
@@ -162,4 +164,28 @@ nodes = [rows.node, renamed.node]
 into(
     rows.then(RegularJoinNode("newest", nodes, [["k", "id"], ["group", "most"]], [None, None], None, {}, kind="left")),
     "newest",
+)
+
+
+def over(name: str, order: str, by: Any, *calls: OverCall) -> None:
+    order_by = [SortColumn(order), *([SortColumn("id")] if by == "any" else [])]
+    into(rows.then(OverNode(name, [rows.node], [["k"]], [None], None, {}, order=order_by, by=by, calls=calls)), name)
+
+
+def total(frame: RowFrame) -> OverCall:
+    return OverCall(function="sum", column="v", name="total", type=number, frame=frame)
+
+
+over("framed", "event_time", "event_time", total(RowFrame("rows", 3)))
+over("spanned", "event_time", "event_time", total(RowFrame("range", 6_000)))
+before = OverCall(function="lag", column="id", name="before", type=number, offset=2)
+values = OverCall(function="count", column="v", distinct=True, name="values", type=number)
+over("running", "event_time", "event_time", total(RowFrame("rows", None)), before, values)
+over("placed", "v", "any", OverCall(function="row_number", name="place", type=number))
+versions = rows.select("k AS key", "event_time AS since", "id AS version")
+nodes = [rows.node, versions.node]
+times = ("event_time", "since")
+into(
+    rows.then(TemporalJoinNode("versioned", nodes, [["k"], ["key"]], [None, None], None, {}, times=times, kind="left")),
+    "versioned",
 )

@@ -93,7 +93,8 @@ def has_aggregates(node: exp.Expr) -> bool:
 def _aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
     if isinstance(node, exp.Window | exp.Query):
         if isinstance(node, exp.Window):  # SUM(COUNT(*)) OVER (…): what stands in it may be one
-            for argument in _arguments_of(node.this):
+            called = node.this.this if isinstance(node.this, exp.Filter) else node.this
+            for argument in _arguments_of(called):
                 yield from _aggregates(argument)
         return
     if aggregate_in(node) is not None:

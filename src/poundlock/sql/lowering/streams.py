@@ -18,6 +18,7 @@ from poundlock.sql.analysis.windows import bounds_of
 from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall
 from poundlock.sql.lowering.match_rows import MatchColumns, output_schema
+from poundlock.sql.lowering.ordered import over_node, sort_node, temporal_join_node
 from poundlock.sql.lowering.programs import (
     CalcProgram,
     CalcStep,
@@ -41,10 +42,13 @@ from poundlock.sql.relations.tree import (
     LogicalFilter,
     LogicalJoin,
     LogicalMatch,
+    LogicalOver,
     LogicalProject,
     LogicalRelation,
     LogicalRepeat,
     LogicalScan,
+    LogicalSort,
+    LogicalTemporalJoin,
     LogicalTopN,
     LogicalUnionAll,
     LogicalUnnest,
@@ -68,6 +72,7 @@ from poundlock.stream.nodes import (
     WatermarkNode,
     WindowNode,
 )
+from poundlock.stream.over_nodes import OverNode
 from poundlock.stream.stream import DataStream
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.stream.windows.builtin_assigners import TumblingEventTimeWindows
@@ -142,6 +147,9 @@ class Lowering:
             LogicalTopN: self._top_n,
             LogicalDeduplicate: self._deduplicate,
             LogicalMatch: self._match,
+            LogicalOver: self._over,
+            LogicalSort: self._sort,
+            LogicalTemporalJoin: self._temporal_join,
         }
 
     # --- without state ----------------------------------------------------------------------------------------------------
@@ -468,6 +476,34 @@ class Lowering:
         )
         step = CalcStep(tuple(f.column for f in relation.fields), relation.measures)
         return self.calc(stream.then(node), CalcProgram((step,), self.context), relation.fields, kinds=False)
+
+    # --- rows in an order -----------------------------------------------------------------------------------------------
+
+    def _over(self, relation: LogicalOver) -> DataStream:
+        stream = self.stream(relation.input)
+        node = over_node(relation, self.job.operator_id("over", None), stream.node, self.ttl_ms)
+        return self._ordered(stream, relation.input, node, "OVER")
+
+    def _sort(self, relation: LogicalSort) -> DataStream:
+        stream = self.stream(relation.input)
+        node = sort_node(relation, self.job.operator_id("sort", None), stream.node)
+        return self._ordered(stream, relation.input, node, "ORDER BY")
+
+    def _ordered(self, stream: DataStream, relation: LogicalRelation, node: OverNode, what: str) -> DataStream:
+        if self.job.runtime_mode != "batch":
+            node.check_stream()
+            if not node.gives_changes:
+                self._no_updates(relation, what)
+        return stream.then(node)
+
+    def _temporal_join(self, relation: LogicalTemporalJoin) -> DataStream:
+        self._no_updates(relation.left, "a join with versions")
+        left, right = self.stream(relation.left), self.stream(relation.right)
+        condition = None if relation.condition is None else PairCondition(relation.condition, self.context)
+        operator = self.job.operator_id("temporal-join", None)
+        joined = left.then(temporal_join_node(relation, operator, [left.node, right.node], condition))
+        step = CalcStep(tuple(f.column for f in relation.fields), tuple(f.ref for f in relation.fields))
+        return self.calc(joined, CalcProgram((step,), self.context), relation.fields, kinds=False)
 
 
 def group_aggregate(call: SqlAggregateCall) -> GroupAggregateCall:

@@ -55,9 +55,8 @@ def is_updating(relation: LogicalRelation, of_table: Updates) -> bool:
     if isinstance(relation, LogicalSort):
         return is_updating(relation.input, of_table)
     if isinstance(relation, LogicalOver):
-        return any(call.kind in ("row_number", "rank", "dense_rank") for call in relation.calls) and not _by_time(
-            relation
-        )
+        numbered = any(call.kind in ("row_number", "rank", "dense_rank") for call in relation.calls)
+        return (numbered and not _by_time(relation)) or is_updating(relation.input, of_table)
     if isinstance(relation, LogicalJoin):
         return _is_updating_join(relation, of_table)
     if isinstance(relation, LogicalUnionAll):

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import Numbers
+from poundlock.operators.columns.joins.buckets import TimeBuckets
 from poundlock.operators.columns.joins.held_rows import HeldRows, Part, pair_chunks
 from poundlock.operators.columns.joins.matching import AddedRows, TimedRows, match_ranges, of_hashes
 from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput, SomePairs
@@ -184,7 +184,7 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
         width = self._width[side]
         while span // width > _MOST_BUCKETS:
             width *= 2
-        there = _Buckets.of([(start, end) for start, end in self.tables[side].namespaces(self.group) if start < end])
+        there = TimeBuckets.of([(start, end) for start, end in self.tables[side].namespaces(self.group) if start < end])
         for rows in added:
             # What would be gone, had the watermark moved since it came: it has the watermark's own time, and stays until then.
             stays = rows.times > self._limit(side)
@@ -196,42 +196,3 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
         for bucket, parts in sorted(by_bucket.items()):
             self.tables[side].append(self.rows, bucket, AddedRows(parts))
             self._wait_for(side, bucket)
-
-
-@dataclass(frozen=True)
-class _Buckets:
-    """The buckets that there are. A row goes to the last of those that its time is in, in the order in which they are read.
-
-    So rows of one key and time are read in the order they came, though tasks that saw other rows made buckets of other widths.
-
-    Args:
-        edges: where one of them begins or ends, ascending.
-        last: of the stretch of time from each edge on, the last bucket; None where there is none.
-    """
-
-    edges: Numbers
-    last: Sequence[Slice | None]
-
-    @classmethod
-    def of(cls, buckets: Sequence[Slice]) -> _Buckets:
-        """Return these, each with a width."""
-        edges = sorted({edge for bucket in buckets for edge in bucket})
-        last = [max((each for each in buckets if each[0] <= edge < each[1]), default=None) for edge in edges]
-        return cls(np.array(edges, np.int64), last)
-
-    def numbers(self, times: Numbers, width: int) -> Numbers:
-        """Return the number of the bucket of each time: below 0 of one that there is, else of a new one of some width, counted from the first."""
-        numbers = times // width + (1 << 62) // width
-        at = np.searchsorted(self.edges, times, "right") - 1
-        inside = np.array([each is not None for each in self.last] + [False])[at]
-        numbers[inside] = at[inside] - len(self.edges)
-        return numbers
-
-    def bucket(self, number: int, width: int) -> Slice:
-        """Return the bucket of a number."""
-        if number < 0:
-            bucket = self.last[number]
-            assert bucket is not None
-            return bucket
-        start = (number - (1 << 62) // width) * width
-        return start, start + width

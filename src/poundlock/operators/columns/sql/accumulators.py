@@ -6,7 +6,6 @@ The rules are those of the accumulators of single records: all but count(*) pass
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -26,11 +25,10 @@ from poundlock.formats.arrays import (
 )
 from poundlock.operators.columns.groups import Groups
 from poundlock.operators.columns.sql.ordinals import is_number, ordinals
-from poundlock.operators.columns.sql.sums import sum_decimals, sum_exactly, sum_of
+from poundlock.operators.columns.sql.sums import average_decimals, sum_decimals, sum_exactly, sum_of
 from poundlock.operators.windows.aggregates import SqlAggregate
 
 _MOST = (1 << 63) - 1
-_DECIMAL = Context(prec=80)
 
 
 class ColumnAccumulator:
@@ -110,12 +108,7 @@ class _Avg(_Sum):
     def result(self, held: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
         total, count = held
         if pa.types.is_decimal(total.type):
-            unit = Decimal(1).scaleb(-kind.scale)
-            quotients = [
-                None if t is None else _DECIMAL.divide(t, Decimal(n)).quantize(unit, ROUND_HALF_UP, _DECIMAL)
-                for t, n in zip(total.to_pylist(), count.to_pylist(), strict=True)
-            ]
-            return pa.array(quotients, kind)
+            return average_decimals(total, numbers_in(count), kind)
         numbers = np.maximum(numbers_in(count), 1)
         return column_of(numbers_in(total) / numbers, pa.float64(), valid_in(total))
 

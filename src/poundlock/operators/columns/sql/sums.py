@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from poundlock.errors import TerminalError
-from poundlock.formats.arrays import Flags, Numbers
+from poundlock.formats.arrays import Flags, Numbers, column_of
 from poundlock.operators.columns.groups import Groups
 
 SAFE = 1 << 62
@@ -68,6 +69,20 @@ def decimals_of(parts: Sequence[Numbers]) -> npt.NDArray[Any]:
     if (carry != top >> 31).any() or any(abs(number) >= _DIGITS_38 for number in numbers):
         raise too_large(pa.decimal128(38), "a sum has more than 38 digits")
     return np.ascontiguousarray(out).view(np.dtype("V16")).reshape(-1)
+
+
+def average_decimals(totals: pa.Array, counts: Numbers, kind: pa.DataType) -> pa.Array:
+    """Return sums divided by how many values they are of, rounded half up; of no value, and of no sum, it is null.
+
+    Arrow gives so many digits behind the point that the first one that is cut off says how to round.
+    """
+    divisors = column_of(counts, pa.int64(), counts > 0).cast(pa.decimal256(19, 0))
+    quotients = pc.divide(totals.cast(pa.decimal256(totals.type.precision, totals.type.scale)), divisors)
+    rounded = pc.round(quotients, kind.scale, round_mode="half_towards_infinity")
+    try:
+        return rounded.cast(pa.decimal256(76, kind.scale)).cast(kind)
+    except pa.ArrowInvalid as error:
+        raise too_large(kind, str(error)) from error
 
 
 def too_large(kind: pa.DataType, what: str) -> TerminalError:
