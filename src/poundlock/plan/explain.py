@@ -18,7 +18,7 @@ from poundlock.plan.plan import DEAD_LETTER, make_plan
 from poundlock.plan.segments import spark_streams
 from poundlock.plan.source_heads import made_straight
 from poundlock.plan.sql_text import parse_aggregates
-from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode
+from poundlock.stream.changelog_nodes import ChangelogTopNNode, GroupAggregateNode, RegularJoinNode
 from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.nodes import (
     ApplyNode,
@@ -172,7 +172,7 @@ def _what(node: Node) -> str:
         what = node.describe()
         if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
             what += f", {_way(join_by_record(node))}"
-        elif isinstance(node, (GroupAggregateNode, RegularJoinNode)):
+        elif isinstance(node, (GroupAggregateNode, ChangelogTopNNode, RegularJoinNode)):
             what += f", {_way(None)}"
         elif not isinstance(node, ProcessNode):
             what += f", {_way(process_by_record(node))}"

@@ -45,11 +45,11 @@ from poundlock.operators.process.top_n import TopN
 from poundlock.operators.records import RecordMaker, record_maker
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
-from poundlock.plan.changelog_heads import group_aggregate_head, regular_join_head
+from poundlock.plan.changelog_heads import changelog_top_n_head, group_aggregate_head, regular_join_head
 from poundlock.plan.normalize import Expression, Normalized
-from poundlock.plan.sql_text import is_ordered, resolve_column
+from poundlock.plan.sql_text import ordered_column, resolve_column
 from poundlock.state.hashing import key_hashes
-from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode
+from poundlock.stream.changelog_nodes import ChangelogTopNNode, GroupAggregateNode, RegularJoinNode
 from poundlock.stream.functions.process import ArrowAggregateWindow, CoGroupFunction
 from poundlock.stream.matching import MatchNode
 from poundlock.stream.nodes import (
@@ -83,7 +83,7 @@ NameOf = Callable[[pa.Schema, str], str]
 """Tells what Spark calls an expression over some columns."""
 
 
-_OF_ONE_KEY = (GroupAggregateNode, RegularJoinNode, MatchNode)
+_OF_ONE_KEY = (GroupAggregateNode, RegularJoinNode, MatchNode, ChangelogTopNNode, TopNNode, DeduplicateNode)
 """Steps of which all rows have one key where they name none."""
 _BEFORE = "the columns of the key, window_start and window_end stand before those"
 
@@ -131,6 +131,8 @@ def keyed_head(
         named = [_named(key, own[0], name_of) for key in inputs[0].keys]
         fields = {key: schemas[0].field(key).with_name(name) for key, name in zip(keys[0], named, strict=True)}
         return group_aggregate_head(node, schemas[0], fields, bounded=bounded)
+    if isinstance(node, ChangelogTopNNode):
+        return changelog_top_n_head(node, own[0], keys[0], bounded=bounded)
     if isinstance(node, RegularJoinNode):
         return regular_join_head(node, own, keys, bounded=bounded)
     if isinstance(node, MatchNode):
@@ -281,7 +283,7 @@ def _process(
     bounded: bool,
 ) -> KeyedHead:
     if isinstance(node, TopNNode):
-        columns = [replace(each, column=_ordered(node.id, each.column, schemas[0])) for each in node.order_by]
+        columns = [replace(each, column=ordered_column(schemas[0], each.column, node.id)) for each in node.order_by]
         node = replace(node, order_by=columns)
     if isinstance(node, RollingNode) and node.column is not None:
         node = replace(node, column=_rolled(node.id, node.kind, node.column, schemas[0]))
@@ -359,29 +361,13 @@ def _rolled(operator: str, kind: str, name: str, schema: pa.Schema) -> str:
         DefinitionError: there is none, or its values cannot be added up, or have no order.
     """
     if kind != "sum":
-        return _ordered(operator, name, schema)
+        return ordered_column(schema, name, operator)
     column = resolve_column(schema, name, operator)
     values = schema.field(column).type
     if not (pa.types.is_integer(values) or pa.types.is_floating(values) or pa.types.is_decimal(values)):
         raise DefinitionError(
             f"{operator}: there is no sum of values of type {values}",
             next=f'make them numbers before: with_column("{name}", "CAST({name} AS DOUBLE)")',
-        )
-    return column
-
-
-def _ordered(operator: str, name: str, schema: pa.Schema) -> str:
-    """Return the column by whose order records are chosen.
-
-    Raises:
-        DefinitionError: there is none, or its values have no order.
-    """
-    column = resolve_column(schema, name, operator)
-    values = schema.field(column).type
-    if not is_ordered(values):
-        raise DefinitionError(
-            f"{operator}: values of type {values} have no order, and {column} has such",
-            next="name another column, or make one of what is in it before, by with_column(…)",
         )
     return column
 

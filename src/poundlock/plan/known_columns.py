@@ -17,7 +17,13 @@ from poundlock.operators.columns.operator import change_schema
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.operators.records import record_maker
 from poundlock.plan.sql_text import Part, named_column, parse_aggregates, parts_of, resolve_column, without_alias
-from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode, gives_changes, one_sided
+from poundlock.stream.changelog_nodes import (
+    ChangelogTopNNode,
+    GroupAggregateNode,
+    RegularJoinNode,
+    gives_changes,
+    one_sided,
+)
 from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.nodes import (
     CalcNode,
@@ -83,7 +89,7 @@ def _named(node: Node) -> list[list[str]]:
     names = [[column.path[0] for text in each if (column := named_column(text)) is not None] for each in texts]
     if isinstance(node, RollingNode) and node.column is not None:
         names[0].append(node.column)
-    if isinstance(node, TopNNode):
+    if isinstance(node, (TopNNode, ChangelogTopNNode)):
         names[0] += [each.column for each in node.order_by]
     if isinstance(node, GroupAggregateNode):
         names[0] += [name for call in node.aggregates for name in (call.column, call.filter) if name is not None]
@@ -129,6 +135,8 @@ def _after_keyed(node: KeyedNode, before: Sequence[pa.Schema | None]) -> pa.Sche
         keys = _selected(node.keys[0], first)
         results = [pa.field(call.name, call.type) for call in node.aggregates]
         return None if keys is None else change_schema(pa.schema([*keys, *results]))
+    if isinstance(node, ChangelogTopNNode) and first is not None:
+        return change_schema(pa.schema([field for field in first if field.name != ROW_KIND]), node.rank)
     if isinstance(node, RegularJoinNode):
         return _joined(node, *before)
     if isinstance(node, (IntervalJoinNode, WindowJoinNode)):

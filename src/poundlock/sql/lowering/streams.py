@@ -55,7 +55,7 @@ from poundlock.sql.relations.tree import (
 )
 from poundlock.sql.types import SqlType
 from poundlock.stream.changelog_nodes import AggregateCall as GroupAggregateCall
-from poundlock.stream.changelog_nodes import AggregateName, GroupAggregateNode, RegularJoinNode
+from poundlock.stream.changelog_nodes import AggregateName, ChangelogTopNNode, GroupAggregateNode, RegularJoinNode
 from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.matching import MatchNode
 from poundlock.stream.nodes import (
@@ -393,9 +393,10 @@ class Lowering:
 
     def _top_n(self, relation: LogicalTopN) -> DataStream:
         inner = relation.input
-        self._no_updates(inner, "Top-N")
+        order = [SortColumn(key.column, key.is_descending, key.nulls_first) for key in relation.order]
+        if self.is_updating(inner):
+            return self._top_n_of_changes(inner, relation.keys, order, (relation.first, relation.last), relation.rank)
         stream = self.stream(inner)
-        rank = relation.rank or ("$rank" if relation.first > 1 else None)
         node = TopNNode(
             self.job.operator_id("top-n", None),
             [stream.node],
@@ -404,23 +405,47 @@ class Lowering:
             None,
             {},
             n=relation.last,
-            order_by=[SortColumn(key.column, key.is_descending, key.nulls_first) for key in relation.order],
-            rank=rank,
-            update_before=rank is not None,
+            order_by=order,
+            rank=relation.rank,
+            ttl_ms=self.ttl_ms,
+            update_before=relation.rank is not None,
+            first=relation.first,
         )
-        ranked = stream.then(node)
-        if relation.first == 1:
-            return ranked
-        assert rank is not None
-        least = Literal(relation.first, SqlType("BIGINT"))
-        condition = SqlCall(">=", (ColumnRef(rank, SqlType("BIGINT")), least), SqlType("BOOLEAN"))
-        names = tuple(f.column for f in relation.fields)
-        steps = (CalcStep(condition=condition), CalcStep(names, tuple(f.ref for f in relation.fields)))
-        return self.calc(ranked, CalcProgram(steps, self.context), relation.fields, kinds=True)
+        return stream.then(node)
+
+    def _top_n_of_changes(
+        self,
+        inner: LogicalRelation,
+        keys: Sequence[str],
+        order: Sequence[SortColumn],
+        places: tuple[int, int],
+        rank: str | None = None,
+        *,
+        newest_first: bool = False,
+    ) -> DataStream:
+        stream = self.stream(inner)
+        node = ChangelogTopNNode(
+            self.job.operator_id("top-n", None),
+            [stream.node],
+            [keys_text(keys)],
+            [None],
+            None,
+            {},
+            last=places[1],
+            order_by=order,
+            first=places[0],
+            rank=rank,
+            newest_first=newest_first,
+            ttl_ms=self.ttl_ms,
+        )
+        return stream.then(node)
 
     def _deduplicate(self, relation: LogicalDeduplicate) -> DataStream:
         inner = relation.input
-        self._no_updates(inner, "deduplication")
+        if self.is_updating(inner):
+            last = relation.keep == "last"
+            order = [] if relation.by_clock else [SortColumn(relation.time, last)]
+            return self._top_n_of_changes(inner, relation.keys, order, (1, 1), newest_first=last)
         stream = self.stream(inner)
         node = DeduplicateNode(
             self.job.operator_id("deduplicate", None),
@@ -431,6 +456,7 @@ class Lowering:
             {},
             keep=relation.keep,
             order="arrival" if relation.by_clock else "event_time",
+            ttl_ms=self.ttl_ms,
             update_before=relation.keep == "last",
         )
         return stream.then(node)

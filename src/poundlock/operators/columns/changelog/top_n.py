@@ -33,7 +33,6 @@ from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey
 from poundlock.operators.columns.rows.map_table import MAP, MapEntries, MapTable, entries_of, entry_hashes
 from poundlock.operators.columns.sql.ordinals import order_keys
 from poundlock.operators.keyed.group import KeyGroup
-from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.stream.nodes import SortColumn, places_text
 
 _AT_ONCE = 1 << 20  # rows that are folded at a time
@@ -115,11 +114,13 @@ class _Rows(NamedTuple):
         records: the number of the record that each is, among the different ones.
         orders: when each came.
         was: where each was.
+        gone: which are taken away.
     """
 
     records: Numbers
     orders: Numbers
     was: Numbers
+    gone: Flags
 
 
 class _Entries(NamedTuple):
@@ -275,31 +276,17 @@ class ColumnChangelogTopNOperator(ColumnOperator):
         _, first, which = np.unique(words, return_index=True, return_inverse=True)
         numbers, encoded = key_of[first], every.take(indices_of(first))
         records = decode_records(encoded, self._of.schema)
-        rows = _alive(_rows_of((firsts, others), changes, which), np.flatnonzero(changes.signs < 0), changes, which)
+        rows = _rows_of((firsts, others), changes, which)
         order = self._of.sorted(records, rows, numbers)
         rows = _Rows(*(part[order] for part in rows))
-        return self._divided(_Arranged(numbers, encoded, records, rows, *_nothing(len(order), len(more))), more)
-
-    def _divided(self, all_rows: _Arranged, more: Flags) -> _Arranged:
-        """Say which rows are among the first ones: none that is behind what was the last of them, where there are others."""
-        rows, keys = all_rows.rows, all_rows.keys
-        there = rows.was >= 0
+        # Behind what was the last of the first ones of a key there may be rows that are not given.
+        keys, last = numbers[rows.records], np.flatnonzero(rows.was == _FIRST)
         bound = np.where(more, -1, len(keys))
-        last = np.flatnonzero(_was_first(rows))
         np.maximum.at(bound, keys[last], last)
-        known = there & (np.arange(len(keys)) <= bound[keys])
-        rank = _ranks(keys, known)
-        counts = np.bincount(keys[known], minlength=len(more))
-        first = known & (rank < self._of.kept)
-        return _Arranged(
-            all_rows.numbers,
-            all_rows.encoded,
-            all_rows.records,
-            rows,
-            first,
-            there & ~first,
-            more & (counts < self._of.last),
-        )
+        known = ~rows.gone & (np.arange(len(keys)) <= bound[keys])
+        first = known & (_ranks(keys, known) < self._of.kept)
+        short = more & (np.bincount(keys[known], minlength=len(more)) < self._of.last)
+        return _Arranged(numbers, encoded, records, rows, first, ~rows.gone & ~first, short)
 
     # --- what is kept ---------------------------------------------------------------------------------------------------
 
@@ -312,8 +299,8 @@ class ColumnChangelogTopNOperator(ColumnOperator):
         rows = arranged.rows
         lives = self._of.ttl_ms is not None
         for table, was, now in (
-            (self._firsts, _was_first(rows), arranged.first),
-            (self._others, _was_other(rows), arranged.other),
+            (self._firsts, rows.was == _FIRST, arranged.first),
+            (self._others, rows.was == _OTHER, arranged.other),
         ):
             # With a time to live the first rows of a key are over together, which is when it last changed.
             changed = was | now if lives and table is self._firsts else was != now
@@ -326,7 +313,11 @@ class ColumnChangelogTopNOperator(ColumnOperator):
             there = np.where(has[marked], np.arange(len(marked)), -1)
             none = encode_columns(packed_orders(np.empty(0, np.int64), np.zeros(len(marked), np.int64)))
             self._put_entries(
-                self._firsts, hashes, keys.keys.take(indices_of(marked)), _repeated(mark, len(marked)), taken(none, there)
+                self._firsts,
+                hashes,
+                keys.keys.take(indices_of(marked)),
+                _repeated(mark, len(marked)),
+                taken(none, there),
             )
 
     def _put_rows(self, table: MapTable, keys: RowsByKey, arranged: _Arranged, records: Numbers, now: Flags) -> None:
@@ -347,7 +338,9 @@ class ColumnChangelogTopNOperator(ColumnOperator):
         hashes = entry_hashes(keys.hashes[numbers], self._of.keys.hash_keys([subkeys]))
         self._put_entries(table, hashes, keys.keys.take(indices_of(numbers)), subkeys, values)
 
-    def _put_entries(self, table: MapTable, hashes: Hashes, keys: pa.Array, subkeys: pa.Array, values: pa.Array) -> None:
+    def _put_entries(
+        self, table: MapTable, hashes: Hashes, keys: pa.Array, subkeys: pa.Array, values: pa.Array
+    ) -> None:
         order = np.argsort(hashes, kind="stable")
         indices = indices_of(order)
         entries = MapEntries(hashes[order], keys.take(indices), subkeys.take(indices))
@@ -356,7 +349,7 @@ class ColumnChangelogTopNOperator(ColumnOperator):
     # --- what comes out -------------------------------------------------------------------------------------------------
 
     def _changed(self, arranged: _Arranged) -> Iterator[ColumnChunk]:
-        was, now = (self._shown(arranged, which) for which in (_was_first(arranged.rows), arranged.first))
+        was, now = (self._shown(arranged, which) for which in (arranged.rows.was == _FIRST, arranged.first))
         report = self._replaced if self._of.rank is None else self._moved
         places, kinds, ranks = report(arranged, was, now)
         times = np.full(len(places), NO_TIME)
@@ -393,7 +386,9 @@ class ColumnChangelogTopNOperator(ColumnOperator):
         differs = before != after
         first = np.where(differs & ((after < 0) | self._of.update_before), before, -1)
         records = np.stack([first, np.where(differs, after, -1)], axis=1).reshape(-1)
-        kinds = np.stack([np.where(after < 0, DELETE, UPDATE_BEFORE), np.where(before < 0, INSERT, UPDATE_AFTER)], axis=1)
+        kinds = np.stack(
+            [np.where(after < 0, DELETE, UPDATE_BEFORE), np.where(before < 0, INSERT, UPDATE_AFTER)], axis=1
+        )
         shown = np.flatnonzero(records >= 0)
         ranks = np.repeat(every % self._of.last + 1, 2)
         return records[shown], kinds.reshape(-1)[shown], ranks[shown]
@@ -401,14 +396,14 @@ class ColumnChangelogTopNOperator(ColumnOperator):
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk]:  # type: ignore[override]
         """Yield the rows in the places that are wanted, at the end of the input."""
         entries, values = self._firsts.entries(self.rows)
-        numbers = numbers_in(entries.keys.dictionary_encode().indices).astype(np.int64)
         of, orders = orders_in(values)
-        records = decode_records(_without_marks(entries.subkeys, of), self._of.schema)
-        number_of = numbers[np.unique(of)]
-        rows = _Rows(np.unique(of, return_inverse=True)[1], orders, np.zeros(len(of), np.int64))
-        order = self._of.sorted(records, rows, number_of)
-        row_records = rows.records[order]
-        ranks = _ranks(number_of[row_records], np.ones(len(order), np.bool_))
+        # An entry that says that a key has others is of no rows.
+        used, which = np.unique(of, return_inverse=True)
+        keys = numbers_in(entries.keys.dictionary_encode().indices).astype(np.int64)[used]
+        records = decode_records(entries.subkeys.take(indices_of(used)), self._of.schema)
+        rows = _Rows(which, orders, np.zeros(len(of), np.int64), np.zeros(len(of), np.bool_))
+        row_records = which[self._of.sorted(records, rows, keys)]
+        ranks = _ranks(keys[row_records], np.ones(len(row_records), np.bool_))
         shown = np.flatnonzero((ranks >= self._of.first - 1) & (ranks < self._of.last))
         yield from change_chunks(
             records.columns,
@@ -423,7 +418,7 @@ class ColumnChangelogTopNOperator(ColumnOperator):
 
 
 def _rows_of(tables: Sequence[_Entries], changes: _Changes, which: Numbers) -> _Rows:
-    """Return the rows of tables and those that came.
+    """Return the rows of tables and those that came. Of equal ones those that came first are taken away.
 
     Args:
         which: the number of the record of each entry, and behind them of each change.
@@ -435,33 +430,17 @@ def _rows_of(tables: Sequence[_Entries], changes: _Changes, which: Numbers) -> _
         orders.append(came)
         was.append(np.full(len(of), place))
         start += len(entries.keys)
-    new = np.flatnonzero(changes.signs > 0)
-    return _Rows(
+    new, removed = np.flatnonzero(changes.signs > 0), np.flatnonzero(changes.signs < 0)
+    row_records, row_orders = (
         np.concatenate([*records, which[start + new]]),
         np.concatenate([*orders, changes.orders[new]]),
-        np.concatenate([*was, np.full(len(new), _NEW)]),
     )
-
-
-def _alive(rows: _Rows, removed: Numbers, changes: _Changes, which: Numbers) -> _Rows:
-    """Return rows in which those that are taken away have a place below 0 where they were: of equal ones the first that came."""
-    behind = len(which) - len(changes.keys)
-    counts = np.bincount(which[behind + removed], minlength=int(which.max(initial=-1)) + 1)
-    order = np.lexsort((rows.orders, rows.records))
+    counts = np.bincount(which[start + removed], minlength=int(which.max(initial=-1)) + 1)
+    order = np.lexsort((row_orders, row_records))
     rank = np.empty(len(order), np.int64)
-    rank[order] = _ranks(rows.records[order], np.ones(len(order), np.bool_))
-    return rows._replace(was=np.where(rank < counts[rows.records], ~rows.was, rows.was))
-
-
-def _was_first(rows: _Rows) -> Flags:
-    """Return which rows were among the first ones, those that are taken away included."""
-    flags: Flags = (rows.was == _FIRST) | (rows.was == ~_FIRST)
-    return flags
-
-
-def _was_other(rows: _Rows) -> Flags:
-    flags: Flags = (rows.was == _OTHER) | (rows.was == ~_OTHER)
-    return flags
+    rank[order] = _ranks(row_records[order], np.ones(len(order), np.bool_))
+    gone = rank < counts[row_records]
+    return _Rows(row_records, row_orders, np.concatenate([*was, np.full(len(new), _NEW)]), gone)
 
 
 def _ranks(keys: Numbers, some: Flags) -> Numbers:
@@ -472,14 +451,5 @@ def _ranks(keys: Numbers, some: Flags) -> Numbers:
     return counted - np.repeat(before, np.diff(starts, append=len(keys)))
 
 
-def _nothing(rows: int, keys: int) -> tuple[Flags, Flags, Flags]:
-    return np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), np.zeros(keys, np.bool_)
-
-
 def _repeated(value: pa.Array, count: int) -> pa.Array:
     return value.take(indices_of(np.zeros(count, np.int64)))
-
-
-def _without_marks(records: pa.Array, of: Numbers) -> pa.Array:
-    """Return the records that rows are, each once."""
-    return records.take(indices_of(np.unique(of)))
