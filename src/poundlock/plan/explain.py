@@ -38,10 +38,14 @@ from poundlock.stream.nodes import (
     WindowJoinNode,
     WindowNode,
 )
+from poundlock.stream.timed_join_nodes import SqlIntervalJoinNode, SqlWindowJoinNode
 from poundlock.values import duration, format_duration
 
 if TYPE_CHECKING:
     from poundlock.job import Job
+
+_BY_COLUMNS = (GroupAggregateNode, ChangelogTopNNode, RegularJoinNode, SqlIntervalJoinNode, SqlWindowJoinNode)
+"""Steps that have no other way."""
 
 
 def explain(job: Job) -> str:
@@ -172,7 +176,7 @@ def _what(node: Node) -> str:
         what = node.describe()
         if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
             what += f", {_way(join_by_record(node))}"
-        elif isinstance(node, (GroupAggregateNode, ChangelogTopNNode, RegularJoinNode)):
+        elif isinstance(node, _BY_COLUMNS):
             what += f", {_way(None)}"
         elif not isinstance(node, ProcessNode):
             what += f", {_way(process_by_record(node))}"

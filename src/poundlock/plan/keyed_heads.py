@@ -48,6 +48,7 @@ from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.changelog_heads import changelog_top_n_head, group_aggregate_head, regular_join_head
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.sql_text import ordered_column, resolve_column
+from poundlock.plan.timed_join_heads import timed_join_head
 from poundlock.state.hashing import key_hashes
 from poundlock.stream.changelog_nodes import ChangelogTopNNode, GroupAggregateNode, RegularJoinNode
 from poundlock.stream.functions.process import ArrowAggregateWindow, CoGroupFunction
@@ -64,6 +65,7 @@ from poundlock.stream.nodes import (
     WindowJoinNode,
     WindowNode,
 )
+from poundlock.stream.timed_join_nodes import SqlIntervalJoinNode, SqlWindowJoinNode
 from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.builtin_assigners import CountSlidingWindows, CountTumblingWindows, FixedSessions
 from poundlock.tasks.columns import EVENT_TIME
@@ -137,6 +139,12 @@ def keyed_head(
         return regular_join_head(node, own, keys, bounded=bounded)
     if isinstance(node, MatchNode):
         return _matches(node, schemas[0], keys[0], timed[0])
+    if isinstance(node, (SqlIntervalJoinNode, SqlWindowJoinNode)):
+        times = [
+            _event_time(node.id, column, schema, has_time)
+            for column, schema, has_time in zip(node.columns, own, timed, strict=True)
+        ]
+        return timed_join_head(node, own, keys, times)
     return _process(node, graph, own, keys, timed, bounded)
 
 
@@ -445,6 +453,13 @@ def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, 
             next="keep it in select(…), or assign timestamps and watermarks right before",
         )
     return None
+
+
+def _event_time(operator: str, column: str | None, schema: pa.Schema, timed: bool) -> str:
+    """Return the column with the event time; raises as `_time` where there is none."""
+    time = _time(operator, column, schema, timed, needed=True)
+    assert time is not None
+    return time
 
 
 def exchange_inputs(node: Node, head: KeyedHead, *, max_parallelism: int) -> list[tuple[ExchangeInput, list[str]]]:

@@ -45,6 +45,7 @@ from poundlock.stream.nodes import (
     WindowJoinNode,
     WindowNode,
 )
+from poundlock.stream.timed_join_nodes import SqlIntervalJoinNode, SqlWindowJoinNode
 
 _UNKNOWN = pa.null()
 _SIDES = ("left", "right")
@@ -139,6 +140,8 @@ def _after_keyed(node: KeyedNode, before: Sequence[pa.Schema | None]) -> pa.Sche
         return change_schema(pa.schema([field for field in first if field.name != ROW_KIND]), node.rank)
     if isinstance(node, RegularJoinNode):
         return _joined(node, *before)
+    if isinstance(node, (SqlIntervalJoinNode, SqlWindowJoinNode)):
+        return _joined_by_time(node, before)
     if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
         return _selected(node.select, None)
     if isinstance(node, RollingNode) or (isinstance(node, DeduplicateNode) and node.keep == "first"):
@@ -155,6 +158,18 @@ def _joined(node: RegularJoinNode, left: pa.Schema | None, right: pa.Schema | No
     sides = [pa.schema([field for field in side if field.name != ROW_KIND]) for side in (left, right)]
     schema = pa.schema([field for side in sides[: 1 if one_sided(node.kind) else 2] for field in side])
     return change_schema(schema) if gives_changes(node.kind, kinds) else schema
+
+
+def _joined_by_time(
+    node: SqlIntervalJoinNode | SqlWindowJoinNode, sides: Sequence[pa.Schema | None]
+) -> pa.Schema | None:
+    left_out = () if isinstance(node, SqlIntervalJoinNode) else node.columns
+    fields = []
+    for side in sides[: 1 if one_sided(node.kind) else 2]:
+        if side is None:
+            return None
+        fields += [field for field in side if field.name not in left_out]
+    return pa.schema(fields)
 
 
 def _after_windows(node: WindowNode, first: pa.Schema | None) -> pa.Schema | None:

@@ -41,7 +41,7 @@ class TopN:
     @classmethod
     def of(cls, node: TopNNode) -> TopN:
         """Return what a node says."""
-        return cls(node.n, node.order_by, node.rank, node.ttl_ms, node.update_before)
+        return cls(node.n, node.order_by, node.rank, node.ttl_ms, node.update_before, node.first)
 
 
 def _comparable(order_by: Sequence[SortColumn]) -> Callable[[dict[str, Any]], Any]:

@@ -38,6 +38,7 @@ from poundlock.sql.relations.tree import (
     LogicalDeduplicate,
     LogicalExpand,
     LogicalFilter,
+    LogicalIntervalJoin,
     LogicalJoin,
     LogicalMatch,
     LogicalProject,
@@ -49,6 +50,7 @@ from poundlock.sql.relations.tree import (
     LogicalUnnest,
     LogicalValues,
     LogicalWindowAggregate,
+    LogicalWindowJoin,
     LogicalWindowTable,
     LogicalWindowTopN,
     SqlAggregateCall,
@@ -68,6 +70,7 @@ from poundlock.stream.nodes import (
     WindowNode,
 )
 from poundlock.stream.stream import DataStream
+from poundlock.stream.timed_join_nodes import SqlIntervalJoinNode, SqlWindowJoinNode
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.stream.windows.builtin_assigners import TumblingEventTimeWindows
 
@@ -136,6 +139,8 @@ class Lowering:
             LogicalWindowTopN: self._window_top_n,
             LogicalAggregate: self._aggregate,
             LogicalJoin: self._join,
+            LogicalIntervalJoin: self._interval_join,
+            LogicalWindowJoin: self._window_join,
             LogicalTopN: self._top_n,
             LogicalDeduplicate: self._deduplicate,
             LogicalMatch: self._match,
@@ -255,19 +260,58 @@ class Lowering:
 
     def _join(self, relation: LogicalJoin) -> DataStream:
         left, right = self.stream(relation.left), self.stream(relation.right)
-        condition = None if relation.condition is None else PairCondition(relation.condition, self.context)
         node = RegularJoinNode(
             self.job.operator_id("join", None),
             [left.node, right.node],
-            [keys_text([pair[side] for pair in relation.keys]) for side in (0, 1)],
+            _keys_of_sides(relation),
             [None, None],
             None,
             {},
             kind=relation.kind,
-            condition=condition,
+            condition=self._condition(relation),
             ttl_ms=(self.ttl_ms, self.ttl_ms),
         )
-        joined = left.then(node)
+        return self._columns_of_join(left.then(node), relation)
+
+    def _interval_join(self, relation: LogicalIntervalJoin) -> DataStream:
+        for each in relation.inputs:
+            self._no_updates(each, "an interval join")
+        left, right = self.stream(relation.left), self.stream(relation.right)
+        node = SqlIntervalJoinNode(
+            self.job.operator_id("interval-join", None),
+            [left.node, right.node],
+            _keys_of_sides(relation),
+            list(relation.times),
+            None,
+            {},
+            kind=relation.kind,
+            lower_ms=relation.lower,
+            upper_ms=relation.upper,
+            condition=self._condition(relation),
+        )
+        return self._columns_of_join(left.then(node), relation)
+
+    def _window_join(self, relation: LogicalWindowJoin) -> DataStream:
+        for each in relation.inputs:
+            self._no_updates(each, "a join of windows")
+        left, right = (self._with_window_time(each) for each in relation.inputs)
+        node = SqlWindowJoinNode(
+            self.job.operator_id("window-join", None),
+            [left.node, right.node],
+            _keys_of_sides(relation),
+            [TIME, TIME],
+            None,
+            {},
+            kind=relation.kind,
+            condition=self._condition(relation),
+        )
+        return self._columns_of_join(left.then(node), relation)
+
+    def _condition(self, relation: LogicalJoin) -> PairCondition | None:
+        return None if relation.condition is None else PairCondition(relation.condition, self.context)
+
+    def _columns_of_join(self, joined: DataStream, relation: LogicalJoin) -> DataStream:
+        """Return a join with the columns of its relation alone: keys may have been computed for it."""
         names = tuple(f.column for f in relation.fields)
         step = CalcStep(names, tuple(f.ref for f in relation.fields))
         program = CalcProgram((step,), self.context)
@@ -318,13 +362,7 @@ class Lowering:
     def _window_top_n(self, relation: LogicalWindowTopN) -> DataStream:
         inner = relation.input
         self._no_updates(inner, "Top-N of windows")
-        bounds = bounds_of(inner)
-        assert bounds is not None
-        end = inner.field(str(bounds.end))
-        moment = SqlCall("$WINDOW_TIME", (end.ref,), _INSTANT, (str(int(bounds.window.is_local)),))
-        timed = CalcStep((*(f.column for f in inner.fields), TIME), (*(f.ref for f in inner.fields), moment))
-        fields = (*inner.fields, Field(TIME, TIME, _INSTANT))
-        stream = self.calc(self.stream(inner), CalcProgram((timed,), self.context), fields, kinds=False)
+        stream = self._with_window_time(inner)
         rows = FirstRows(schema_of(inner.fields), relation.order, relation.last)
         rows_ddl = ddl.render(schema_of(inner.fields))
         node = WindowNode(
@@ -339,6 +377,16 @@ class Lowering:
         )
         program = RankedRowsProgram(tuple(f.column for f in inner.fields), relation.first, relation.rank)
         return self.calc(stream.then(node), program, relation.fields, kinds=False)
+
+    def _with_window_time(self, relation: LogicalRelation) -> DataStream:
+        """Return rows of windows with the last ms of their window as event time."""
+        bounds = bounds_of(relation)
+        assert bounds is not None
+        end = relation.field(str(bounds.end))
+        moment = SqlCall("$WINDOW_TIME", (end.ref,), _INSTANT, (str(int(bounds.window.is_local)),))
+        timed = Step((*(f.column for f in relation.fields), TIME), (*(f.ref for f in relation.fields), moment))
+        fields = (*relation.fields, Field(TIME, TIME, _INSTANT))
+        return self.calc(self.stream(relation), CalcProgram((timed,), self.context), fields, kinds=False)
 
     def _window_column(
         self, relation: LogicalWindowAggregate, field: Field, results: dict[str, Expression]
@@ -489,6 +537,10 @@ class Lowering:
         )
         step = CalcStep(tuple(f.column for f in relation.fields), relation.measures)
         return self.calc(stream.then(node), CalcProgram((step,), self.context), relation.fields, kinds=False)
+
+
+def _keys_of_sides(relation: LogicalJoin) -> list[list[str]]:
+    return [keys_text([pair[side] for pair in relation.keys]) for side in (0, 1)]
 
 
 def group_aggregate(call: SqlAggregateCall) -> GroupAggregateCall:

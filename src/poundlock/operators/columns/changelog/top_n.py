@@ -278,7 +278,7 @@ class ColumnChangelogTopNOperator(ColumnOperator):
         records = decode_records(encoded, self._of.schema)
         rows = _rows_of((firsts, others), changes, which)
         order = self._of.sorted(records, rows, numbers)
-        rows = _Rows(*(part[order] for part in rows))
+        rows = _Rows(rows.records[order], rows.orders[order], rows.was[order], rows.gone[order])
         # Behind what was the last of the first ones of a key there may be rows that are not given.
         keys, last = numbers[rows.records], np.flatnonzero(rows.was == _FIRST)
         bound = np.where(more, -1, len(keys))

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import Numbers
+from poundlock.operators.columns.joins.buckets import by_bucket
 from poundlock.operators.columns.joins.held_rows import HeldRows, Part, pair_chunks
 from poundlock.operators.columns.joins.matching import AddedRows, TimedRows, match_ranges, of_hashes
 from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput, SomePairs
@@ -25,9 +25,6 @@ from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import OutputChunk
 
 _AT_ONCE = 1 << 20  # rows of the other side that may match some, about
-_PARTS_OF_A_STAY, _LEAST_MS = 4, 1_000
-"""In how many buckets the rows are that stay as long as a row does, unless a bucket were shorter than this."""
-_MOST_BUCKETS = 64  # of what a checkpoint adds: one stream may be days ahead of the other
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,6 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
         # From where to where, relative to a row of a side, the other side's rows are; and how long it is kept.
         self._bounds = (lower, upper), (-upper, -lower)
         self._kept_ms = max(0, upper), max(0, -lower)
-        self._width = [max(kept // _PARTS_OF_A_STAY, _LEAST_MS) for kept in self._kept_ms]
         self.added: list[list[TimedRows]] = [[], []]
         """By side the rows that were added in this checkpoint."""
 
@@ -179,59 +175,14 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
         self.added = [[], []]
 
     def _keep(self, side: int, added: Sequence[TimedRows]) -> None:
-        by_bucket: dict[Slice, list[TimedRows]] = {}
-        span = max(int(rows.times.max()) for rows in added) - min(int(rows.times.min()) for rows in added)
-        width = self._width[side]
-        while span // width > _MOST_BUCKETS:
-            width *= 2
-        there = _Buckets.of([(start, end) for start, end in self.tables[side].namespaces(self.group) if start < end])
-        for rows in added:
-            # What would be gone, had the watermark moved since it came: it has the watermark's own time, and stays until then.
-            stays = rows.times > self._limit(side)
-            kept, brief = rows.where(stays), rows.where(~stays)
-            for number, part in kept.parted(there.numbers(kept.times, width)):
-                by_bucket.setdefault(there.bucket(number, width), []).append(part)
+        # What would be gone, had the watermark moved since it came: it has the watermark's own time, and stays until then.
+        stays = [rows.times > self._limit(side) for rows in added]
+        kept = [rows.where(flags) for rows, flags in zip(added, stays, strict=True)]
+        parts_of = by_bucket(kept, self.tables[side].namespaces(self.group), self._kept_ms[side])
+        for rows, flags in zip(added, stays, strict=True):
+            brief = rows.where(~flags)
             for time, part in brief.parted(brief.times):
-                by_bucket.setdefault((time, time), []).append(part)
-        for bucket, parts in sorted(by_bucket.items()):
+                parts_of.setdefault((time, time), []).append(part)
+        for bucket, parts in sorted(parts_of.items()):
             self.tables[side].append(self.rows, bucket, AddedRows(parts))
             self._wait_for(side, bucket)
-
-
-@dataclass(frozen=True)
-class _Buckets:
-    """The buckets that there are. A row goes to the last of those that its time is in, in the order in which they are read.
-
-    So rows of one key and time are read in the order they came, though tasks that saw other rows made buckets of other widths.
-
-    Args:
-        edges: where one of them begins or ends, ascending.
-        last: of the stretch of time from each edge on, the last bucket; None where there is none.
-    """
-
-    edges: Numbers
-    last: Sequence[Slice | None]
-
-    @classmethod
-    def of(cls, buckets: Sequence[Slice]) -> _Buckets:
-        """Return these, each with a width."""
-        edges = sorted({edge for bucket in buckets for edge in bucket})
-        last = [max((each for each in buckets if each[0] <= edge < each[1]), default=None) for edge in edges]
-        return cls(np.array(edges, np.int64), last)
-
-    def numbers(self, times: Numbers, width: int) -> Numbers:
-        """Return the number of the bucket of each time: below 0 of one that there is, else of a new one of some width, counted from the first."""
-        numbers = times // width + (1 << 62) // width
-        at = np.searchsorted(self.edges, times, "right") - 1
-        inside = np.array([each is not None for each in self.last] + [False])[at]
-        numbers[inside] = at[inside] - len(self.edges)
-        return numbers
-
-    def bucket(self, number: int, width: int) -> Slice:
-        """Return the bucket of a number."""
-        if number < 0:
-            bucket = self.last[number]
-            assert bucket is not None
-            return bucket
-        start = (number - (1 << 62) // width) * width
-        return start, start + width
