@@ -36,10 +36,17 @@ class ChangelogScript:
         self, make: Callable[[], Any], keys: Sequence[Sequence[str]], policy: MergePolicy | None = None
     ) -> None:
         self._make, self.keys = make, keys
+        self.late_dropped = 0
         self.state = ScratchState(GROUPS, policy=policy or MergePolicy())
 
-    def checkpoint(self, *sides: pa.RecordBatch, tasks: int = 1, clock: int = 0, watermark: int = MIN) -> list[Change]:
-        """Return the changes that come out, the kind and the other columns of each."""
+    def checkpoint(
+        self, *sides: pa.RecordBatch, tasks: int = 1, clock: int = 0, watermark: int = MIN, before: int = MIN
+    ) -> list[Change]:
+        """Return the changes that come out, the kind and the other columns of each.
+
+        Args:
+            watermark: behind the checkpoint; `before`: that its rows are judged by.
+        """
         self.state.parallelism = tasks
         out: list[Change] = []
         owners = [
@@ -49,7 +56,7 @@ class ChangelogScript:
             for rows, keys in zip(sides, self.keys, strict=True)
         ]
         for task in range(tasks):
-            group, operator = self.state.open(task), self._make()
+            group, operator = self.state.open(task, before), self._make()
             operator.open()
             chunks = list(operator.advance_processing_time(group, clock))
             for side, (rows, owner) in enumerate(zip(sides, owners, strict=True)):
@@ -61,6 +68,7 @@ class ChangelogScript:
                         chunks += operator.take_rows(group, piece)
             chunks += operator.advance_watermark(group, watermark)
             operator.store(group)
+            self.late_dropped += operator.late_dropped
             out += (change for chunk in chunks for change in changes_of(chunk.rows))
         self.state.write()
         return out

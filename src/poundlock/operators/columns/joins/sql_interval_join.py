@@ -32,6 +32,7 @@ from poundlock.operators.keyed.output import MAIN, OutputChunk
 _AT_ONCE = 1 << 20  # rows that are taken at a time, and rows of the other side that may match some, about
 _NUMBER, _MATCHED = "__number", "__matched"
 """Columns of a row that may come out without a match: tells it apart from others, and whether it had one when it was kept."""
+_MARKS = np.dtype([("hash", np.uint64), ("number", np.int64)])
 _MARK = pa.schema([(_NUMBER, pa.int64())])
 
 
@@ -216,8 +217,7 @@ class ColumnSqlIntervalJoinOperator(ColumnJoinOperator):
             hit[opposite.used[opposite.places[true]]] = True
             if pairs.num_rows:
                 yield ColumnChunk(MAIN, pairs, np.maximum(left.times, right.times)[true])
-        if self._of.padded(1 - side):
-            self._mark(1 - side, candidates, hit)
+        self._mark(1 - side, candidates, hit)
 
     def _candidates(
         self, side: int, wanted: TimedRows, added: Sequence[_Added], bounds: tuple[int, int]
@@ -248,7 +248,7 @@ class ColumnSqlIntervalJoinOperator(ColumnJoinOperator):
         for bucket, part in candidates.stored:
             places = np.flatnonzero(hit[start : start + len(part)])
             start += len(part)
-            if len(places):
+            if len(places) and self._of.padded(side):
                 self._mark_stored(side, bucket, part, places)
         for each, places in candidates.added:
             each.matched[places[hit[start : start + len(places)]]] = True
@@ -265,22 +265,22 @@ class ColumnSqlIntervalJoinOperator(ColumnJoinOperator):
 
     def _open(self, side: int, bucket: Slice, part: StoredRows, places: Numbers) -> tuple[Numbers, Flags]:
         """Return the numbers of some rows of a bucket, and which of them have had no match. One without a number never comes out alone."""
-        schema = self.sides[side].schema
-        rows = read_as(part.values_at(places), part.layout, schema, [_NUMBER, _MATCHED])
-        column = rows.column(0)
-        valid = valid_in(column)
-        numbers, matched = numbers_in(column), flags_in(rows.column(1))
-        known = self._matched_numbers(side, bucket, np.unique(part.hashes[places]))
-        open_ = ~matched & ~np.isin(numbers, known)
+        rows = read_as(part.values_at(places), part.layout, self.sides[side].schema, [_NUMBER, _MATCHED])
+        hashes, column = part.hashes[places], rows.column(0)
+        numbers, valid = numbers_in(column), valid_in(column)
+        known = np.isin(_marks_of(hashes, numbers), self._matched_rows(side, bucket, np.unique(hashes)))
+        open_ = ~flags_in(rows.column(1)) & ~known
         return numbers, open_ if valid is None else open_ & valid
 
-    def _matched_numbers(self, side: int, bucket: Slice, hashes: Hashes) -> Numbers:
-        """Return the numbers of the rows of a bucket, and of some keys, that have had a match since they were kept."""
-        parts = [numbers_in(rows.records.column(0)) for rows in self._newly_matched[side].get(bucket, ())]
+    def _matched_rows(self, side: int, bucket: Slice, hashes: Hashes) -> Any:
+        """Return the marks of the rows of a bucket, and of some keys, that have had a match since they were kept."""
+        new = self._newly_matched[side].get(bucket, ())
+        marks = [_marks_of(rows.hashes, numbers_in(rows.records.column(0))) for rows in new]
         for part in self._marks[side].rows_of(self.rows, bucket):
-            values = part.values_at(of_hashes(part, hashes))
-            parts.append(numbers_in(read_as(values, part.layout, _MARK, [_NUMBER]).column(0)))
-        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+            places = of_hashes(part, hashes)
+            numbers = read_as(part.values_at(places), part.layout, _MARK, [_NUMBER]).column(0)
+            marks.append(_marks_of(part.hashes[places], numbers_in(numbers)))
+        return np.concatenate(marks) if marks else _marks_of(hashes[:0], np.empty(0, np.int64))
 
     # --- time -----------------------------------------------------------------------------------------------------------
 
@@ -365,6 +365,13 @@ def _one(parts: Sequence[TimedRows]) -> _Added | None:
             joined_rows([part.records for part in parts]),
         )
     return _Added(rows, np.zeros(len(rows), np.bool_))
+
+
+def _marks_of(hashes: Hashes, numbers: Numbers) -> Any:
+    """Return what tells rows apart: tasks number the rows of the keys that they have, so that those of one hash have different numbers."""
+    marks = np.empty(len(hashes), _MARKS)
+    marks["hash"], marks["number"] = hashes, numbers
+    return marks
 
 
 def _flags(flags: Flags) -> pa.Array:
