@@ -117,10 +117,12 @@ class CalcNode(Node):
 
     Args:
         schema: DDL of what comes out.
+        holds_back_ms: by how much the watermark behind it is behind the one before it, where rows come that are so much older.
     """
 
     program: RowProgram
     schema: str
+    holds_back_ms: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -149,17 +149,26 @@ class Lowering:
     # --- without state ----------------------------------------------------------------------------------------------------
 
     def calc(
-        self, stream: DataStream, program: Any, fields: Sequence[Field], *, kinds: bool, name: str = "calc"
+        self,
+        stream: DataStream,
+        program: Any,
+        fields: Sequence[Field],
+        *,
+        kinds: bool,
+        name: str = "calc",
+        holds_back_ms: int = 0,
     ) -> DataStream:
         """Return a stream behind a program.
 
         Args:
             kinds: whether rows have a kind of change.
+            holds_back_ms: by how much the watermark stays behind.
         """
         schema = schema_of(fields)
         if kinds:
             schema = schema.append(pa.field(ROW_KIND, pa.string()))
-        return stream.then(CalcNode(self.job.operator_id(name, None), [stream.node], program, ddl.render(schema)))
+        node = CalcNode(self.job.operator_id(name, None), [stream.node], program, ddl.render(schema), holds_back_ms)
+        return stream.then(node)
 
     def _calc(self, relation: LogicalRelation) -> DataStream:
         steps: list[CalcStep] = []
@@ -289,7 +298,9 @@ class Lowering:
             upper_ms=relation.upper,
             condition=self._condition(relation),
         )
-        return self._columns_of_join(left.then(node), relation)
+        # A row that waited for its match is as old as it may wait; one without a match comes out a ms behind its last possible one.
+        behind = max(0, -relation.lower, relation.upper) + 1
+        return self._columns_of_join(left.then(node), relation, behind)
 
     def _window_join(self, relation: LogicalWindowJoin) -> DataStream:
         for each in relation.inputs:
@@ -310,12 +321,13 @@ class Lowering:
     def _condition(self, relation: LogicalJoin) -> PairCondition | None:
         return None if relation.condition is None else PairCondition(relation.condition, self.context)
 
-    def _columns_of_join(self, joined: DataStream, relation: LogicalJoin) -> DataStream:
+    def _columns_of_join(self, joined: DataStream, relation: LogicalJoin, holds_back_ms: int = 0) -> DataStream:
         """Return a join with the columns of its relation alone: keys may have been computed for it."""
         names = tuple(f.column for f in relation.fields)
         step = CalcStep(names, tuple(f.ref for f in relation.fields))
         program = CalcProgram((step,), self.context)
-        return self.calc(joined, program, relation.fields, kinds=self.is_updating(relation))
+        kinds = self.is_updating(relation)
+        return self.calc(joined, program, relation.fields, kinds=kinds, holds_back_ms=holds_back_ms)
 
     # --- windows ----------------------------------------------------------------------------------------------------------
 

@@ -169,7 +169,6 @@ def test_a_row_without_a_match_comes_out_once_none_can_come() -> None:
         [("a", 103, 2, "a", 113, 7)]
     )
     assert one.checkpoint(none, empty, before=112, watermark=MAX) == []
-    one.state.open()
     assert all(not one.state.open().namespaces(name) for name in ("left", "right", "left-matched")), "nothing is left"
 
 
