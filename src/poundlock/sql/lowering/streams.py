@@ -396,7 +396,7 @@ class Lowering:
         assert bounds is not None
         end = relation.field(str(bounds.end))
         moment = SqlCall("$WINDOW_TIME", (end.ref,), _INSTANT, (str(int(bounds.window.is_local)),))
-        timed = Step((*(f.column for f in relation.fields), TIME), (*(f.ref for f in relation.fields), moment))
+        timed = CalcStep((*(f.column for f in relation.fields), TIME), (*(f.ref for f in relation.fields), moment))
         fields = (*relation.fields, Field(TIME, TIME, _INSTANT))
         return self.calc(self.stream(relation), CalcProgram((timed,), self.context), fields, kinds=False)
 
