@@ -305,6 +305,8 @@ class Lowering:
     def _window_join(self, relation: LogicalWindowJoin) -> DataStream:
         for each in relation.inputs:
             self._no_updates(each, "a join of windows")
+        if relation.window is not None and relation.window.by_clock:
+            raise DefinitionError("a join of windows by the clock is not there yet", next="give them an event time")
         left, right = (self._with_window_time(each) for each in relation.inputs)
         node = SqlWindowJoinNode(
             self.job.operator_id("window-join", None),
