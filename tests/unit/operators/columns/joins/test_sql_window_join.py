@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,3 +115,16 @@ def test_a_window_with_rows_of_one_side_alone() -> None:
         rows, none = batch([("a", 100, 1)], LEFT), batch([], RIGHT)
         assert one.checkpoint(rows, none, watermark=98) == []
         assert [row for _, row in one.checkpoint(rows.slice(0, 0), none, before=98, watermark=99)] == wanted
+
+
+@pytest.mark.parametrize("kind", get_args(JoinKind))
+@pytest.mark.parametrize("condition", [False, True])
+def test_rows_of_many_keys_that_came_in_several_checkpoints(kind: JoinKind, condition: bool) -> None:
+    one = script(kind, condition=condition)
+    lefts: list[Row] = [(f"key-{n % 40}", 100, n % 3) for n in range(120)]
+    rights: list[Row] = [(f"key-{n}", 100, n % 5) for n in range(0, 60, 2)]
+    for start in range(0, 120, 40):
+        rows = batch(lefts[start : start + 40], LEFT), batch(rights[start // 4 : start // 4 + 10], RIGHT)
+        assert one.checkpoint(*rows, watermark=98, before=98 if start else MIN) == []
+    out = one.checkpoint(batch([], LEFT), batch([], RIGHT), before=98, watermark=99)
+    assert Counter(row for _, row in out) == joined(kind, [lefts, rights], condition)
