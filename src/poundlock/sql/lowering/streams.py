@@ -21,6 +21,7 @@ from poundlock.sql.lowering.programs import (
     CalcProgram,
     CalcStep,
     ExpandProgram,
+    InsertionsProgram,
     RepeatProgram,
     UnnestProgram,
     ValuesProgram,
@@ -473,7 +474,11 @@ class Lowering:
             update_before=relation.rank is not None,
             first=relation.first,
         )
-        return stream.then(node)
+        ranked = stream.then(node)
+        if self.is_updating(relation):
+            return ranked
+        program = InsertionsProgram(tuple(f.column for f in relation.fields))
+        return self.calc(ranked, program, relation.fields, kinds=False, name="insertions")
 
     def _top_n_of_changes(
         self,
