@@ -383,7 +383,8 @@ class Lowering:
         node = WindowNode(
             self.job.operator_id("window-top-n", None),
             [stream.node],
-            keys_text(relation.keys),
+            # The bounds of a window of 1 ms stand beside the keys, among which are those of the window that rows are of.
+            [f"{key} AS `$key_{number}`" for number, key in enumerate(keys_text(relation.keys))],
             TumblingEventTimeWindows("1 ms"),
             TIME,
             [],
