@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -29,7 +29,8 @@ pytestmark = pytest.mark.crash
 JOB = Path(__file__).parent / "jobs/columns.py"
 STEPS = (
     "sessions", "sliding", "cumulative", "again", "own", "counted", "slid", "emptied", "first", "last", "highest",
-    "added", "greatest", "near", "paired", "groups", "framed", "spanned", "running", "placed", "versioned", "regrouped", "newest",
+    "added", "greatest", "near", "paired", "groups", "framed", "spanned", "running", "placed", "versioned",
+    "ranked", "awaited", "unpaired", "regrouped", "newest",
 )  # fmt: skip
 SINKS = (*STEPS, "sessions-late", "sliding-late", "near-late")
 BASE = 1_545_184_220_000
@@ -93,9 +94,24 @@ class Input:
         assert all(row["version"] is not None for row in found["versioned"])
         for name in ("framed", "spanned", "running"):
             assert 0 < len(found[name]) <= sum(rows.values())
+        largest = sorted(((-sum(values), key) for key, values in self.values.items()))[1:5]
+        assert final_table(found["ranked"]) == Counter((key, -total, n) for n, (total, key) in enumerate(largest, 2))
+        awaited = {row["id"] for row in found["awaited"] if row.get("id") is not None}
+        assert len(awaited) == sum(rows.values()), "each row, late or not, comes out"
+        for row in found["unpaired"]:
+            assert row.get("id") is None or row.get("other") is None or (row["v"] % 5 == row["value"] % 3)
         for name in ("sliding", "again", "emptied"):  # windows with an allowed lateness
             fired = Counter((row["k"], row["window_start"]) for row in found[name])
             assert max(fired.values()) > 1, "a late row makes its window fire again"
+
+
+def final_table(rows: Sequence[Mapping[str, Any]]) -> Counter[tuple[Any, ...]]:
+    """Return the places that changes of them come to, in whatever order those stand."""
+    table: Counter[tuple[Any, ...]] = Counter()
+    for row in rows:
+        table[row["k"], row["total"], row["place"]] += 1 if row["row_kind"] in ("+I", "+U") else -1
+    assert min(table.values()) >= 0
+    return +table
 
 
 class Calm(NamedTuple):

@@ -14,7 +14,14 @@ import pytest
 from poundlock import DataStream, FileSink, FileSource, Job
 from poundlock.driver.driver import run
 from poundlock.operators.process.deduplicate import ROW_KIND
-from poundlock.stream.changelog_nodes import AggregateCall, GroupAggregateNode, JoinKind, RegularJoinNode
+from poundlock.stream.changelog_nodes import (
+    AggregateCall,
+    ChangelogTopNNode,
+    GroupAggregateNode,
+    JoinKind,
+    RegularJoinNode,
+)
+from poundlock.stream.nodes import SortColumn
 from support.changelog_scripts import Change, apply
 from support.finished import visible
 from support.jobs_in_threads import settings
@@ -37,6 +44,10 @@ def joined(
 ) -> Any:
     nodes = [left.node, right.node]
     return left.then(RegularJoinNode(name, nodes, keys, [None, None], None, {}, kind=kind, **options))
+
+
+def first_of(stream: DataStream, name: str, order: list[SortColumn], **options: Any) -> DataStream:
+    return stream.then(ChangelogTopNNode(name, [stream.node], [[]], [None], None, {}, order_by=order, **options))
 
 
 def call(function: Any, name: str, kind: pa.DataType, column: str | None = None, **options: Any) -> AggregateCall:
@@ -81,6 +92,10 @@ def test_changes_of_groups_and_joins_make_their_tables(tmp_path: Path, mode: Any
             ["k", "n", "total"],
         ),
         "others": (joined(total_of, rows, "others", "left", [["total"], ["n"]]), ["key", "total", "k", "n"]),
+        "top": (
+            first_of(totals, "top", [SortColumn("total", descending=True)], first=2, last=3, rank="place"),
+            ["k", "total", "c", "place"],
+        ),
         "none": (joined(rows, total_of, "none", "anti", [["n"], ["total"]]), ["k", "n"]),
     }
     for name, (stream, _) in made.items():
@@ -93,6 +108,8 @@ def test_changes_of_groups_and_joins_make_their_tables(tmp_path: Path, mode: Any
     assert tables["totals"] == Counter((key, total, sum(of == key for of, _ in every)) for key, total in sums.items())
     assert tables["of-totals"] == Counter([(max(sums.values()), len(set(sums.values())))])
     assert tables["pairs"] == Counter((k, n, sums[k]) for k, n in every if k is not None and sums[k] < n)
+    ranked = sorted(tables["totals"], key=lambda row: -row[1])
+    assert tables["top"] == Counter((*row, place) for place, row in enumerate(ranked[1:3], 2))
     pairs = [(key, total, k, n) for key, total in sums.items() for k, n in every if n == total]
     alone = [(key, total, None, None) for key, total in sums.items() if total not in {n for _, n in every}]
     assert tables["others"] == Counter([*pairs, *alone])

@@ -39,8 +39,14 @@ class ChangelogScript:
         self.state = ScratchState(GROUPS, policy=policy or MergePolicy())
         self.watermark, self.late_dropped = MIN, 0
 
-    def checkpoint(self, *sides: pa.RecordBatch, tasks: int = 1, clock: int = 0, watermark: int = MIN) -> list[Change]:
-        """Return the changes that come out, the kind and the other columns of each."""
+    def checkpoint(
+        self, *sides: pa.RecordBatch, tasks: int = 1, clock: int = 0, watermark: int = MIN, before: int | None = None
+    ) -> list[Change]:
+        """Return the changes that come out, the kind and the other columns of each.
+
+        Args:
+            watermark: behind the checkpoint; `before`: that its rows are judged by; as the last one left it.
+        """
         self.state.parallelism = tasks
         out: list[Change] = []
         owners = [
@@ -50,7 +56,7 @@ class ChangelogScript:
             for rows, keys in zip(sides, self.keys, strict=True)
         ]
         for task in range(tasks):
-            group, operator = self.state.open(task, self.watermark), self._make()
+            group, operator = self.state.open(task, self.watermark if before is None else before), self._make()
             operator.open()
             chunks = list(operator.advance_processing_time(group, clock))
             for side, (rows, owner) in enumerate(zip(sides, owners, strict=True)):

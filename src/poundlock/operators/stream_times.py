@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -233,7 +233,8 @@ class _Step:
         inputs = {name: self._streams[name] for name in node.inputs}
         ended = all(each.ended for each in inputs.values())
         if node.kept:
-            return self._stream(node, {name: each.input for name, each in inputs.items()}, ended)
+            behind = {name: _held_back(each.input, node.behind_ms) for name, each in inputs.items()}
+            return self._stream(node, behind, ended)
         (only,) = inputs.values()
         return _Stream(only.before, only.input, ended)
 
@@ -249,6 +250,14 @@ class _Step:
             shown(each.watermark), state.watermark, before_end, each.idle, combined.channels
         )
         return _Stream(before, each, ended)
+
+
+def _held_back(given: Input, ms: int) -> Input:
+    """Return an input that has come so much less far; one that has come to its end has."""
+    if not ms:
+        return given
+    watermark, reached = (at if at in (MIN, MAX) else max(at - ms, MIN) for at in (given.watermark, given.reached))
+    return replace(given, watermark=watermark, reached=reached)
 
 
 _NOTHING = SourceInput(partitions=())

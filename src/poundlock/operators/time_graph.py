@@ -42,6 +42,7 @@ class TimeNode:
         strategy: of a step that assigns timestamps and watermarks; None for others.
         sources: of such a step, the ids of the sources whose rows come there; UNKNOWN where nobody knows which row is whose.
         kept: whether it has a watermark of its own in the state, and does not only pass on that of its one input.
+        behind_ms: how far its watermark is behind that of its input.
     """
 
     id: str
@@ -49,6 +50,7 @@ class TimeNode:
     strategy: WatermarkStrategy | None = None
     sources: tuple[str, ...] = ()
     kept: bool = False
+    behind_ms: int = 0
 
     @property
     def is_source(self) -> bool:
@@ -76,8 +78,9 @@ class TimeGraph:
             inputs = tuple(dict.fromkeys(each.id for each in node.inputs))
             sources[node.id] = _sources(node, [sources[name] for name in inputs])
             if not isinstance(node, WatermarkNode):
-                kept = len(inputs) > 1 or not isinstance(node, _STATELESS)
-                nodes.append(TimeNode(node.id, inputs, kept=kept))
+                behind = node.holds_back_ms if isinstance(node, CalcNode) else 0
+                kept = len(inputs) > 1 or not isinstance(node, _STATELESS) or behind > 0
+                nodes.append(TimeNode(node.id, inputs, kept=kept, behind_ms=behind))
                 continue
             read = sources[node.id]
             if node.strategy.per_record and UNKNOWN in read:

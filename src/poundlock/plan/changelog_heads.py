@@ -1,22 +1,25 @@
-"""Keyed operators over changelogs for the tasks: aggregates of groups, and regular joins."""
+"""Keyed operators over changelogs for the tasks: aggregates of groups, Top-N, and regular joins."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.columns.changelog.aggregates import GroupAggregates
 from poundlock.operators.columns.changelog.group_aggregate import ColumnGroupAggregation
+from poundlock.operators.columns.changelog.top_n import ColumnChangelogTopN
 from poundlock.operators.columns.joins.regular_join import ChangelogSide, ColumnRegularJoin
 from poundlock.operators.columns.rows.keys import RowKeys
+from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.operators.records import RecordMaker
-from poundlock.plan.sql_text import resolve_column
+from poundlock.plan.sql_text import ordered_column, resolve_column
 from poundlock.state.hashing import key_hashes
-from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode, one_sided
+from poundlock.stream.changelog_nodes import ChangelogTopNNode, GroupAggregateNode, RegularJoinNode, one_sided
 from poundlock.tasks.keyed_rows import KeyedInput, RecordRows
 from poundlock.tasks.keyed_stage import KeyedHead
 
@@ -51,7 +54,35 @@ def group_aggregate_head(
     columns = [*keys.columns, *aggregates.columns, *([ROW_KIND] if aggregates.retracts else [])]
     # Rows without any column could not be counted.
     taken = _taken(keys.columns, list(dict.fromkeys(columns or schema.names[:1])))
-    return _head(node.id, of, [taken], of.schema)
+    return _head(node.id, of.operator, [taken], of.schema)
+
+
+def changelog_top_n_head(
+    node: ChangelogTopNNode, schema: pa.Schema, keys: Sequence[str], *, bounded: bool
+) -> KeyedHead:
+    """Return the operator of the first rows of a changelog.
+
+    Args:
+        schema: the columns of the input; `keys`: those of its key.
+
+    Raises:
+        DefinitionError: a column of the order is not there or has no order, or the rows have the column of the place already.
+    """
+    own = pa.schema([field for field in schema if field.name != ROW_KIND])
+    order = [replace(each, column=ordered_column(own, each.column, node.id)) for each in node.order_by]
+    of = ColumnChangelogTopN(
+        own,
+        RowKeys(tuple(keys), key_hashes),
+        order,
+        node.first,
+        node.last,
+        node.rank,
+        node.update_before,
+        node.newest_first,
+        node.ttl_ms,
+        bounded,
+    )
+    return _head(node.id, of.operator, [_taken(keys, schema.names)], of.changes)
 
 
 def regular_join_head(
@@ -79,13 +110,13 @@ def regular_join_head(
     _check_names(node.id, names, "give one of them another name before the join")
     join = ColumnRegularJoin(node.kind, (sides[0], sides[1]), node.condition, tuple(node.null_equal), bounded)
     inputs = [_taken(own, schema.names) for own, schema in zip(keys, schemas, strict=True)]
-    return _head(node.id, join, inputs, join.schema)
+    return _head(node.id, join.operator, inputs, join.schema)
 
 
 def _head(
-    operator: str, of: ColumnGroupAggregation | ColumnRegularJoin, inputs: Sequence[KeyedInput], schema: pa.Schema
+    operator: str, make: Callable[[], KeyedOperator], inputs: Sequence[KeyedInput], schema: pa.Schema
 ) -> KeyedHead:
-    return KeyedHead(operator, of.operator, inputs, {MAIN: RecordRows(operator, schema)})
+    return KeyedHead(operator, make, inputs, {MAIN: RecordRows(operator, schema)})
 
 
 def _taken(keys: Sequence[str], columns: Sequence[str]) -> KeyedInput:

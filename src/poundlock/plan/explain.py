@@ -18,7 +18,7 @@ from poundlock.plan.plan import DEAD_LETTER, make_plan
 from poundlock.plan.segments import spark_streams
 from poundlock.plan.source_heads import made_straight
 from poundlock.plan.sql_text import parse_aggregates
-from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode
+from poundlock.stream.changelog_nodes import ChangelogTopNNode, GroupAggregateNode, RegularJoinNode
 from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.nodes import (
     ApplyNode,
@@ -39,10 +39,22 @@ from poundlock.stream.nodes import (
     WindowNode,
 )
 from poundlock.stream.over_nodes import OverNode, TemporalJoinNode
+from poundlock.stream.timed_join_nodes import SqlIntervalJoinNode, SqlWindowJoinNode
 from poundlock.values import duration, format_duration
 
 if TYPE_CHECKING:
     from poundlock.job import Job
+
+_BY_COLUMNS = (
+    ChangelogTopNNode,
+    GroupAggregateNode,
+    OverNode,
+    RegularJoinNode,
+    SqlIntervalJoinNode,
+    SqlWindowJoinNode,
+    TemporalJoinNode,
+)
+"""Steps that have no other way."""
 
 
 def explain(job: Job) -> str:
@@ -173,7 +185,7 @@ def _what(node: Node) -> str:
         what = node.describe()
         if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
             what += f", {_way(join_by_record(node))}"
-        elif isinstance(node, (GroupAggregateNode, OverNode, RegularJoinNode, TemporalJoinNode)):
+        elif isinstance(node, _BY_COLUMNS):
             what += f", {_way(None)}"
         elif not isinstance(node, ProcessNode):
             what += f", {_way(process_by_record(node))}"

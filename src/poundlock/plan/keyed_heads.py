@@ -45,12 +45,13 @@ from poundlock.operators.process.top_n import TopN
 from poundlock.operators.records import RecordMaker, record_maker
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
-from poundlock.plan.changelog_heads import group_aggregate_head, regular_join_head
+from poundlock.plan.changelog_heads import changelog_top_n_head, group_aggregate_head, regular_join_head
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.over_heads import over_head, temporal_join_head
-from poundlock.plan.sql_text import is_ordered, resolve_column
+from poundlock.plan.sql_text import ordered_column, resolve_column
+from poundlock.plan.timed_join_heads import timed_join_head
 from poundlock.state.hashing import key_hashes
-from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode
+from poundlock.stream.changelog_nodes import ChangelogTopNNode, GroupAggregateNode, RegularJoinNode
 from poundlock.stream.functions.process import ArrowAggregateWindow, CoGroupFunction
 from poundlock.stream.matching import MatchNode
 from poundlock.stream.nodes import (
@@ -66,6 +67,7 @@ from poundlock.stream.nodes import (
     WindowNode,
 )
 from poundlock.stream.over_nodes import OverNode, TemporalJoinNode
+from poundlock.stream.timed_join_nodes import SqlIntervalJoinNode, SqlWindowJoinNode
 from poundlock.stream.windows.assigners import AlignedWindows
 from poundlock.stream.windows.builtin_assigners import CountSlidingWindows, CountTumblingWindows, FixedSessions
 from poundlock.tasks.columns import EVENT_TIME
@@ -85,7 +87,7 @@ NameOf = Callable[[pa.Schema, str], str]
 """Tells what Spark calls an expression over some columns."""
 
 
-_OF_ONE_KEY = (GroupAggregateNode, MatchNode, OverNode, RegularJoinNode)
+_OF_ONE_KEY = (ChangelogTopNNode, DeduplicateNode, GroupAggregateNode, MatchNode, OverNode, RegularJoinNode, TopNNode)
 """Steps of which all rows have one key where they name none."""
 _BEFORE = "the columns of the key, window_start and window_end stand before those"
 
@@ -133,6 +135,8 @@ def keyed_head(
         named = [_named(key, own[0], name_of) for key in inputs[0].keys]
         fields = {key: schemas[0].field(key).with_name(name) for key, name in zip(keys[0], named, strict=True)}
         return group_aggregate_head(node, schemas[0], fields, bounded=bounded)
+    if isinstance(node, ChangelogTopNNode):
+        return changelog_top_n_head(node, own[0], keys[0], bounded=bounded)
     if isinstance(node, RegularJoinNode):
         return regular_join_head(node, own, keys, bounded=bounded)
     if isinstance(node, MatchNode):
@@ -141,6 +145,12 @@ def keyed_head(
         return over_head(node, own[0], keys[0], bounded=bounded)
     if isinstance(node, TemporalJoinNode):
         return temporal_join_head(node, own, keys)
+    if isinstance(node, (SqlIntervalJoinNode, SqlWindowJoinNode)):
+        times = [
+            _event_time(node.id, column, schema, has_time)
+            for column, schema, has_time in zip(node.columns, own, timed, strict=True)
+        ]
+        return timed_join_head(node, own, keys, times)
     return _process(node, graph, own, keys, timed, bounded)
 
 
@@ -287,7 +297,7 @@ def _process(
     bounded: bool,
 ) -> KeyedHead:
     if isinstance(node, TopNNode):
-        columns = [replace(each, column=_ordered(node.id, each.column, schemas[0])) for each in node.order_by]
+        columns = [replace(each, column=ordered_column(schemas[0], each.column, node.id)) for each in node.order_by]
         node = replace(node, order_by=columns)
     if isinstance(node, RollingNode) and node.column is not None:
         node = replace(node, column=_rolled(node.id, node.kind, node.column, schemas[0]))
@@ -365,29 +375,13 @@ def _rolled(operator: str, kind: str, name: str, schema: pa.Schema) -> str:
         DefinitionError: there is none, or its values cannot be added up, or have no order.
     """
     if kind != "sum":
-        return _ordered(operator, name, schema)
+        return ordered_column(schema, name, operator)
     column = resolve_column(schema, name, operator)
     values = schema.field(column).type
     if not (pa.types.is_integer(values) or pa.types.is_floating(values) or pa.types.is_decimal(values)):
         raise DefinitionError(
             f"{operator}: there is no sum of values of type {values}",
             next=f'make them numbers before: with_column("{name}", "CAST({name} AS DOUBLE)")',
-        )
-    return column
-
-
-def _ordered(operator: str, name: str, schema: pa.Schema) -> str:
-    """Return the column by whose order records are chosen.
-
-    Raises:
-        DefinitionError: there is none, or its values have no order.
-    """
-    column = resolve_column(schema, name, operator)
-    values = schema.field(column).type
-    if not is_ordered(values):
-        raise DefinitionError(
-            f"{operator}: values of type {values} have no order, and {column} has such",
-            next="name another column, or make one of what is in it before, by with_column(…)",
         )
     return column
 
@@ -465,6 +459,13 @@ def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, 
             next="keep it in select(…), or assign timestamps and watermarks right before",
         )
     return None
+
+
+def _event_time(operator: str, column: str | None, schema: pa.Schema, timed: bool) -> str:
+    """Return the column with the event time; raises as `_time` where there is none."""
+    time = _time(operator, column, schema, timed, needed=True)
+    assert time is not None
+    return time
 
 
 def exchange_inputs(node: Node, head: KeyedHead, *, max_parallelism: int) -> list[tuple[ExchangeInput, list[str]]]:

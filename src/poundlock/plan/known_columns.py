@@ -17,7 +17,13 @@ from poundlock.operators.columns.operator import change_schema
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.operators.records import record_maker
 from poundlock.plan.sql_text import Part, named_column, parse_aggregates, parts_of, resolve_column, without_alias
-from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode, gives_changes, one_sided
+from poundlock.stream.changelog_nodes import (
+    ChangelogTopNNode,
+    GroupAggregateNode,
+    RegularJoinNode,
+    gives_changes,
+    one_sided,
+)
 from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.nodes import (
     CalcNode,
@@ -40,6 +46,7 @@ from poundlock.stream.nodes import (
     WindowNode,
 )
 from poundlock.stream.over_nodes import OverNode, TemporalJoinNode
+from poundlock.stream.timed_join_nodes import SqlIntervalJoinNode, SqlWindowJoinNode
 
 _UNKNOWN = pa.null()
 _SIDES = ("left", "right")
@@ -84,7 +91,7 @@ def _named(node: Node) -> list[list[str]]:
     names = [[column.path[0] for text in each if (column := named_column(text)) is not None] for each in texts]
     if isinstance(node, RollingNode) and node.column is not None:
         names[0].append(node.column)
-    if isinstance(node, TopNNode):
+    if isinstance(node, (TopNNode, ChangelogTopNNode)):
         names[0] += [each.column for each in node.order_by]
     if isinstance(node, GroupAggregateNode):
         names[0] += [name for call in node.aggregates for name in (call.column, call.filter) if name is not None]
@@ -135,12 +142,16 @@ def _after_keyed(node: KeyedNode, before: Sequence[pa.Schema | None]) -> pa.Sche
         keys = _selected(node.keys[0], first)
         results = [pa.field(call.name, call.type) for call in node.aggregates]
         return None if keys is None else change_schema(pa.schema([*keys, *results]))
+    if isinstance(node, ChangelogTopNNode) and first is not None:
+        return change_schema(pa.schema([field for field in first if field.name != ROW_KIND]), node.rank)
     if isinstance(node, RegularJoinNode):
         return _joined(node, *before)
     if isinstance(node, OverNode):
         return None if first is None else _over(node, first)
     if isinstance(node, TemporalJoinNode):
         return _both(*before)
+    if isinstance(node, (SqlIntervalJoinNode, SqlWindowJoinNode)):
+        return _joined_by_time(node, before)
     if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
         return _selected(node.select, None)
     if isinstance(node, RollingNode) or (isinstance(node, DeduplicateNode) and node.keep == "first"):
@@ -169,6 +180,18 @@ def _joined(node: RegularJoinNode, left: pa.Schema | None, right: pa.Schema | No
     sides = [pa.schema([field for field in side if field.name != ROW_KIND]) for side in (left, right)]
     schema = pa.schema([field for side in sides[: 1 if one_sided(node.kind) else 2] for field in side])
     return change_schema(schema) if gives_changes(node.kind, kinds) else schema
+
+
+def _joined_by_time(
+    node: SqlIntervalJoinNode | SqlWindowJoinNode, sides: Sequence[pa.Schema | None]
+) -> pa.Schema | None:
+    left_out = () if isinstance(node, SqlIntervalJoinNode) else node.columns
+    fields = []
+    for side in sides[: 1 if one_sided(node.kind) else 2]:
+        if side is None:
+            return None
+        fields += [field for field in side if field.name not in left_out]
+    return pa.schema(fields)
 
 
 def _after_windows(node: WindowNode, first: pa.Schema | None) -> pa.Schema | None:

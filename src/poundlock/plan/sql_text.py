@@ -360,6 +360,22 @@ def is_ordered(kind: pa.DataType) -> bool:
     return not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or is_ordered(kind.value_type)
 
 
+def ordered_column(schema: pa.Schema, name: str, operator: str) -> str:
+    """Return the column by whose order records are chosen.
+
+    Raises:
+        DefinitionError: there is none, or its values have no order.
+    """
+    column = resolve_column(schema, name, operator)
+    values = schema.field(column).type
+    if not is_ordered(values):
+        raise DefinitionError(
+            f"{operator}: values of type {values} have no order, and {column} has such",
+            next="name another column, or make one of what is in it before, by with_column(…)",
+        )
+    return column
+
+
 def _ordered(argument: pa.DataType) -> pa.DataType | None:
     return argument if is_ordered(argument) else None
 

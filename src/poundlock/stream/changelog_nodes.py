@@ -1,4 +1,4 @@
-"""Steps over changelogs, as queries in SQL have them: aggregates of groups and joins that are never complete.
+"""Steps over changelogs, as queries in SQL have them: aggregates of groups, the first rows in an order, joins that are never complete.
 
 A row of a changelog has the kind of change in the column `row_kind`: +I and +U add it, -U and -D take away one that is equal. An input
 without that column is append-only: every row is added.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from poundlock.errors import DefinitionError, did_you_mean
-from poundlock.stream.nodes import KeyedNode, living
+from poundlock.stream.nodes import KeyedNode, SortColumn, living, places_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,6 +98,36 @@ class GroupAggregateNode(KeyedNode):
     def describe(self) -> str:
         """Return the step in words, for `explain`."""
         return f"group aggregate {', '.join(each.describe() for each in self.aggregates)}{living(self.ttl_ms)}".rstrip()
+
+
+@dataclass(frozen=True, eq=False)
+class ChangelogTopNNode(KeyedNode):
+    """The rows of each key in some places of an order, as a changelog; of a changelog, which `TopNNode` does not take.
+
+    With each checkpoint a place changes once at most: +I, -U and +U, or -D where it has no row any more. Without a column of the place
+    rows come and go with +I and -D. Without a key all rows have one order.
+
+    Args:
+        last: the last place that is wanted, from 1; `first`: the first one.
+        order_by: columns, the most important first; none for the order in which rows came.
+        rank: the column with the place of a row; None where it is not wanted.
+        newest_first: whether of rows that are equal in the order the one that came last is before, and not the first.
+        update_before: whether -U with the row that had a place comes before +U.
+        ttl_ms: how long the rows of a key are kept after its last change, by the clock; None for ever.
+    """
+
+    last: int
+    order_by: Sequence[SortColumn]
+    first: int = 1
+    rank: str | None = None
+    newest_first: bool = False
+    update_before: bool = True
+    ttl_ms: int | None = None
+
+    def describe(self) -> str:
+        """Return the step in words, for `explain`."""
+        newest = ", the newest first" if self.newest_first else ""
+        return f"{places_text(self.first, self.last, self.order_by)}{newest} of a changelog{living(self.ttl_ms)}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,10 +117,12 @@ class CalcNode(Node):
 
     Args:
         schema: DDL of what comes out.
+        holds_back_ms: by how much the watermark behind it is behind the one before it, where rows come that are so much older.
     """
 
     program: RowProgram
     schema: str
+    holds_back_ms: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,10 +287,11 @@ class TopNNode(KeyedNode):
 
     Args:
         n: how many.
-        order_by: columns, the most important first.
+        order_by: columns, the most important first; none for the order in which records came.
         rank: the column with the place of a record, from 1; None where it is not wanted.
         ttl_ms: how long the records of a key are kept after their last change, by the clock; None for ever.
         update_before: whether the record that had a place is given before the one that takes it.
+        first: the first place that is wanted, from 1; those before it are kept, and do not come out.
     """
 
     n: int
@@ -296,9 +299,16 @@ class TopNNode(KeyedNode):
     rank: str | None = None
     ttl_ms: int | None = None
     update_before: bool = False
+    first: int = 1
 
     def describe(self) -> str:
-        return f"the first {self.n} by {', '.join(each.describe() for each in self.order_by)}{living(self.ttl_ms)}"
+        return f"{places_text(self.first, self.n, self.order_by)}{living(self.ttl_ms)}"
+
+
+def places_text(first: int, last: int, order_by: Sequence[SortColumn]) -> str:
+    """Return in words which places of an order are wanted."""
+    which = f"the first {last}" if first == 1 else f"places {first} to {last}"
+    return f"{which} by {', '.join(each.describe() for each in order_by)}" if order_by else f"{which} as they come"
 
 
 def living(ttl_ms: int | None) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from poundlock import (
     ArrowAggregateFunction,
@@ -21,9 +22,10 @@ from poundlock import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
-from poundlock.stream.changelog_nodes import AggregateCall, GroupAggregateNode, RegularJoinNode
+from poundlock.stream.changelog_nodes import AggregateCall, ChangelogTopNNode, GroupAggregateNode, RegularJoinNode
 from poundlock.stream.nodes import SortColumn
 from poundlock.stream.over_nodes import OverCall, OverNode, RowFrame, TemporalJoinNode
+from poundlock.stream.timed_join_nodes import SqlIntervalJoinNode, SqlWindowJoinNode
 
 ROW = "k string, id bigint, at bigint, v bigint"
 
@@ -133,7 +135,7 @@ into(near.side_output("late"), "near-late")
 paired = rows.join(rows).where("k").equal_to("k").window(TumblingEventTimeWindows("2 s")).select(*pair, name="paired")
 into(paired, "paired")
 
-# As SQL has them: aggregates of groups, aggregates of those, and a join with their changes.
+# As SQL has them: aggregates of groups, aggregates of those, a join with their changes, places of them, and joins by event time.
 number = pa.int64()
 groups = rows.then(
     GroupAggregateNode(
@@ -189,3 +191,43 @@ into(
     rows.then(TemporalJoinNode("versioned", nodes, [["k"], ["key"]], [None, None], None, {}, times=times, kind="left")),
     "versioned",
 )
+by_total = [SortColumn("total", descending=True), SortColumn("k")]
+places = {"last": 5, "first": 2, "rank": "place"}
+into(
+    groups.then(ChangelogTopNNode("ranked", [groups.node], [[]], [None], None, {}, order_by=by_total, **places)),
+    "ranked",
+)
+
+
+def smaller(pairs: pa.RecordBatch) -> pa.Array:
+    """What holds of a pair of rows of a join in intervals."""
+    return pc.less(pairs.column("v"), pairs.column("value"))
+
+
+end = "timestamp_millis((at div 2000 + 1) * 2000 - 1)"
+timed = rows.select("k", "id", "v", "event_time", f"{end} AS ends")
+others = timed.select("k AS key", "id AS other", "v AS value", "event_time AS time", "ends AS ended")
+sides = [timed.node, others.node]
+awaited = SqlIntervalJoinNode(
+    "awaited",
+    sides,
+    [["k"], ["key"]],
+    ["event_time", "time"],
+    None,
+    {},
+    kind="full",
+    lower_ms=-1_000,
+    upper_ms=500,
+    condition=smaller,
+)
+into(timed.then(awaited), "awaited")
+unpaired = SqlWindowJoinNode(
+    "unpaired",
+    sides,
+    [["k", "ends", "v % 5"], ["key", "ended", "value % 3"]],
+    ["ends", "ended"],
+    None,
+    {},
+    kind="full",
+)
+into(timed.then(unpaired), "unpaired")

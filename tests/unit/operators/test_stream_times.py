@@ -125,6 +125,22 @@ def test_rows_are_judged_by_the_watermark_before_and_windows_close_by_the_one_be
     assert job.state.streams["fast-counts"].before == 894
 
 
+def test_a_step_that_holds_back_stays_so_far_behind_until_the_end() -> None:
+    behind = TimeNode("behind", ("join",), kept=True, behind_ms=100)
+    job = Played(source("a"), assigner("w", "a"), keyed("join", "w"), behind, keyed("windows", "behind"))
+    advanced = job.checkpoint({("a", "p"): 1_000})
+    wanted = advanced.watermarks["join"].after - 100
+    assert advanced.watermarks["windows"].before == MIN
+    assert advanced.watermarks["windows"].after == wanted
+    job.resume()
+    advanced = job.checkpoint({("a", "p"): 1_010})
+    assert (advanced.watermarks["windows"].before, advanced.watermarks["windows"].after) == (wanted, wanted + 10)
+    advanced = job.checkpoint({("a", "p"): 1_020}, ended=["a"])
+    assert advanced.watermarks["windows"].after == MAX
+    job.resume()
+    assert job.checkpoint({("a", "p"): 1_020}).watermarks["windows"].before == wanted + 20
+
+
 def test_a_union_waits_for_the_least_of_its_active_inputs() -> None:
     job = Played(
         source("a"),

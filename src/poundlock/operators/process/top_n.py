@@ -17,7 +17,7 @@ from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.process.deduplicate import ROW_KIND, LivingTable
 from poundlock.operators.value_order import compare
-from poundlock.stream.nodes import SortColumn, TopNNode
+from poundlock.stream.nodes import SortColumn, TopNNode, places_text
 
 TOP = "top"
 
@@ -31,16 +31,17 @@ class TopN:
     rank: str | None = None
     ttl_ms: int | None = None
     update_before: bool = False
+    first: int = 1
 
     @property
     def holds(self) -> tuple[str, ...]:
         """What state is of: records of another order, or fewer of them, are of no use."""
-        return (f"the first {self.n} by {', '.join(each.describe() for each in self.order_by)}",)
+        return (places_text(self.first, self.n, self.order_by),)
 
     @classmethod
     def of(cls, node: TopNNode) -> TopN:
         """Return what a node says."""
-        return cls(node.n, node.order_by, node.rank, node.ttl_ms, node.update_before)
+        return cls(node.n, node.order_by, node.rank, node.ttl_ms, node.update_before, node.first)
 
 
 def _comparable(order_by: Sequence[SortColumn]) -> Callable[[dict[str, Any]], Any]:
@@ -103,9 +104,11 @@ class TopNOperator(KeyedOperator):
         if self._top.rank is None:
             if len(now) == len(held):
                 self.out.emit({**held[-1], ROW_KIND: "-D"}, key, time)
-            self.out.emit({**now[at], ROW_KIND: "+I"}, key, time)
+            shown = max(at, self._top.first - 1)
+            if shown < len(now):
+                self.out.emit({**now[shown], ROW_KIND: "+I"}, key, time)
             return
-        for place in range(at, len(now)):
+        for place in range(max(at, self._top.first - 1), len(now)):
             is_new = place == len(held)
             if self._top.update_before and not is_new:
                 self._emit_ranked(held[place], place, "-U", key, time)
@@ -118,6 +121,7 @@ class TopNOperator(KeyedOperator):
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[OutputChunk]:
         for key, held in self._table.drain():
             for place, record in enumerate(held):
-                self._emit_ranked(record, place, "+I", key, MAX)
+                if place >= self._top.first - 1:
+                    self._emit_ranked(record, place, "+I", key, MAX)
             if self.out.full:
                 yield from self.out.drain()

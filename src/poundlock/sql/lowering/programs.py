@@ -75,6 +75,22 @@ class CalcProgram:
         return "calc: " + (", then ".join(parts) or "names columns")
 
 
+@dataclass(frozen=True)
+class InsertionsProgram:
+    """Rows of which none is taken back, without the kind of change."""
+
+    names: tuple[str, ...]
+    leaves_out: bool = False
+
+    def run(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Numbers | None]:
+        """Return the rows."""
+        return rows.select(list(self.names)), None
+
+    def describe(self) -> str:
+        """Return it in words."""
+        return "calc: leaves out the kind of change"
+
+
 def with_kind(rows: pa.RecordBatch, given: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows with the kinds of change that the given ones have, if they have any."""
     if ROW_KIND not in given.schema.names or ROW_KIND in rows.schema.names:

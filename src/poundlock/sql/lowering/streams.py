@@ -23,6 +23,7 @@ from poundlock.sql.lowering.programs import (
     CalcProgram,
     CalcStep,
     ExpandProgram,
+    InsertionsProgram,
     RepeatProgram,
     UnnestProgram,
     ValuesProgram,
@@ -40,6 +41,7 @@ from poundlock.sql.relations.tree import (
     LogicalDeduplicate,
     LogicalExpand,
     LogicalFilter,
+    LogicalIntervalJoin,
     LogicalJoin,
     LogicalMatch,
     LogicalOver,
@@ -54,13 +56,14 @@ from poundlock.sql.relations.tree import (
     LogicalUnnest,
     LogicalValues,
     LogicalWindowAggregate,
+    LogicalWindowJoin,
     LogicalWindowTable,
     LogicalWindowTopN,
     SqlAggregateCall,
 )
 from poundlock.sql.types import SqlType
 from poundlock.stream.changelog_nodes import AggregateCall as GroupAggregateCall
-from poundlock.stream.changelog_nodes import AggregateName, GroupAggregateNode, RegularJoinNode
+from poundlock.stream.changelog_nodes import AggregateName, ChangelogTopNNode, GroupAggregateNode, RegularJoinNode
 from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.matching import MatchNode
 from poundlock.stream.nodes import (
@@ -74,6 +77,7 @@ from poundlock.stream.nodes import (
 )
 from poundlock.stream.over_nodes import OverNode
 from poundlock.stream.stream import DataStream
+from poundlock.stream.timed_join_nodes import SqlIntervalJoinNode, SqlWindowJoinNode
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.stream.windows.builtin_assigners import TumblingEventTimeWindows
 
@@ -144,6 +148,8 @@ class Lowering:
             LogicalWindowTopN: self._window_top_n,
             LogicalAggregate: self._aggregate,
             LogicalJoin: self._join,
+            LogicalIntervalJoin: self._interval_join,
+            LogicalWindowJoin: self._window_join,
             LogicalTopN: self._top_n,
             LogicalDeduplicate: self._deduplicate,
             LogicalMatch: self._match,
@@ -155,17 +161,26 @@ class Lowering:
     # --- without state ----------------------------------------------------------------------------------------------------
 
     def calc(
-        self, stream: DataStream, program: Any, fields: Sequence[Field], *, kinds: bool, name: str = "calc"
+        self,
+        stream: DataStream,
+        program: Any,
+        fields: Sequence[Field],
+        *,
+        kinds: bool,
+        name: str = "calc",
+        holds_back_ms: int = 0,
     ) -> DataStream:
         """Return a stream behind a program.
 
         Args:
             kinds: whether rows have a kind of change.
+            holds_back_ms: by how much the watermark stays behind.
         """
         schema = schema_of(fields)
         if kinds:
             schema = schema.append(pa.field(ROW_KIND, pa.string()))
-        return stream.then(CalcNode(self.job.operator_id(name, None), [stream.node], program, ddl.render(schema)))
+        node = CalcNode(self.job.operator_id(name, None), [stream.node], program, ddl.render(schema), holds_back_ms)
+        return stream.then(node)
 
     def _calc(self, relation: LogicalRelation) -> DataStream:
         steps: list[CalcStep] = []
@@ -268,23 +283,67 @@ class Lowering:
 
     def _join(self, relation: LogicalJoin) -> DataStream:
         left, right = self.stream(relation.left), self.stream(relation.right)
-        condition = None if relation.condition is None else PairCondition(relation.condition, self.context)
         node = RegularJoinNode(
             self.job.operator_id("join", None),
             [left.node, right.node],
-            [keys_text([pair[side] for pair in relation.keys]) for side in (0, 1)],
+            _keys_of_sides(relation),
             [None, None],
             None,
             {},
             kind=relation.kind,
-            condition=condition,
+            condition=self._condition(relation),
             ttl_ms=(self.ttl_ms, self.ttl_ms),
         )
-        joined = left.then(node)
+        return self._columns_of_join(left.then(node), relation)
+
+    def _interval_join(self, relation: LogicalIntervalJoin) -> DataStream:
+        for each in relation.inputs:
+            self._no_updates(each, "an interval join")
+        left, right = self.stream(relation.left), self.stream(relation.right)
+        node = SqlIntervalJoinNode(
+            self.job.operator_id("interval-join", None),
+            [left.node, right.node],
+            _keys_of_sides(relation),
+            list(relation.times),
+            None,
+            {},
+            kind=relation.kind,
+            lower_ms=relation.lower,
+            upper_ms=relation.upper,
+            condition=self._condition(relation),
+        )
+        # A row that waited for its match is as old as it may wait; one without a match comes out a ms behind its last possible one.
+        behind = max(0, -relation.lower, relation.upper) + 1
+        return self._columns_of_join(left.then(node), relation, behind)
+
+    def _window_join(self, relation: LogicalWindowJoin) -> DataStream:
+        for each in relation.inputs:
+            self._no_updates(each, "a join of windows")
+        if relation.window is not None and relation.window.by_clock:
+            raise DefinitionError("a join of windows by the clock is not there yet", next="give them an event time")
+        left, right = (self._with_window_time(each) for each in relation.inputs)
+        node = SqlWindowJoinNode(
+            self.job.operator_id("window-join", None),
+            [left.node, right.node],
+            _keys_of_sides(relation),
+            [TIME, TIME],
+            None,
+            {},
+            kind=relation.kind,
+            condition=self._condition(relation),
+        )
+        return self._columns_of_join(left.then(node), relation)
+
+    def _condition(self, relation: LogicalJoin) -> PairCondition | None:
+        return None if relation.condition is None else PairCondition(relation.condition, self.context)
+
+    def _columns_of_join(self, joined: DataStream, relation: LogicalJoin, holds_back_ms: int = 0) -> DataStream:
+        """Return a join with the columns of its relation alone: keys may have been computed for it."""
         names = tuple(f.column for f in relation.fields)
         step = CalcStep(names, tuple(f.ref for f in relation.fields))
         program = CalcProgram((step,), self.context)
-        return self.calc(joined, program, relation.fields, kinds=self.is_updating(relation))
+        kinds = self.is_updating(relation)
+        return self.calc(joined, program, relation.fields, kinds=kinds, holds_back_ms=holds_back_ms)
 
     # --- windows ----------------------------------------------------------------------------------------------------------
 
@@ -331,19 +390,14 @@ class Lowering:
     def _window_top_n(self, relation: LogicalWindowTopN) -> DataStream:
         inner = relation.input
         self._no_updates(inner, "Top-N of windows")
-        bounds = bounds_of(inner)
-        assert bounds is not None
-        end = inner.field(str(bounds.end))
-        moment = SqlCall("$WINDOW_TIME", (end.ref,), _INSTANT, (str(int(bounds.window.is_local)),))
-        timed = CalcStep((*(f.column for f in inner.fields), TIME), (*(f.ref for f in inner.fields), moment))
-        fields = (*inner.fields, Field(TIME, TIME, _INSTANT))
-        stream = self.calc(self.stream(inner), CalcProgram((timed,), self.context), fields, kinds=False)
+        stream = self._with_window_time(inner)
         rows = FirstRows(schema_of(inner.fields), relation.order, relation.last)
         rows_ddl = ddl.render(schema_of(inner.fields))
         node = WindowNode(
             self.job.operator_id("window-top-n", None),
             [stream.node],
-            keys_text(relation.keys),
+            # The bounds of a window of 1 ms stand beside the keys, among which are those of the window that rows are of.
+            [f"{key} AS `$key_{number}`" for number, key in enumerate(keys_text(relation.keys))],
             TumblingEventTimeWindows("1 ms"),
             TIME,
             [],
@@ -352,6 +406,16 @@ class Lowering:
         )
         program = RankedRowsProgram(tuple(f.column for f in inner.fields), relation.first, relation.rank)
         return self.calc(stream.then(node), program, relation.fields, kinds=False)
+
+    def _with_window_time(self, relation: LogicalRelation) -> DataStream:
+        """Return rows of windows with the last ms of their window as event time."""
+        bounds = bounds_of(relation)
+        assert bounds is not None
+        end = relation.field(str(bounds.end))
+        moment = SqlCall("$WINDOW_TIME", (end.ref,), _INSTANT, (str(int(bounds.window.is_local)),))
+        timed = CalcStep((*(f.column for f in relation.fields), TIME), (*(f.ref for f in relation.fields), moment))
+        fields = (*relation.fields, Field(TIME, TIME, _INSTANT))
+        return self.calc(self.stream(relation), CalcProgram((timed,), self.context), fields, kinds=False)
 
     def _window_column(
         self, relation: LogicalWindowAggregate, field: Field, results: dict[str, Expression]
@@ -406,9 +470,10 @@ class Lowering:
 
     def _top_n(self, relation: LogicalTopN) -> DataStream:
         inner = relation.input
-        self._no_updates(inner, "Top-N")
+        order = [SortColumn(key.column, key.is_descending, key.nulls_first) for key in relation.order]
+        if self.is_updating(inner):
+            return self._top_n_of_changes(inner, relation.keys, order, (relation.first, relation.last), relation.rank)
         stream = self.stream(inner)
-        rank = relation.rank or ("$rank" if relation.first > 1 else None)
         node = TopNNode(
             self.job.operator_id("top-n", None),
             [stream.node],
@@ -417,23 +482,51 @@ class Lowering:
             None,
             {},
             n=relation.last,
-            order_by=[SortColumn(key.column, key.is_descending, key.nulls_first) for key in relation.order],
-            rank=rank,
-            update_before=rank is not None,
+            order_by=order,
+            rank=relation.rank,
+            ttl_ms=self.ttl_ms,
+            update_before=relation.rank is not None,
+            first=relation.first,
         )
         ranked = stream.then(node)
-        if relation.first == 1:
+        if self.is_updating(relation):
             return ranked
-        assert rank is not None
-        least = Literal(relation.first, SqlType("BIGINT"))
-        condition = SqlCall(">=", (ColumnRef(rank, SqlType("BIGINT")), least), SqlType("BOOLEAN"))
-        names = tuple(f.column for f in relation.fields)
-        steps = (CalcStep(condition=condition), CalcStep(names, tuple(f.ref for f in relation.fields)))
-        return self.calc(ranked, CalcProgram(steps, self.context), relation.fields, kinds=True)
+        program = InsertionsProgram(tuple(f.column for f in relation.fields))
+        return self.calc(ranked, program, relation.fields, kinds=False, name="insertions")
+
+    def _top_n_of_changes(
+        self,
+        inner: LogicalRelation,
+        keys: Sequence[str],
+        order: Sequence[SortColumn],
+        places: tuple[int, int],
+        rank: str | None = None,
+        *,
+        newest_first: bool = False,
+    ) -> DataStream:
+        stream = self.stream(inner)
+        node = ChangelogTopNNode(
+            self.job.operator_id("top-n", None),
+            [stream.node],
+            [keys_text(keys)],
+            [None],
+            None,
+            {},
+            last=places[1],
+            order_by=order,
+            first=places[0],
+            rank=rank,
+            newest_first=newest_first,
+            ttl_ms=self.ttl_ms,
+        )
+        return stream.then(node)
 
     def _deduplicate(self, relation: LogicalDeduplicate) -> DataStream:
         inner = relation.input
-        self._no_updates(inner, "deduplication")
+        if self.is_updating(inner):
+            last = relation.keep == "last"
+            order = [] if relation.by_clock else [SortColumn(relation.time, last)]
+            return self._top_n_of_changes(inner, relation.keys, order, (1, 1), newest_first=last)
         stream = self.stream(inner)
         node = DeduplicateNode(
             self.job.operator_id("deduplicate", None),
@@ -444,6 +537,7 @@ class Lowering:
             {},
             keep=relation.keep,
             order="arrival" if relation.by_clock else "event_time",
+            ttl_ms=self.ttl_ms,
             update_before=relation.keep == "last",
         )
         return stream.then(node)
@@ -504,6 +598,10 @@ class Lowering:
         joined = left.then(temporal_join_node(relation, operator, [left.node, right.node], condition))
         step = CalcStep(tuple(f.column for f in relation.fields), tuple(f.ref for f in relation.fields))
         return self.calc(joined, CalcProgram((step,), self.context), relation.fields, kinds=False)
+
+
+def _keys_of_sides(relation: LogicalJoin) -> list[list[str]]:
+    return [keys_text([pair[side] for pair in relation.keys]) for side in (0, 1)]
 
 
 def group_aggregate(call: SqlAggregateCall) -> GroupAggregateCall:

@@ -48,6 +48,10 @@ def is_updating(relation: LogicalRelation, of_table: Updates) -> bool:
         | LogicalMatch,
     ):
         return False
+    if (
+        isinstance(relation, LogicalTopN) and not relation.order
+    ):  # of rows as they come, nothing is in the place of another
+        return is_updating(relation.input, of_table)
     if isinstance(relation, LogicalAggregate | LogicalTopN):
         return True
     if isinstance(relation, LogicalDeduplicate):

@@ -178,7 +178,7 @@ class ValueOrders(_Values):
         entries, first, which = self._entries(keys, rows)
         group = rows.of[first]
         places, held = self.table.look_up(store, entries)
-        of_old, old = _orders(held)
+        of_old, old = orders_in(held)
         of_old = places[of_old]
         added = np.flatnonzero(rows.signs > 0)
         of, every = np.concatenate([of_old, which[added]]), np.concatenate([old, orders[added]])
@@ -189,7 +189,7 @@ class ValueOrders(_Values):
         left = np.arange(len(of)) - starts[of] >= removed[of]
         of, every = of[left], every[left]
         counts = np.bincount(of, minlength=len(entries))
-        values = taken(encode_columns(_packed(every, counts)), np.where(counts > 0, np.arange(len(entries)), -1))
+        values = taken(encode_columns(packed_orders(every, counts)), np.where(counts > 0, np.arange(len(entries)), -1))
         self.table.put(store, entries, values)
         was, still = (np.zeros(rows.groups, np.bool_) for _ in range(2))
         was[group[of_old[old == ends[group[of_old]]]]] = True
@@ -202,13 +202,13 @@ class ValueOrders(_Values):
     def there(self, store: Any, keys: RowsByKey, groups: Numbers) -> OrderedEnds:
         """Return the end of each value that some groups have; `of` are places in `groups`."""
         of, subkeys, held = self.table.entries_within(store, keys.hashes[groups], keys.keys.take(indices_of(groups)))
-        entry, orders = _orders(held)
+        entry, orders = orders_in(held)
         at = np.flatnonzero(np.diff(entry, append=-1) if self.last else np.diff(entry, prepend=-1))
         values = decode_records(subkeys, self._schema).column(0)
         return OrderedEnds(values.take(indices_of(entry[at])), orders[at], of[entry[at]])
 
 
-def _orders(values: pa.Array) -> tuple[Numbers, Numbers]:
+def orders_in(values: pa.Array) -> tuple[Numbers, Numbers]:
     """Return the orders that entries have, ascending, and which entry each is of."""
     packed = decode_records(values, _ORDERS).column(0)
     ends, data = ends_in(packed), packed.buffers()[2]
@@ -216,7 +216,7 @@ def _orders(values: pa.Array) -> tuple[Numbers, Numbers]:
     return np.repeat(np.arange(len(values)), np.diff(ends) // 8), orders
 
 
-def _packed(orders: Numbers, counts: Numbers) -> pa.Array:
+def packed_orders(orders: Numbers, counts: Numbers) -> pa.Array:
     """Return so many orders each as byte strings."""
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts) * 8])
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(orders.astype("<i8")))]

@@ -1,4 +1,4 @@
-"""The stretches of time in which rows lie in state."""
+"""Buckets of time: rows of a side of a join lie in stretches of time, so that what no row can join any more goes away by the bucket."""
 
 from __future__ import annotations
 
@@ -8,7 +8,34 @@ from dataclasses import dataclass
 import numpy as np
 
 from poundlock.formats.arrays import Numbers
+from poundlock.operators.columns.joins.matching import TimedRows
 from poundlock.operators.columns.operator import Slice
+
+_PARTS_OF_A_STAY, _LEAST_MS = 4, 1_000
+"""In how many buckets the rows are that stay as long as a row does, unless a bucket were shorter than this."""
+_MOST_BUCKETS = 64  # of what a checkpoint adds: one stream may be days ahead of the other
+
+
+def by_bucket(rows: Sequence[TimedRows], there: Sequence[Slice], stay_ms: int) -> dict[Slice, list[TimedRows]]:
+    """Return rows by the bucket that each is kept in, those of one bucket in their order.
+
+    Args:
+        there: the buckets that there are; one without a width takes no rows.
+        stay_ms: how long a row is kept behind its own time.
+    """
+    by: dict[Slice, list[TimedRows]] = {}
+    some = [each for each in rows if len(each)]
+    if not some:
+        return by
+    span = max(int(each.times.max()) for each in some) - min(int(each.times.min()) for each in some)
+    width = max(stay_ms // _PARTS_OF_A_STAY, _LEAST_MS)
+    while span // width > _MOST_BUCKETS:
+        width *= 2
+    known = TimeBuckets.of([(start, end) for start, end in there if start < end])
+    for each in some:
+        for number, part in each.parted(known.numbers(each.times, width)):
+            by.setdefault(known.bucket(number, width), []).append(part)
+    return by
 
 
 @dataclass(frozen=True)

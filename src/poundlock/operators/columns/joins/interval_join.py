@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from poundlock.operators.columns.joins.buckets import TimeBuckets
+from poundlock.operators.columns.joins.buckets import by_bucket
 from poundlock.operators.columns.joins.held_rows import HeldRows, Part, pair_chunks
 from poundlock.operators.columns.joins.matching import AddedRows, TimedRows, match_ranges, of_hashes
 from poundlock.operators.columns.joins.pairs import PairFunction, PairOutput, SomePairs
@@ -25,9 +25,6 @@ from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import OutputChunk
 
 _AT_ONCE = 1 << 20  # rows of the other side that may match some, about
-_PARTS_OF_A_STAY, _LEAST_MS = 4, 1_000
-"""In how many buckets the rows are that stay as long as a row does, unless a bucket were shorter than this."""
-_MOST_BUCKETS = 64  # of what a checkpoint adds: one stream may be days ahead of the other
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,6 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
         # From where to where, relative to a row of a side, the other side's rows are; and how long it is kept.
         self._bounds = (lower, upper), (-upper, -lower)
         self._kept_ms = max(0, upper), max(0, -lower)
-        self._width = [max(kept // _PARTS_OF_A_STAY, _LEAST_MS) for kept in self._kept_ms]
         self.added: list[list[TimedRows]] = [[], []]
         """By side the rows that were added in this checkpoint."""
 
@@ -179,20 +175,14 @@ class ColumnIntervalJoinOperator(ColumnJoinOperator):
         self.added = [[], []]
 
     def _keep(self, side: int, added: Sequence[TimedRows]) -> None:
-        by_bucket: dict[Slice, list[TimedRows]] = {}
-        span = max(int(rows.times.max()) for rows in added) - min(int(rows.times.min()) for rows in added)
-        width = self._width[side]
-        while span // width > _MOST_BUCKETS:
-            width *= 2
-        there = TimeBuckets.of([(start, end) for start, end in self.tables[side].namespaces(self.group) if start < end])
-        for rows in added:
-            # What would be gone, had the watermark moved since it came: it has the watermark's own time, and stays until then.
-            stays = rows.times > self._limit(side)
-            kept, brief = rows.where(stays), rows.where(~stays)
-            for number, part in kept.parted(there.numbers(kept.times, width)):
-                by_bucket.setdefault(there.bucket(number, width), []).append(part)
+        # What would be gone, had the watermark moved since it came: it has the watermark's own time, and stays until then.
+        stays = [rows.times > self._limit(side) for rows in added]
+        kept = [rows.where(flags) for rows, flags in zip(added, stays, strict=True)]
+        parts_of = by_bucket(kept, self.tables[side].namespaces(self.group), self._kept_ms[side])
+        for rows, flags in zip(added, stays, strict=True):
+            brief = rows.where(~flags)
             for time, part in brief.parted(brief.times):
-                by_bucket.setdefault((time, time), []).append(part)
-        for bucket, parts in sorted(by_bucket.items()):
+                parts_of.setdefault((time, time), []).append(part)
+        for bucket, parts in sorted(parts_of.items()):
             self.tables[side].append(self.rows, bucket, AddedRows(parts))
             self._wait_for(side, bucket)

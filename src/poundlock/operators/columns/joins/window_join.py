@@ -131,7 +131,7 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
     def _fire(self, window: TimeWindow) -> Iterator[ColumnChunk | OutputChunk]:
         sides = [[*first, *self._parts(side, window)] for side, first in enumerate(self._in_pane(window))]
         if all(sides):
-            for lefts, rights in _in_ranges(sides):
+            for lefts, rights in in_ranges(sides):
                 for left, right in product(_pieces(lefts), _pieces(rights)):
                     held = [HeldRows(some, side.schema) for some, side in zip((left, right), self.sides, strict=True)]
                     yield from self._pairs(held[0], held[1], window)
@@ -186,7 +186,7 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
         self._added = [{}, {}]
 
 
-def _in_ranges(
+def in_ranges(
     sides: Sequence[Sequence[Part]],
 ) -> Iterator[list[list[Part]]]:
     """Yield the rows of both sides by ranges of hashes, so that memory does not follow how many keys a window has."""

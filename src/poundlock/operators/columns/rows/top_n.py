@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import Numbers, indices_of, joined, valid_in
+from poundlock.formats.arrays import Numbers, indices_of, joined
 from poundlock.operators.columns.msgpack.values import packed_records
 from poundlock.operators.columns.msgpack.writing import lists_of
 from poundlock.operators.columns.operator import (
@@ -30,7 +30,7 @@ from poundlock.operators.columns.operator import (
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, times_in
 from poundlock.operators.columns.rows.records import lists_of_records
 from poundlock.operators.columns.rows.table import KeyTable
-from poundlock.operators.columns.sql.ordinals import ordinals
+from poundlock.operators.columns.sql.ordinals import order_keys
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.pieces import pieces
 from poundlock.operators.process.top_n import TOP, TopN
@@ -59,15 +59,12 @@ class ColumnTopN:
 
     def places(self, columns: list[pa.Array]) -> Numbers:
         """Return the place of each row in the order; of equal ones the first is before."""
-        keys: list[Any] = []
+        keys: list[Numbers] = []
         for each in reversed(self.top.order_by):
             column = columns[self.schema.get_field_index(each.column)]
-            ranks, valid = ordinals(column), valid_in(column)
-            ranks = ~ranks if each.descending else ranks
-            if valid is None:
-                keys.append(ranks)
-            else:
-                keys += [np.where(valid, ranks, 0), valid if each.nulls_first else ~valid]
+            keys += order_keys(column, descending=each.descending, nulls_first=each.nulls_first)
+        if not keys:
+            return np.arange(len(columns[0]) if columns else 0)
         order = np.lexsort(keys) if len(keys) > 1 else np.argsort(keys[0], kind="stable")
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order))
@@ -182,14 +179,16 @@ class ColumnTopNOperator(ColumnOperator):
         if len(top) == self._top.n:
             changes.add(top.pop(), 0, DELETE, cause)
         insort(top, record)
-        changes.add(record, 0, INSERT, cause)
+        shown = max(top.index(record), self._top.first - 1)
+        if shown < len(top):
+            changes.add(top[shown], 0, INSERT, cause)
 
     def _moved(self, top: list[int], record: int, cause: int, changes: _Changes) -> None:
         """Put a record among the first of its key: with the ranks that have another record now."""
         before = top.copy()
         insort(top, record)
         del top[self._top.n :]
-        for rank in range(top.index(record), len(top)):
+        for rank in range(max(top.index(record), self._top.first - 1), len(top)):
             is_new = rank == len(before)
             if self._top.update_before and not is_new:
                 changes.add(before[rank], rank + 1, UPDATE_BEFORE, cause)
@@ -200,15 +199,15 @@ class ColumnTopNOperator(ColumnOperator):
         values = self._table.entries(self.rows).values
         for first, count in pieces([values]):
             lengths, columns = lists_of_records(values.slice(first, count), self._of.schema)
-            every = np.arange(int(lengths.sum()))
-            ranks = every - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
+            ranks = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
+            shown = np.flatnonzero(ranks >= self._top.first)
             yield from change_chunks(
                 columns,
                 self._changes,
-                every,
-                np.full(len(every), INSERT),
-                np.full(len(every), MAX),
-                ranks=None if self._top.rank is None else ranks,
+                shown,
+                np.full(len(shown), INSERT),
+                np.full(len(shown), MAX),
+                ranks=None if self._top.rank is None else ranks[shown],
             )
         self._table.drop(self.group)
 

@@ -48,6 +48,15 @@ def ordinals(column: pa.Array) -> Numbers:
     return ranks_of(column)[0]
 
 
+def order_keys(column: pa.Array, *, descending: bool, nulls_first: bool) -> list[Numbers]:
+    """Return what `np.lexsort` puts rows in the order of a column by, the least significant first: its values, then where its nulls stand."""
+    ranks, valid = ordinals(column), valid_in(column)
+    ranks = ~ranks if descending else ranks
+    if valid is None:
+        return [ranks]
+    return [np.where(valid, ranks, 0), (valid if nulls_first else ~valid).astype(np.int64)]
+
+
 def _of_numbers(column: pa.Array) -> Numbers:
     values = numbers_in(column)
     if values.dtype == np.uint64:

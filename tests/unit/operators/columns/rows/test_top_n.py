@@ -74,14 +74,16 @@ def batch(dice: random.Random, count: int, keys: int) -> pa.RecordBatch:
 def test_what_columns_do_is_what_records_do(data: st.DataObject, seed: int) -> None:
     dice = random.Random(seed)
     directions = st.sampled_from(["", " desc", " nulls last", " desc nulls first"])
-    names = data.draw(st.lists(st.sampled_from(["n", "x", "text", "at", "s"]), min_size=1, max_size=3, unique=True))
+    names = data.draw(st.lists(st.sampled_from(["n", "x", "text", "at", "s"]), max_size=3, unique=True))
     rank = data.draw(st.sampled_from([None, "place"]))
+    n = data.draw(st.sampled_from([1, 2, 5, 20]))
     top = TopN(
-        data.draw(st.sampled_from([1, 2, 5, 20])),
-        sort_columns([name + data.draw(directions) for name in names]),
+        n,
+        sort_columns([name + data.draw(directions) for name in names]) if names else [],
         rank,
         data.draw(st.sampled_from([None, None, 30])),
         data.draw(st.booleans()) if rank else False,
+        data.draw(st.one_of(st.just(1), st.integers(1, n))),
     )
     bounded, policy = data.draw(st.booleans()), MergePolicy(fan_in=data.draw(st.sampled_from([2, 3, 8])))
     steps = [step(top, form, bounded=bounded, policy=policy) for form in ("record", "columns", random.Random(seed))]
@@ -116,6 +118,23 @@ def test_changes_without_rank(form: Form) -> None:
         ("r2", "-D"),
         ("r4", "+I"),
     ]
+
+
+@pytest.mark.parametrize("form", ["record", "columns"])
+def test_places_before_the_first_that_is_wanted_do_not_come_out(form: Form) -> None:
+    one = step(TopN(3, sort_columns(["n"]), first=2), form)
+    ((came, _),) = one.checkpoint(numbers([5, 7, 6, 1, 9, 1]), MIN, MIN, 0, 1)
+    assert [(row["text"], row[ROW_KIND]) for row in came] == [
+        ("r1", "+I"),
+        ("r2", "+I"),
+        ("r1", "-D"),
+        ("r0", "+I"),
+        ("r2", "-D"),
+        ("r5", "+I"),
+    ]
+    one = step(TopN(3, [], first=2), form)
+    ((came, _),) = one.checkpoint(numbers([5, 7, 6, 1]), MIN, MIN, 0, 1)
+    assert [(row["text"], row[ROW_KIND]) for row in came] == [("r1", "+I"), ("r2", "+I")]
 
 
 @pytest.mark.parametrize("form", ["record", "columns"])
