@@ -39,7 +39,8 @@ def _plain(column: pa.Array, kind: SqlType) -> list[Any]:
     try:
         return [plain_value(value, kind) for value in column.to_pylist()]
     except (OverflowError, ValueError):  # a time outside of the years 1 to 9999, which Python has none for
-        return evaluate(cast_to(ColumnRef("t", kind), STRING), pa.record_batch([column], ["t"]), _UTC).to_pylist()
+        texts = evaluate(cast_to(ColumnRef("t", kind), STRING), pa.record_batch([column], ["t"]), _UTC)
+        return [*texts.to_pylist()]
 
 
 def _changes(columns: Sequence[Sequence[Any]], rows: pa.RecordBatch) -> list[Change]:
