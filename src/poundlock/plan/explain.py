@@ -13,10 +13,10 @@ from poundlock.operators.factory import by_record, check_columns_do, join_by_rec
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
 from poundlock.plan.guarantees import guarantees
+from poundlock.plan.heads.source import made_straight
 from poundlock.plan.outline import StageOutline, outline
 from poundlock.plan.plan import DEAD_LETTER, make_plan
 from poundlock.plan.segments import spark_streams
-from poundlock.plan.source_heads import made_straight
 from poundlock.plan.sql_text import parse_aggregates
 from poundlock.stream.changelog_nodes import ChangelogTopNNode, GroupAggregateNode, RegularJoinNode
 from poundlock.stream.functions.process import ArrowAggregateWindow

@@ -25,7 +25,7 @@ from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Chain, Edge, Emit, Pass, Step
 from poundlock.operators.factory import operator_of
 from poundlock.operators.records import as_dict, record_maker
-from poundlock.plan.keyed_heads import exchange_inputs, keyed_head
+from poundlock.plan.heads.keyed import exchange_inputs, keyed_head
 from poundlock.plan.normalize import normalize
 from poundlock.stream.functions.records import RecordType, requested_record
 from poundlock.stream.nodes import ProcessNode, SinkNode

@@ -23,7 +23,7 @@ from poundlock.operators.columns.rows.counts import ColumnCountOperator
 from poundlock.operators.columns.rows.sliding_counts import ColumnSlidingCountOperator
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.windows.general import WindowOperator
-from poundlock.plan.keyed_heads import keyed_head
+from poundlock.plan.heads.keyed import keyed_head
 from poundlock.plan.normalize import normalize
 from poundlock.stream.nodes import KeyedNode, SinkNode, WindowJoinNode, WindowNode
 from support.own_aggregate import OWN_RESULT, Own

@@ -13,7 +13,7 @@ from poundlock.operators.columns.over.moving_ranks import ColumnMovingRanksOpera
 from poundlock.operators.columns.over.over import ColumnOverOperator
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.process.deduplicate import ROW_KIND
-from poundlock.plan.keyed_heads import exchange_inputs, keyed_head
+from poundlock.plan.heads.keyed import exchange_inputs, keyed_head
 from poundlock.plan.known_columns import check_columns
 from poundlock.plan.normalize import normalize
 from poundlock.stream.nodes import KeyedNode, SinkNode, SortColumn, walk

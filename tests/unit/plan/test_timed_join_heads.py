@@ -11,7 +11,7 @@ import pytest
 from poundlock import DatagenSource, DefinitionError, FileSource, Job
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.process.deduplicate import ROW_KIND
-from poundlock.plan.keyed_heads import exchange_inputs, keyed_head
+from poundlock.plan.heads.keyed import exchange_inputs, keyed_head
 from poundlock.plan.known_columns import check_columns
 from poundlock.plan.normalize import normalize
 from poundlock.stream.nodes import KeyedNode, Node, SinkNode, walk

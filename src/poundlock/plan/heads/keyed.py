@@ -45,11 +45,11 @@ from poundlock.operators.process.top_n import TopN
 from poundlock.operators.records import RecordMaker, record_maker
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
-from poundlock.plan.changelog_heads import changelog_top_n_head, group_aggregate_head, regular_join_head
+from poundlock.plan.heads.changelog import changelog_top_n_head, group_aggregate_head, regular_join_head
+from poundlock.plan.heads.over import over_head, temporal_join_head
+from poundlock.plan.heads.timed_join import timed_join_head
 from poundlock.plan.normalize import Expression, Normalized
-from poundlock.plan.over_heads import over_head, temporal_join_head
 from poundlock.plan.sql_text import ordered_column, resolve_column
-from poundlock.plan.timed_join_heads import timed_join_head
 from poundlock.state.hashing import key_hashes
 from poundlock.stream.changelog_nodes import ChangelogTopNNode, GroupAggregateNode, RegularJoinNode
 from poundlock.stream.functions.process import ArrowAggregateWindow, CoGroupFunction
