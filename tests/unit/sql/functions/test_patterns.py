@@ -154,3 +154,8 @@ def test_a_literal_that_is_no_pattern_is_refused(pattern: str) -> None:
 def test_a_wrong_pattern_of_sql_is_refused() -> None:
     with pytest.raises(DefinitionError, match="SIMILAR TO"):
         PATTERNS.type_of("SIMILAR_TO", "a", "(")
+
+
+def test_a_beginning_counts_once() -> None:
+    assert PATTERNS.call("REGEXP_COUNT", ["aa", "ab", "ba"], "^a") == [1, 1, 0]
+    assert PATTERNS.call("REGEXP_COUNT", ["aa,bb", ""], "[^,]") == [4, 0]
