@@ -3,7 +3,7 @@
 All take their arguments as they are written; `s SIMILAR TO p [ESCAPE e]` is SIMILAR_TO(s, p[, e]).
 
 Arrow's RE2 computes REGEXP, REGEXP_COUNT, REGEXP_REPLACE, REGEXP_SUBSTR and REGEXP_EXTRACT where the pattern is constant and means the
-same to it: it has no \\b, $, backreference, lookaround, possessive quantifier or flag, for REPLACE and COUNT does not match an empty text,
+same to it: it has no \\b, $, backreference, lookaround, possessive quantifier or flag, for REPLACE and COUNT does not match an empty text, for COUNT has no ^,
 and for EXTRACT the group is part of every match. Everything else is computed by Python's re, once for each distinct text.
 
 A literal that is no regular expression is refused; a value that is none gives NULL, and FALSE of REGEXP, as in Flink.
@@ -25,6 +25,8 @@ from poundlock.sql.functions.kernels.distinct import constant_in, over_distinct
 from poundlock.sql.functions.kernels.java_regex import JavaRegex, compiled
 from poundlock.sql.functions.signatures import ARRAY_OF_STRING, BOOLEAN, INT, Nulls, constant_text, defined
 from poundlock.sql.types import STRING, SqlType
+
+_BEGIN = re.compile(r"(?<!\[)\^|\\A")
 
 
 def _regex_in(pattern: str) -> JavaRegex | None:
@@ -101,7 +103,8 @@ def _replaced(text: str, pattern: str, replacement: str) -> str | None:
 
 def _count(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     regex = _constant(columns[1])
-    if regex is None or regex.may_be_empty:
+    # Arrow goes on behind each match as if a text began there.
+    if regex is None or regex.re2 is None or regex.may_be_empty or _BEGIN.search(regex.re2):
         return over_distinct(columns, _counted, pa.int32())
     return pc.count_substring_regex(columns[0], pattern=regex.re2)
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError
+from poundlock.formats.arrays import texts_of
 from poundlock.sql.functions.kernels.java_regex import compiled
 from poundlock.sql.functions.patterns import FUNCTIONS
 from support.examples import examples
@@ -154,3 +155,9 @@ def test_a_literal_that_is_no_pattern_is_refused(pattern: str) -> None:
 def test_a_wrong_pattern_of_sql_is_refused() -> None:
     with pytest.raises(DefinitionError, match="SIMILAR TO"):
         PATTERNS.type_of("SIMILAR_TO", "a", "(")
+
+
+def test_a_beginning_counts_once() -> None:
+    texts = texts_of(["aa", "ab", "ba"])
+    assert PATTERNS.call("REGEXP_COUNT", texts, "^a") == [1, 1, 0]
+    assert PATTERNS.call("REGEXP_COUNT", texts, "[^b]") == [2, 1, 1]
