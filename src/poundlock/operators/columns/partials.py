@@ -18,11 +18,13 @@ from poundlock.formats.arrays import Numbers, indices_of, joined, numbers_in
 from poundlock.operators.columns.aggregation import Aggregation, SpansAndSums
 from poundlock.operators.columns.groups import Groups, Hashes, grouped, grouped_by_code, overlapping
 from poundlock.operators.columns.rows.keys import HashKeys, RowKeys, times_in
+from poundlock.operators.pieces import content_bytes
 from poundlock.operators.windows.aligned import slice_of
 from poundlock.stream.windows.assigners import WindowAssigner, require_time
 from poundlock.stream.windows.builtin_assigners import Tumbling
 
-_AT_ONCE = 1 << 16  # rows that are merged at a time
+_AT_ONCE = 1 << 16  # rows that are merged at a time, where they have not more bytes than
+_BYTES_AT_ONCE = 128 << 20
 PLACE = "__place"
 """The column of a number that ascends in the order in which rows came, where aggregates keep it."""
 
@@ -100,18 +102,25 @@ def merged(parts: Sequence[Partials], aggregates: Aggregation, width: int = 1) -
     )
 
 
-def in_ranges(parts: Sequence[Any], decoded: Callable[[Any], Partials]) -> Iterator[list[Partials]]:
-    """Yield the rows of parts, each by hash, by ranges of hashes, so that memory does not follow how many there are.
+def in_ranges(
+    parts: Sequence[Any],
+    decoded: Callable[[Any], Partials],
+    content: Callable[[Any], Sequence[pa.Array]],
+) -> Iterator[list[Partials]]:
+    """Yield the rows of parts, each by hash, by ranges of hashes, so that memory does not follow how many there are, nor how wide.
 
     Args:
         parts: partials, what was sent of some, or rows of state in mapped files.
         decoded: makes partials of what is in a range.
+        content: the columns that hold what a part has.
     """
     whole = [part for part in parts if len(part)]
-    total = sum(map(len, whole))
-    if not total:
+    rows = sum(map(len, whole))
+    if not rows:
         return
-    edges = _edges(min(int(p.hashes[0]) for p in whole), max(int(p.hashes[-1]) for p in whole), total)
+    in_bytes = sum(content_bytes(content(part)) for part in whole)
+    count = max(-(-rows // _AT_ONCE), -(-in_bytes // _BYTES_AT_ONCE))
+    edges = _edges(min(int(p.hashes[0]) for p in whole), max(int(p.hashes[-1]) for p in whole), count)
     begins = [0] * len(whole)
     for edge in [*edges, None]:
         ends = [len(p) if edge is None else int(np.searchsorted(p.hashes, np.uint64(edge))) for p in whole]
@@ -121,9 +130,8 @@ def in_ranges(parts: Sequence[Any], decoded: Callable[[Any], Partials]) -> Itera
             yield some
 
 
-def _edges(low: int, high: int, rows: int) -> list[int]:
-    """Return what divides hashes into ranges of about _AT_ONCE rows; they lie evenly."""
-    count = -(-rows // _AT_ONCE)
+def _edges(low: int, high: int, count: int) -> list[int]:
+    """Return what divides hashes into so many ranges; they lie evenly."""
     return [low + (high - low) * number // count for number in range(1, count)]
 
 

@@ -44,6 +44,11 @@ class SentPartials:
     def __len__(self) -> int:
         return int(self.batch.num_rows)
 
+    def columns(self) -> Sequence[pa.Array]:
+        """Return the columns that travel."""
+        columns: list[pa.Array] = self.batch.columns
+        return columns
+
     @property
     def hashes(self) -> Hashes:
         """The hashes of the keys."""
@@ -104,4 +109,9 @@ def merged_by_hash(parts: Sequence[SentPartials], aggregates: Aggregation) -> Pa
     """Return one row for each key, by hash, whatever their slices; each part has a key once, and is by hash."""
     if len(parts) == 1:
         return parts[0].unpacked()
-    return Partials.joined([merged(rows, aggregates) for rows in in_ranges(parts, SentPartials.unpacked_as_one_slice)])
+    return Partials.joined(
+        [
+            merged(rows, aggregates)
+            for rows in in_ranges(parts, SentPartials.unpacked_as_one_slice, SentPartials.columns)
+        ]
+    )

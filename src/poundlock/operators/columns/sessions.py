@@ -180,7 +180,7 @@ class ColumnSessionOperator(PartialsOperator):
     def _apply(self) -> None:
         """Merge what came with the sessions of its keys that are there, a range of keys at a time: those of others are none of their business."""
         waiting, self._waiting = self._waiting, []
-        for some in in_ranges(waiting, SentPartials.unpacked):
+        for some in in_ranges(waiting, SentPartials.unpacked, SentPartials.columns):
             self._merge(Partials.joined(some))
 
     def _merge(self, new: Partials) -> None:

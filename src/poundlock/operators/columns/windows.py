@@ -249,7 +249,7 @@ class ColumnWindowOperator(PartialsOperator):
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[ColumnChunk]:  # type: ignore[override]
         window = TimeWindow(*entry)
         if time == window.end - 1 and window in self._windows.assigner.windows_at(window.start):
-            for rows in in_ranges(self._unfired_parts(window) or self._parts(window), self._decoded):
+            for rows in in_ranges(self._unfired_parts(window) or self._parts(window), self._decoded, _columns_of):
                 yield from self._of_window(window, merged(rows, self._aggregates))
         if window.end - window.start == self._partial.width and time >= self._goes(window.start):
             self._added.pop(window.start, None)
@@ -323,6 +323,11 @@ class ColumnWindowOperator(PartialsOperator):
             for start, parts in added.items():
                 self.rows.append(table, (start, start + self._partial.width), _Added(parts, self._aggregates))
         self._added, self._unfired = {}, {}
+
+
+def _columns_of(part: Any) -> Sequence[pa.Array]:
+    """Return the columns that a part of a window is in."""
+    return part.columns() if isinstance(part, SentPartials) else [part.keys, part.values]
 
 
 def _by_slice(rows: SentPartials) -> Iterator[tuple[int, SentPartials]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import binary_array
-from poundlock.operators.columns.partials import Partials
+from poundlock.operators.columns.partials import Partials, in_ranges
 from poundlock.operators.columns.sent import SentPartials
 
 ROWS = Partials(
@@ -41,3 +41,15 @@ def test_some_rows_and_slices_that_are_left_out() -> None:
     assert lists(sent.unpacked_as_one_slice()) == lists(replace(ROWS.slice(1, 3), slices=np.zeros(2, np.int64)))
     nothing = SentPartials.of(ROWS.slice(0, 0))
     assert (len(nothing), lists(nothing.unpacked())) == (0, lists(ROWS.slice(0, 0)))
+
+
+def test_wide_rows_are_unpacked_some_at_a_time() -> None:
+    n = 4_000
+    hashes = np.sort(np.random.default_rng(7).integers(0, 1 << 63, n).astype(np.uint64))
+    wide = pa.array(["x" * 100_000] * n, pa.string())
+    zeros = np.zeros(n, np.int64)
+    rows = Partials(hashes, binary_array([b"k"] * n), zeros, zeros + 1, [wide])
+    ranges = list(in_ranges([SentPartials.of(rows)], SentPartials.unpacked, SentPartials.columns))
+    sizes = [sum(map(len, some)) for some in ranges]
+    assert sum(sizes) == n
+    assert max(sizes) * 100_000 < 256 << 20, "of 400 MB"
