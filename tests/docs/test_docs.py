@@ -263,7 +263,9 @@ class Reader:
         """Run what is to be run and compare what is said to come out."""
         for block in blocks:
             if block.file is not None:
-                (self.folder / block.file).write_text(block.code, encoding="utf-8")
+                path = self.folder / block.file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(block.code, encoding="utf-8")
             if block.language == "text":
                 if self.output is not None:
                     self.compare(block)
