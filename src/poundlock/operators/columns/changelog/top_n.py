@@ -232,12 +232,17 @@ class ColumnChangelogTopNOperator(ColumnOperator):
         more = np.zeros(len(keys), np.bool_)
         more[firsts.keys[marks]] = True
         firsts = firsts.where(~marks)
-        others = self._others_of(changes, keys, more)
+        changed = np.flatnonzero(more[changes.keys])
+        others = self._others_of(keys, changes.keys[changed], changes.records.take(indices_of(changed)))
         arranged = self._arranged(changes, firsts, others, more)
         looked_at = more & arranged.short
         if looked_at.any():
             all_others = self._all_others(keys, np.flatnonzero(looked_at))
             others = others.where(~looked_at[others.keys]).and_others(all_others)
+            arranged = self._arranged(changes, firsts, others, more & ~looked_at)
+        pushed = self._beside_pushed(keys, arranged, more & ~looked_at)
+        if len(pushed.keys):
+            others = others.and_others(pushed)
             arranged = self._arranged(changes, firsts, others, more & ~looked_at)
         has_others = more & ~looked_at
         has_others[arranged.keys[arranged.other]] = True
@@ -247,14 +252,32 @@ class ColumnChangelogTopNOperator(ColumnOperator):
         else:
             yield from self._changed(arranged)
 
-    def _others_of(self, changes: _Changes, keys: RowsByKey, more: Flags) -> _Entries:
-        """Return what the other rows have of the records that change, of keys that have others."""
-        places = np.flatnonzero(more[changes.keys])
-        own, indices = changes.keys[places], indices_of(places)
-        records, key_bytes = changes.records.take(indices), keys.keys.take(indices_of(own))
+    def _others_of(self, keys: RowsByKey, own: Numbers, records: pa.Array) -> _Entries:
+        """Return what the other rows have of some records.
+
+        Args:
+            own: the number of the key of each.
+        """
+        key_bytes = keys.keys.take(indices_of(own))
         entries, first, _ = entries_of(keys.hashes[own], key_bytes, records, self._of.keys.hash_keys)
         at, values = self._others.look_up(self.rows, entries)
         return _Entries(own[first[at]], entries.subkeys.take(indices_of(at)), values)
+
+    def _beside_pushed(self, keys: RowsByKey, arranged: _Arranged, more: Flags) -> _Entries:
+        """Return the other rows that are equal to one that is among the first ones no more, where they were not read.
+
+        Equal rows are one entry of the table, so the row that comes to the others is put beside those. They stay where they are.
+
+        Args:
+            more: which keys have others that were not all read.
+        """
+        rows, count = arranged.rows, len(arranged.numbers)
+        read = np.zeros(count, np.bool_)
+        read[rows.records[rows.was == _OTHER]] = True
+        pushed = np.zeros(count, np.bool_)
+        pushed[rows.records[(rows.was == _FIRST) & arranged.other]] = True
+        records = np.flatnonzero(pushed & ~read & more[arranged.numbers])
+        return self._others_of(keys, arranged.numbers[records], arranged.encoded.take(indices_of(records)))
 
     def _all_others(self, keys: RowsByKey, numbers: Numbers) -> _Entries:
         """Return all rows that are not among the first ones of some keys."""
@@ -267,7 +290,7 @@ class ColumnChangelogTopNOperator(ColumnOperator):
         """Put rows in order: those that were among the first ones, those that came, and others.
 
         Args:
-            others: with all rows of the records that change.
+            others: with all rows of the records that change, and of those that come to the others.
             more: of which keys there are others that are not given. Those are behind what was the last of the first ones.
         """
         key_of = np.concatenate([firsts.keys, others.keys, changes.keys])

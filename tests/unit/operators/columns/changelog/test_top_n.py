@@ -16,6 +16,7 @@ from poundlock.errors import TerminalError
 from poundlock.operators.columns.changelog import top_n
 from poundlock.operators.columns.changelog.top_n import ColumnChangelogTopN
 from poundlock.operators.columns.rows.keys import RowKeys
+from poundlock.operators.columns.rows.map_table import MapTable
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.state.hashing import key_hashes
 from poundlock.state.runs.merge import MergePolicy
@@ -179,9 +180,7 @@ def test_few_rows_of_a_key_with_many_are_read_and_written() -> None:
     of = top(last=2)
     one = script(of)
     one.checkpoint(changelog([("+I", row(n)) for n in range(1000)], SCHEMA, kinds=True))
-    with patch.object(
-        top_n.MapTable, "entries_within", autospec=True, side_effect=top_n.MapTable.entries_within
-    ) as read:
+    with patch.object(MapTable, "entries_within", autospec=True, side_effect=MapTable.entries_within) as read:
         out = one.checkpoint(changelog([("-D", row(1)), ("-D", row(500))], SCHEMA, kinds=True))
         assert out == [("-D", row(1)), ("+I", row(2))]
         assert read.call_count == 1, "the others are not looked through"
@@ -189,6 +188,18 @@ def test_few_rows_of_a_key_with_many_are_read_and_written() -> None:
         out = one.checkpoint(changelog(gone, SCHEMA, kinds=True))
         assert read.call_count == 3, "the first ones are gone"
     assert out == [("-D", row(0)), ("-D", row(2)), ("+I", row(of.kept + 1)), ("+I", row(of.kept + 2))]
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_a_row_that_is_among_the_first_no_more_stands_beside_an_equal_one_behind_them(newest_first: bool) -> None:
+    one = script(top(last=1, newest_first=newest_first))
+    count = top(last=1).kept + 1
+    equal = [("+I", row(5))] * count
+    assert one.checkpoint(changelog(equal, SCHEMA, kinds=True)) == [("+I", row(5))]
+    # One of the equal rows has to make room, and one stands behind already.
+    assert one.checkpoint(changelog([("+I", row(1))], SCHEMA, kinds=True)) == [("-D", row(5)), ("+I", row(1))]
+    assert one.checkpoint(changelog([("-D", row(5))] * (count - 1), SCHEMA, kinds=True)) == []
+    assert one.checkpoint(changelog([("-D", row(1))], SCHEMA, kinds=True)) == [("-D", row(1)), ("+I", row(5))]
 
 
 def test_the_rows_of_a_key_are_over_together() -> None:
