@@ -113,7 +113,7 @@ class ChangelogTopNNode(KeyedNode):
         rank: the column with the place of a row; None where it is not wanted.
         newest_first: whether of rows that are equal in the order the one that came last is before, and not the first.
         update_before: whether -U with the row that had a place comes before +U.
-        ttl_ms: how long the rows of a key are kept after its last change, by the clock; None for ever.
+        ttl_ms: how long a row is kept, by the clock; None for ever. The first rows live on with each change of their key.
     """
 
     last: int

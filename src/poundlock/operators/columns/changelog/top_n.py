@@ -55,7 +55,8 @@ class ColumnChangelogTopN:
         rank: the column with the place of a row; None where it is not wanted.
         update_before: whether the row that had a place is given before the one that takes it.
         newest_first: whether of rows that are equal in the order the one that came last is before.
-        ttl_ms: how long the rows of a key are kept after its last change, by the clock; None for ever.
+        ttl_ms: how long a row is kept, by the clock; None for ever. The first rows live on with each change of their key, the others from when
+            they were put there, as in Flink.
         bounded: whether only the last state of each key is wanted, at the end of the input.
     """
 
