@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -332,11 +332,3 @@ def _plain(expression: Expression) -> Expression:
     while isinstance(expression, SqlCall) and expression.function == "CAST" and len(expression.arguments) == 1:
         expression = expression.arguments[0]
     return expression
-
-
-def overs_in(relation: LogicalRelation) -> Iterator[LogicalOver]:
-    """Yield the OVER aggregates that stand directly below projections and filters."""
-    while isinstance(relation, LogicalProject | LogicalFilter):
-        relation = relation.input
-    if isinstance(relation, LogicalOver):
-        yield relation

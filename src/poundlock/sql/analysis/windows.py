@@ -17,7 +17,6 @@ from poundlock.sql.relations.tree import (
     LogicalTopN,
     LogicalWindowAggregate,
     LogicalWindowTable,
-    OrderKey,
     SqlWindow,
     WindowKind,
 )
@@ -215,11 +214,3 @@ def without_window(relation: LogicalRelation) -> LogicalRelation | None:
                 return None
         return LogicalProject(tuple(f for f, _ in kept), inner, tuple(e for _, e in kept))
     return None
-
-
-def order_by_time(relation: LogicalRelation, order: Sequence[OrderKey]) -> Field | None:
-    """Return the time attribute that an order begins with, None where it does not."""
-    if not order:
-        return None
-    field = relation.field(order[0].column)
-    return field if field.time is not None else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 from zoneinfo import ZoneInfo
@@ -12,7 +11,7 @@ import pyarrow as pa
 from poundlock.formats.arrays import Numbers
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.catalog import FullName
-from poundlock.sql.formats.format import RecordDecoder, RecordEncoder
+from poundlock.sql.formats.format import RecordDecoder
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.tables import TableDefinition
 from poundlock.stream.nodes import RowProgram
@@ -113,33 +112,3 @@ class DecodeProgram:
     def describe(self) -> str:
         """Return it in words."""
         return f"reads records of {self.table}"
-
-
-@dataclass(frozen=True)
-class EncodeProgram:
-    """Records of rows in one column of bytes, with further columns beside.
-
-    Args:
-        carried: columns that go along, by the name that they have behind it.
-    """
-
-    encoder: RecordEncoder
-    column: str
-    carried: tuple[tuple[str, str], ...]
-    table: str
-    leaves_out: bool = False
-
-    def run(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Numbers | None]:
-        """Return a record for each row."""
-        columns = [self.encoder.encode(rows), *(rows.column(name) for name, _ in self.carried)]
-        return pa.RecordBatch.from_arrays(columns, [self.column, *(wanted for _, wanted in self.carried)]), None
-
-    def describe(self) -> str:
-        """Return it in words."""
-        return f"writes records of {self.table}"
-
-
-def columns_named(fields: Sequence[Field], names: Sequence[str]) -> list[Field]:
-    """Return the fields of some columns of a table, in their order."""
-    by_name = {each.name: each for each in fields}
-    return [by_name[name] for name in names if name in by_name]

@@ -6,7 +6,7 @@ of constants only is computed once and repeated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from functools import cached_property
@@ -272,8 +272,3 @@ def is_constant(expression: Expression) -> bool:
     function = FUNCTIONS.get(expression.function)
     own = function is None or function.is_deterministic
     return own and all(map(is_constant, expression.arguments))
-
-
-def columns_needed(expressions: Sequence[Expression]) -> list[str]:
-    """Return the columns that expressions are of, each once, in the order of their first use."""
-    return list(dict.fromkeys(name for each in expressions for name in columns_of(each)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -126,15 +126,14 @@ class Lowering:
     def _lowered(self, relation: LogicalRelation) -> DataStream:
         if isinstance(relation, LogicalProject | LogicalFilter):
             return self._calc(relation)
-        for kind, lower in self._kinds().items():
-            if type(relation) is kind:
-                made: DataStream = lower(relation)
-                return made
-        raise DefinitionError(
-            f"{type(relation).__name__} is not there yet in a job of SQL", next="write the query without it"
-        )
+        lower = self._kinds().get(type(relation))
+        if lower is None:
+            raise DefinitionError(
+                f"{type(relation).__name__} is not there yet in a job of SQL", next="write the query without it"
+            )
+        return lower(relation)
 
-    def _kinds(self) -> dict[type[LogicalRelation], Any]:
+    def _kinds(self) -> Mapping[type[LogicalRelation], Callable[[Any], DataStream]]:
         return {
             LogicalScan: self.scan,
             LogicalValues: self._values,

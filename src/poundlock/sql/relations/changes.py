@@ -76,8 +76,6 @@ def _by_time(over: LogicalOver) -> bool:
 def _is_updating_join(join: LogicalJoin, of_table: Updates) -> bool:
     if join.kind in ("left", "right", "full", "anti"):
         return True
-    if join.kind == "semi":  # the other side may change as long as it never takes anything back that matters
-        return any(is_updating(each, of_table) for each in join.inputs)
     return any(is_updating(each, of_table) for each in join.inputs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -219,7 +220,5 @@ def _given_types(relation: LogicalRelation) -> Sequence[SqlType]:
 
 def _named(job: Job, name: str) -> str | None:
     """Return a name for a step, None where it is taken or no name of a step."""
-    import re
-
     taken = {node.id for node in (*job.sources, *job.sinks)}
     return name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,90}", name) and name not in taken else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from tempfile import TemporaryDirectory
@@ -27,6 +28,7 @@ from poundlock.sql.script import statements_of
 from poundlock.sql.statements.results import Done, Explained, Result, RunsInserts, RunsQuery, ShownRows
 from poundlock.sql.statements.session import SqlSession, placed
 from poundlock.sql.tables import ComputedColumn, TableColumn
+from poundlock.sql.types import STRING
 
 Rows = Callable[[tuple[Field, ...], pa.RecordBatch], None]
 """Is given columns of a query's result and rows of it, with their kinds of change behind where rows change."""
@@ -75,8 +77,6 @@ class ScriptRunner:
         Raises:
             SqlError: a statement cannot be run.
         """
-        from copy import deepcopy
-
         trial = deepcopy(self.session)
         for statement in statements_of(script):
             result = trial.take(statement, script)
@@ -112,8 +112,6 @@ class ScriptRunner:
             self._inserts(result, text)
         elif isinstance(result, Explained):
             job = self._planned(self.session, result.of)
-            from poundlock.sql.types import STRING
-
             self.on_shown(ShownRows((("result", STRING),), [(line,) for line in job.explain().splitlines()]))
         else:
             assert isinstance(result, Done)
