@@ -16,7 +16,7 @@ from poundlock.stream.nodes import KeyedNode, SortColumn, living, places_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-AggregateName = Literal[
+ValuesName = Literal[
     "count",
     "sum",
     "avg",
@@ -27,8 +27,9 @@ AggregateName = Literal[
     "array_agg",
     "collect",
     "listagg",
-    "single_value",
 ]
+"""Aggregates of values, of a group as of the rows around each."""
+AggregateName = Literal[ValuesName, "single_value"]
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 _NAMES = get_args(AggregateName)
 

@@ -7,22 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from poundlock.errors import DefinitionError, did_you_mean
+from poundlock.stream.changelog_nodes import ValuesName
 from poundlock.stream.nodes import KeyedNode, SortColumn, living
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 OverName = Literal[
-    "count",
-    "sum",
-    "avg",
-    "min",
-    "max",
-    "first_value",
-    "last_value",
-    "array_agg",
-    "collect",
-    "listagg",
+    ValuesName,
     "row_number",
     "rank",
     "dense_rank",

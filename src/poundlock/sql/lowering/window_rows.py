@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.formats.arrays import Numbers, column_of, ends_in, indices_of, numbers_in, valid_in
+from poundlock.formats.arrays import Numbers, column_of, ends_in, indices_of, numbers_in
 from poundlock.formats.arrays import lists_of as lists_of_counts
-from poundlock.operators.columns.sql.ordinals import ordinals
+from poundlock.operators.columns.sql.ordinals import order_keys
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.expressions.evaluation import EvaluationContext
 from poundlock.sql.functions.casts import cast
@@ -131,7 +131,8 @@ class FirstRows(ArrowAggregateFunction):
         names = [field.name for field in self._fields]
         keys: list[Numbers] = []
         for key in reversed(self._order):
-            keys += _sort_keys(columns[names.index(key.column)], key)
+            column = columns[names.index(key.column)]
+            keys += order_keys(column, descending=key.is_descending, nulls_first=key.nulls_first)
         order = np.lexsort((np.arange(len(groups)), *keys, groups))
         sorted_groups = groups[order]
         firsts = np.searchsorted(sorted_groups, np.arange(count))
@@ -143,17 +144,6 @@ class FirstRows(ArrowAggregateFunction):
 
 
 ROWS = "$rows"
-
-
-def _sort_keys(column: pa.Array, key: OrderKey) -> list[Numbers]:
-    """Return numbers in the order of a column, the least significant first: its values, then whether they are null."""
-    ranks = ordinals(column)
-    valid = valid_in(column)
-    ranks = ~ranks if key.is_descending else ranks
-    if valid is None:
-        return [ranks]
-    nulls = np.where(valid, 1, 0) if key.nulls_first else np.where(valid, 0, 1)
-    return [np.where(valid, ranks, 0), nulls]
 
 
 @dataclass(frozen=True)

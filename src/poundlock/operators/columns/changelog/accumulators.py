@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.errors import TerminalError
+from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import (
     Flags,
     Numbers,
@@ -25,13 +25,23 @@ from poundlock.formats.arrays import (
     numbers_in,
     valid_in,
 )
-from poundlock.operators.columns.changelog.signed import SignedValues, behind_each, taken, whole
+from poundlock.operators.columns.changelog.signed import SignedValues, behind_each, not_taken_away, taken, whole
 from poundlock.operators.columns.changelog.values import ValueChanges, ValueCounts, ValueOrders, encode_columns
 from poundlock.operators.columns.rows.keys import RowsByKey
 from poundlock.operators.columns.sql.accumulators import accumulator_of, sum_type
 from poundlock.operators.columns.sql.ordinals import ordinals
 from poundlock.operators.columns.sql.sums import decimal_parts, decimals_of, too_large
 from poundlock.operators.windows.aggregates import SqlAggregate
+
+
+def check_addable(function: str, column: str | None, kind: pa.DataType) -> None:
+    """Raise DefinitionError where a sum or average is wanted of values of a type that cannot be added up."""
+    if function in ("sum", "avg") and not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal128(kind)
+    ):
+        raise DefinitionError(
+            f"there is no {function} of values of type {kind}", next=f"CAST({column}) to a type of numbers"
+        )
 
 
 class FoldedRows(NamedTuple):
@@ -327,14 +337,7 @@ class SignedSingle(SignedList):
 def _without_retracted(items: pa.Array, of: Numbers, signs: Numbers) -> Numbers:
     """Return the places of values that stay: as many as are taken away go, the first ones of each group and value."""
     codes = numbers_in(encode_columns(items).dictionary_encode().indices).astype(np.int64)
-    words = of * (len(items) + 1) + codes
-    _, which = np.unique(words, return_inverse=True)
-    gone = np.bincount(which[signs < 0], minlength=int(which.max(initial=-1)) + 1)
-    added = np.flatnonzero(signs > 0)
-    order = added[np.argsort(which[added], kind="stable")]
-    starts = np.searchsorted(which[order], np.arange(len(gone)))
-    rank = np.arange(len(order)) - starts[which[order]]
-    return np.sort(order[rank >= gone[which[order]]])
+    return not_taken_away(of * (len(items) + 1) + codes, signs)
 
 
 def _null_if_empty(results: pa.Array, lists: pa.Array) -> pa.Array:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import Numbers, indices_of, joined
 from poundlock.operators.columns.changelog.accumulators import (
     FoldedRows,
@@ -23,6 +22,7 @@ from poundlock.operators.columns.changelog.accumulators import (
     SignedSingle,
     SignedSum,
     SignedText,
+    check_addable,
 )
 from poundlock.operators.columns.changelog.signed import SignedValues
 from poundlock.operators.columns.changelog.values import ValueChanges, ValueCounts, ValueOrders, columns_text
@@ -202,12 +202,7 @@ def _plain(call: AggregateCall, kind: pa.DataType) -> SignedAccumulator:
     Raises:
         DefinitionError: values of the type cannot be added up.
     """
-    if call.function in ("sum", "avg") and not (
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal128(kind)
-    ):
-        raise DefinitionError(
-            f"there is no {call.function} of values of type {kind}", next=f"CAST({call.column}) to a type of numbers"
-        )
+    check_addable(call.function, call.column, kind)
     made: dict[str, Callable[[], SignedAccumulator]] = {
         "count": SignedCount,
         "sum": lambda: SignedSum(kind),

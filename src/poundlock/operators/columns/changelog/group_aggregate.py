@@ -30,6 +30,7 @@ from poundlock.operators.columns.operator import (
     change_schema,
 )
 from poundlock.operators.columns.records import decode_records, encode_records, joined_rows
+from poundlock.operators.columns.rows.gathered import GatheredRows
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey
 from poundlock.operators.columns.rows.table import KeyTable
 from poundlock.operators.keyed.group import KeyGroup
@@ -38,8 +39,6 @@ from poundlock.operators.process.deduplicate import ROW_KIND
 
 GROUPS = "groups"
 """The table of groups."""
-_AT_ONCE = 1 << 20  # rows that are folded at a time; a key has one change for so many at most
-_BYTES_AT_ONCE = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,7 @@ class ColumnGroupAggregateOperator(ColumnOperator):
         self._work = of.aggregates.work()
         self._ttl_ms = of.aggregates.ttl_ms
         self._groups = KeyTable(GROUPS, "group aggregates", self._ttl_ms, self._work.holds)
-        self._added: list[pa.RecordBatch] = []
-        self._count = self._bytes = 0
+        self._added = GatheredRows()
 
     def bind(self, group: KeyGroup) -> None:
         self._groups.declare(group)
@@ -94,9 +92,7 @@ class ColumnGroupAggregateOperator(ColumnOperator):
         names = [*self._of.keys.columns, *self._of.aggregates.columns]
         names += [ROW_KIND] if self._of.aggregates.retracts else []
         rows = rows.select(list(dict.fromkeys(names))) if names else rows
-        self._added.append(rows)
-        self._count, self._bytes = self._count + rows.num_rows, self._bytes + int(rows.nbytes)
-        if self._count >= _AT_ONCE or self._bytes >= _BYTES_AT_ONCE:
+        if self._added.add(rows):
             yield from self._fold()
 
     def advance_watermark(self, group: KeyGroup, watermark: int) -> Iterator[Any]:
@@ -106,7 +102,7 @@ class ColumnGroupAggregateOperator(ColumnOperator):
 
     def _fold(self) -> Iterator[ColumnChunk]:
         """Fold the rows that came into their groups, and yield what changed."""
-        added, self._added, self._count, self._bytes = self._added, [], 0, 0
+        (added,) = self._added.take()
         if not added:
             return
         rows = joined_rows(added)

@@ -27,6 +27,21 @@ def signs_of(rows: pa.RecordBatch) -> Numbers:
     return np.where(first[starts] == _MINUS, -1, 1)
 
 
+def not_taken_away(words: Numbers, signs: Numbers) -> Numbers:
+    """Return the places of what stays, ascending: of equal words as many as are taken away go, those that came first.
+
+    Args:
+        signs: 1 or -1 of each.
+    """
+    _, which = np.unique(words, return_inverse=True)
+    gone = np.bincount(which[signs < 0], minlength=int(which.max(initial=-1)) + 1)
+    added = np.flatnonzero(signs > 0)
+    order = added[np.argsort(which[added], kind="stable")]
+    starts = np.searchsorted(which[order], np.arange(len(gone)))
+    rank = np.arange(len(order)) - starts[which[order]]
+    return np.sort(order[rank >= gone[which[order]]])
+
+
 @dataclass(frozen=True, slots=True)
 class SignedValues:
     """Values of rows by group, in the order they came within each.

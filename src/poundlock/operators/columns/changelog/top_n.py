@@ -29,14 +29,13 @@ from poundlock.operators.columns.operator import (
     change_schema,
 )
 from poundlock.operators.columns.records import decode_records, encode_records, joined_rows
+from poundlock.operators.columns.rows.gathered import GatheredRows
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey
 from poundlock.operators.columns.rows.map_table import MAP, MapEntries, MapTable, entries_of, entry_hashes
 from poundlock.operators.columns.sql.ordinals import order_keys
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.stream.nodes import SortColumn, places_text
 
-_AT_ONCE = 1 << 20  # rows that are folded at a time
-_BYTES_AT_ONCE = 256 << 20
 _LEAST_SPARE, _MOST_SPARE = 8, 1024  # how many rows more than are wanted are among the first ones
 _FIRST, _OTHER, _NEW = range(3)  # where a row was before the checkpoint
 _HAS_OTHERS = b""
@@ -189,8 +188,7 @@ class ColumnChangelogTopNOperator(ColumnOperator):
         self._of, self._schema = of, of.changes
         self._firsts = MapTable("first", f"{MAP}first rows", of.holds, of.ttl_ms)
         self._others = MapTable("others", f"{MAP}other rows", of.holds, of.ttl_ms)
-        self._added: list[pa.RecordBatch] = []
-        self._count = self._bytes = 0
+        self._added = GatheredRows()
 
     def bind(self, group: KeyGroup) -> None:
         for table in (self._firsts, self._others):
@@ -200,9 +198,7 @@ class ColumnChangelogTopNOperator(ColumnOperator):
 
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         self.use(group)
-        self._added.append(rows)
-        self._count, self._bytes = self._count + rows.num_rows, self._bytes + int(rows.nbytes)
-        if self._count >= _AT_ONCE or self._bytes >= _BYTES_AT_ONCE:
+        if self._added.add(rows):
             yield from self._fold()
 
     def advance_watermark(self, group: KeyGroup, watermark: int) -> Iterator[Any]:
@@ -219,7 +215,7 @@ class ColumnChangelogTopNOperator(ColumnOperator):
 
     def _fold(self) -> Iterator[ColumnChunk]:
         """Put the rows that came into their places, and yield what changed of those that are wanted."""
-        added, self._added, self._count, self._bytes = self._added, [], 0, 0
+        (added,) = self._added.take()
         if not added:
             return
         rows, of = joined_rows(added), self._of

@@ -48,6 +48,7 @@ from poundlock.operators.columns.operator import (
     row_chunks,
 )
 from poundlock.operators.columns.records import decode_records, encode_records, joined_rows
+from poundlock.operators.columns.rows.gathered import GatheredRows
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys
 from poundlock.operators.columns.rows.map_table import (
     MAP,
@@ -64,8 +65,7 @@ from poundlock.operators.pieces import PIECE_ROWS
 from poundlock.stream.changelog_nodes import JoinKind, gives_changes, one_sided
 
 Condition = Callable[[pa.RecordBatch], pa.Array]
-_AT_ONCE = 1 << 20  # rows that are taken at a time, and pairs that are looked at, unless one key has more
-_BYTES_AT_ONCE = 256 << 20  # of such rows
+_AT_ONCE = 1 << 20  # pairs that are looked at at a time, unless one key has more
 _CHUNK_BYTES = 64 << 20  # of rows that come out at a time, about
 
 
@@ -153,8 +153,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
             MapTable(name, f"{MAP}joined rows", (columns_text(side.schema), columns_text(counts)), side.ttl_ms)
             for name, side, counts in zip(SIDES, join.sides, self._counts, strict=True)
         ]
-        self._added: list[list[pa.RecordBatch]] = [[], []]
-        self._count = self._bytes = 0
+        self._added = GatheredRows(2)
         self._at_end = join.bounded and join.retracts
         """Whether rows come out at the end of the input; of a join that takes nothing away again they do as they come."""
 
@@ -166,9 +165,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
 
     def take_side(self, group: KeyGroup, rows: pa.RecordBatch, side: int) -> Iterator[ColumnChunk]:
         self.use(group)
-        self._added[side].append(rows)
-        self._count, self._bytes = self._count + rows.num_rows, self._bytes + int(rows.nbytes)
-        if self._count >= _AT_ONCE or self._bytes >= _BYTES_AT_ONCE:
+        if self._added.add(rows, side):
             yield from self._work()
 
     def advance_watermark(self, group: KeyGroup, watermark: int) -> Iterator[Any]:
@@ -185,7 +182,7 @@ class ColumnRegularJoinOperator(TwoInputColumnOperator):
 
     def _work(self) -> Iterator[ColumnChunk]:
         """Join what came, and yield what changes of the result; keep it where only the last result is wanted."""
-        added, self._added, self._count, self._bytes = self._added, [[], []], 0, 0
+        added = self._added.take()
         if not any(added):
             return
         changes = [self._changes_of(side, batches) for side, batches in enumerate(added)]

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import (
     Flags,
     Numbers,
@@ -31,6 +30,7 @@ from poundlock.operators.columns.changelog.accumulators import (
     SignedMultiset,
     SignedSum,
     SignedText,
+    check_addable,
 )
 from poundlock.operators.columns.changelog.signed import taken, whole
 from poundlock.operators.columns.over.ranges import (
@@ -250,12 +250,7 @@ def function_of(call: OverCall, kind: pa.DataType) -> RangeFunction:
     Raises:
         DefinitionError: values of the type cannot be added up.
     """
-    if call.function in ("sum", "avg") and not (
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal128(kind)
-    ):
-        raise DefinitionError(
-            f"there is no {call.function} of values of type {kind}", next=f"CAST({call.column}) to a type of numbers"
-        )
+    check_addable(call.function, call.column, kind)
     return _MADE[call.function](kind, call)
 
 

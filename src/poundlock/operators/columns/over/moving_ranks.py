@@ -28,6 +28,7 @@ from poundlock.operators.columns.operator import (
 )
 from poundlock.operators.columns.over.order import sorted_rows
 from poundlock.operators.columns.records import decode_records, encode_records, joined_rows
+from poundlock.operators.columns.rows.gathered import GatheredRows
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey
 from poundlock.operators.columns.rows.map_table import MAP, MapTable, entries_of
 from poundlock.operators.keyed.group import KeyGroup
@@ -36,8 +37,6 @@ from poundlock.stream.nodes import SortColumn
 from poundlock.stream.over_nodes import OverCall
 
 _NUMBER = pa.schema([("number", pa.int64())])
-_AT_ONCE = 1 << 20  # rows that are taken at a time
-_BYTES_AT_ONCE = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,7 @@ class ColumnMovingRanksOperator(ColumnOperator):
         self._of, self._rows = of, of.rows
         holds = (columns_text(_NUMBER), columns_text(self._rows))
         self._table = MapTable("ranked rows", f"{MAP}ranked rows", holds, of.ttl_ms)
-        self._added: list[pa.RecordBatch] = []
-        self._count = self._bytes = 0
+        self._added = GatheredRows()
 
     def bind(self, group: KeyGroup) -> None:
         self._table.declare(group)
@@ -93,9 +91,7 @@ class ColumnMovingRanksOperator(ColumnOperator):
 
     def take_rows(self, group: KeyGroup, rows: pa.RecordBatch) -> Iterator[ColumnChunk]:
         self.use(group)
-        self._added.append(rows.select(self._of.schema.names))
-        self._count, self._bytes = self._count + rows.num_rows, self._bytes + int(rows.nbytes)
-        if self._count >= _AT_ONCE or self._bytes >= _BYTES_AT_ONCE:
+        if self._added.add(rows.select(self._of.schema.names)):
             yield from self._fold()
 
     def advance_watermark(self, group: KeyGroup, watermark: int) -> Iterator[Any]:
@@ -105,7 +101,7 @@ class ColumnMovingRanksOperator(ColumnOperator):
 
     def _fold(self) -> Iterator[ColumnChunk]:
         """Take the rows that came, and yield what changes."""
-        added, self._added, self._count, self._bytes = self._added, [], 0, 0
+        (added,) = self._added.take()
         if not added:
             return
         rows = joined_rows(added)

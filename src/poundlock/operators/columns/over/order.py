@@ -9,19 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.arrays import Flags, Numbers, indices_of, joined, numbers_in, valid_in
-from poundlock.operators.columns.sql.ordinals import ordinals
+from poundlock.operators.columns.sql.ordinals import order_keys, ordinals
 from poundlock.stream.nodes import SortColumn
 from poundlock.stream.over_nodes import RowFrame
-
-
-def sort_keys(column: pa.Array, key: SortColumn) -> list[Numbers]:
-    """Return numbers in the order of a column, the least significant first: its values, then whether they are null."""
-    ranks = ordinals(column)
-    valid = valid_in(column)
-    ranks = ~ranks if key.descending else ranks
-    if valid is None:
-        return [ranks]
-    return [np.where(valid, ranks, 0), np.where(valid, 1, 0) if key.nulls_first else np.where(valid, 0, 1)]
 
 
 def sorted_rows(columns: Sequence[pa.Array], order: Sequence[SortColumn], of: Numbers) -> tuple[Numbers, Flags]:
@@ -33,7 +23,7 @@ def sorted_rows(columns: Sequence[pa.Array], order: Sequence[SortColumn], of: Nu
     """
     keys: list[Numbers] = []
     for column, key in zip(reversed(columns), reversed(order), strict=True):
-        keys += sort_keys(column, key)
+        keys += order_keys(column, descending=key.descending, nulls_first=key.nulls_first)
     keys.append(of)
     places: Numbers = np.lexsort(tuple(keys))
     unlike = np.zeros(len(places), np.bool_)

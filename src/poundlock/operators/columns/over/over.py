@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import Flags, Numbers, column_of, indices_of, joined, numbers_in, texts_of
-from poundlock.operators.columns.changelog.signed import SignedValues, signs_of
+from poundlock.operators.columns.changelog.signed import SignedValues, not_taken_away, signs_of
 from poundlock.operators.columns.changelog.values import ValueCounts, columns_text
 from poundlock.operators.columns.groups import Groups, grouped
 from poundlock.operators.columns.joins.held_rows import HeldRows, Part
@@ -28,6 +28,7 @@ from poundlock.operators.columns.over.order import PlacedRows, sorted_rows, span
 from poundlock.operators.columns.over.results import FramedResult, RunningResult, is_running
 from poundlock.operators.columns.over.waiting import RowsByTime, row_layout
 from poundlock.operators.columns.records import decode_records, encode_records
+from poundlock.operators.columns.rows.gathered import GatheredRows
 from poundlock.operators.columns.rows.keys import NO_TIME, RowKeys, RowsByKey, times_in
 from poundlock.operators.columns.rows.table import KeyTable
 from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
@@ -37,7 +38,6 @@ from poundlock.stream.nodes import SortColumn
 from poundlock.stream.over_nodes import OverCall
 
 _AT_ONCE = 1 << 20  # rows that results are computed of at a time, unless they are of one key
-_BYTES_AT_ONCE = 256 << 20
 _TIME, _FIRED = "$time", "$fired"
 
 Firing = Literal["event_time", "arrival", "end"]
@@ -98,8 +98,7 @@ class ColumnOverOperator(ColumnOperator):
         }
         self._keep_before()
         self._over: list[Slice] = []
-        self._added: list[pa.RecordBatch] = []
-        self._count = self._bytes = 0
+        self._added = GatheredRows()
 
     def _keeps_totals(self, call: OverCall) -> bool:
         return not self._at_end and is_running(call)
@@ -189,9 +188,7 @@ class ColumnOverOperator(ColumnOperator):
             self._waiting.added.append(self._timed(rows, np.zeros(rows.num_rows, np.int64)))
             group.wake_at_end()
         elif self._arrives:
-            self._added.append(rows)
-            self._count, self._bytes = self._count + rows.num_rows, self._bytes + int(rows.nbytes)
-            if self._count >= _AT_ONCE or self._bytes >= _BYTES_AT_ONCE:
+            if self._added.add(rows):
                 yield from self._arrived()
         else:
             self._wait(group, rows)
@@ -266,7 +263,7 @@ class ColumnOverOperator(ColumnOperator):
             within.drop(self.group, bucket)
 
     def _arrived(self) -> Iterator[ColumnChunk]:
-        added, self._added, self._count, self._bytes = self._added, [], 0, 0
+        (added,) = self._added.take()
         clock = self.group.processing_time
         yield from self._fire([self._timed(rows, np.full(rows.num_rows, clock)) for rows in added])
 
@@ -490,11 +487,4 @@ def _net(rows: pa.RecordBatch, of: Numbers) -> Numbers:
     if not (signs < 0).any():
         return np.arange(len(signs))
     whole = encode_records(rows.drop_columns([ROW_KIND])).dictionary_encode()
-    codes = of * max(len(whole.dictionary), 1) + numbers_in(whole.indices)
-    _, which = np.unique(codes, return_inverse=True)
-    gone = np.bincount(which[signs < 0], minlength=int(which.max(initial=-1)) + 1)
-    added = np.flatnonzero(signs > 0)
-    order = added[np.argsort(which[added], kind="stable")]
-    starts = np.searchsorted(which[order], np.arange(len(gone)))
-    rank = np.arange(len(order)) - starts[which[order]]
-    return np.sort(order[rank >= gone[which[order]]])
+    return not_taken_away(of * max(len(whole.dictionary), 1) + numbers_in(whole.indices), signs)

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
-from poundlock.operators.columns.changelog import group_aggregate
 from poundlock.operators.columns.changelog.aggregates import GroupAggregates
 from poundlock.operators.columns.changelog.group_aggregate import ColumnGroupAggregation
+from poundlock.operators.columns.rows import gathered
 from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.keyed.group import MAX
 from poundlock.state.hashing import key_hashes
@@ -235,7 +235,7 @@ def test_the_changes_make_the_table_of_the_rows_that_there_are(data: st.DataObje
     for _ in range(dice.randrange(1, 7)):
         new = steps(dice, live, dice.randrange(1, 30), number, retracts=retracts)
         rows += new
-        with patch.object(group_aggregate, "_AT_ONCE", at_once):
+        with patch.object(gathered, "_AT_ONCE", at_once):
             out = one.checkpoint(changelog(new, SCHEMA, kinds=retracts), tasks=dice.choice([1, 2, 3]))
         once = Counter(each[: len(keys)] for kind, each in out if kind != "-U")
         assert at_once == 1 or set(once.values()) <= {1}, "a key has one change at most"

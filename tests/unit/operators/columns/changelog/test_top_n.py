@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from poundlock.errors import TerminalError
 from poundlock.operators.columns.changelog import top_n
 from poundlock.operators.columns.changelog.top_n import ColumnChangelogTopN
+from poundlock.operators.columns.rows import gathered
 from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.columns.rows.map_table import MapTable
 from poundlock.operators.keyed.group import MAX, MIN
@@ -114,7 +115,7 @@ def test_the_changes_make_the_places_of_the_rows_that_there_are(data: st.DataObj
         changes = steps(dice, live, dice.choice([0, 3, 20, 40]), dice.choice([1, 2, 5]), retracts=retracts)
         tasks = dice.choice([1, 2, 3])
         with (
-            patch.object(top_n, "_AT_ONCE", at_once),
+            patch.object(gathered, "_AT_ONCE", at_once),
             patch.object(top_n, "_LEAST_SPARE", spare),
             patch.object(top_n, "_MOST_SPARE", spare),
         ):

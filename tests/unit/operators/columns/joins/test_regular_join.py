@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from poundlock.errors import TerminalError
 from poundlock.operators.columns.joins import regular_join
 from poundlock.operators.columns.joins.regular_join import ChangelogSide, ColumnRegularJoin
+from poundlock.operators.columns.rows import gathered
 from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.state.hashing import key_hashes
@@ -113,7 +114,7 @@ def test_the_changes_make_the_join_of_the_rows_that_there_are(data: st.DataObjec
             changelog(steps(dice, live, dice.randrange(15), number, retracts=changes), schema, kinds=changes)
             for live, changes, schema in zip(sides, retracts, (LEFT, RIGHT), strict=True)
         ]
-        with patch.object(regular_join, "_AT_ONCE", at_once):
+        with patch.object(regular_join, "_AT_ONCE", at_once), patch.object(gathered, "_AT_ONCE", at_once):
             out = one.checkpoint(*batches, tasks=dice.choice([1, 2, 3]))
         if kind in ("inner", "semi") and not any(retracts):
             assert {each for each, _ in out} <= {"+I"}, "nothing is taken away again"

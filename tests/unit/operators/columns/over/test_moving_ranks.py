@@ -11,8 +11,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poundlock.operators.columns.over import moving_ranks
 from poundlock.operators.columns.over.moving_ranks import ColumnMovingRanks
+from poundlock.operators.columns.rows import gathered
 from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.state.hashing import key_hashes
 from poundlock.state.runs.merge import MergePolicy
@@ -80,7 +80,7 @@ def test_the_changes_make_the_table_of_numbered_rows(data: st.DataObject, seed: 
                 )
                 live.append(row)
                 changes.append(("+I", row))
-        with patch.object(moving_ranks, "_AT_ONCE", at_once):
+        with patch.object(gathered, "_AT_ONCE", at_once):
             out = run.checkpoint(changelog(changes, SCHEMA, kinds=kinds), tasks=dice.choice([1, 2, 3]))
         touched = {row[0] for _, row in changes}
         assert {row[0] for _, row in out} <= touched

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.operators.columns.over import over, ranges
 from poundlock.operators.columns.over.over import ColumnOver
+from poundlock.operators.columns.rows import gathered
 from poundlock.operators.columns.rows.keys import RowKeys
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.state.hashing import key_hashes
@@ -315,7 +316,12 @@ def test_rows_come_out_when_the_watermark_has_reached_them(data: st.DataObject, 
         wanted = {key: model.advance(after) for key, model in models.items()} if after > watermark else {}
         tasks = dice.choice([1, 2, 3]) if keys else 1
         shift = 0 if after == MAX else AT
-        with patch.object(over, "_AT_ONCE", dice.choice([1, 1 << 20])), patch.object(ranges, "_AT_ONCE", 3):
+        at_once = dice.choice([1, 1 << 20])
+        with (
+            patch.object(over, "_AT_ONCE", at_once),
+            patch.object(gathered, "_AT_ONCE", at_once),
+            patch.object(ranges, "_AT_ONCE", 3),
+        ):
             out = one.checkpoint(batch(rows), tasks=tasks, watermark=after + shift if after != MIN else MIN)
         got: dict[Any, list[Row]] = {}
         for kind, each in out:
