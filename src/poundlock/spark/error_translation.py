@@ -118,7 +118,9 @@ _RULES: tuple[tuple[str, type[PoundlockError], str, str], ...] = (
      TransientError, "a worker process died: {line}",
      "if it happens again, memory is the usual cause: lower the parallelism or give the machine more"),
     (r"Answer from Java side is empty|Error while sending or receiving|Py4JNetworkError"
-     r"|An error occurred while trying to connect to the Java server", TransientError,
+     r"|An error occurred while trying to connect to the Java server"
+     # An answer that names no exception, where a living JVM adds a full stop and its own error.
+     r"|(?m:An error occurred while calling [\w:.]+\w$)", TransientError,
      "the JVM of this job is gone: {line}", "see the JVM's log; if it was killed, the machine may be short of memory"),
     (r"Connection refused|ConnectionRefusedError|Connection reset|Broken pipe|Network is unreachable|UnknownHostException"
      r"|No route to host|could not be established|DisconnectException|BrokerNotAvailable|NotLeaderOrFollower",

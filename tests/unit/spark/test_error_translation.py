@@ -120,6 +120,18 @@ def test_every_kept_text_has_a_case() -> None:
             "the JVM of this job is gone",
         ),
         (
+            _raised("Py4JError", "An error occurred while calling o62.setJobGroup"),
+            TransientError,
+            "the JVM of this job is gone: An error occurred while calling o62.setJobGroup",
+        ),
+        (
+            _raised(
+                "Py4JJavaError", "An error occurred while calling o62.load.\n: java.lang.IllegalStateException: no"
+            ),
+            PoundlockError,
+            "An error occurred while calling o62.load.",
+        ),
+        (
             _raised("PySparkRuntimeError", "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port"),
             DefinitionError,
             "Java could not be started",
