@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 
 from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import TokenError
+from sqlglot.generator import Generator
 from sqlglot.parser import Parser
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 
 class TableArgument(exp.Expression):
@@ -55,7 +57,12 @@ _TIMES = exp.DType.DATE, exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAM
 _ON_NOTHING = ("NULL",), ("ERROR",), ("EMPTY", "ARRAY"), ("EMPTY", "OBJECT"), ("TRUE",), ("FALSE",), ("UNKNOWN",)
 
 
-class _FlinkParser(Parser):
+class FlinkParser(Parser):
+    """The grammar."""
+
+    failed_at: Token | None = None
+    """Where the last error was seen."""
+
     # sqlglot makes functions of other databases' meaning of most names: the analysis has a table of Flink's. Aggregates stay.
     FUNCTIONS: ClassVar = {
         name: build
@@ -87,6 +94,16 @@ class _FlinkParser(Parser):
         "TIMESTAMPADD": lambda self: self._parse_with_unit("TIMESTAMPADD"),
         "TIMESTAMPDIFF": lambda self: self._parse_with_unit("TIMESTAMPDIFF"),
     }
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        """Note the token, and go on as sqlglot does."""
+        self.failed_at = token or self._curr or self._prev
+        super().raise_error(message, self.failed_at)
+
+    def _parse_as_command(self, start: Token) -> exp.Command:
+        """Refuse what sqlglot would leave alone, where it is."""
+        self.raise_error("Unexpected word", self._curr or self._prev)
+        return exp.Command(this=start.text)
 
     def _parse_watermark(self) -> exp.Expr:
         self._match(TokenType.FOR)
@@ -155,7 +172,11 @@ class _FlinkParser(Parser):
         allow_identifiers: bool = True,
         with_collation: bool = False,
     ) -> exp.Expr | None:
-        kind = super()._parse_types(check_func, schema, allow_identifiers, with_collation)
+        try:
+            kind = super()._parse_types(check_func, schema, allow_identifiers, with_collation)
+        except TokenError:  # sqlglot reads a name as a type, and what is in its quotes may be anything
+            self.raise_error("Expected a type")
+            return None
         # What a list, map or CAST is of may be NOT NULL; of a column and of a field of a row that is a constraint.
         if with_collation and isinstance(kind, exp.DataType) and self._match_pair(TokenType.NOT, TokenType.NULL):
             kind.set("nullable", False)
@@ -226,6 +247,37 @@ class _FlinkParser(Parser):
         return exp.var(self._find_sql(begin, end))
 
 
+class FlinkGenerator(Generator):
+    """What is parsed as text again."""
+
+    TRANSFORMS: ClassVar = {
+        **Generator.TRANSFORMS,
+        TableArgument: lambda self, node: self.table_argument(node),
+        MetadataColumn: lambda self, node: self.metadata_column(node),
+        MatchRecognize: lambda self, node: self.match_recognize(node),
+        TypedLiteral: lambda self, node: f"{self.sql(node, 'to')} {self.sql(node, 'this')}",
+    }
+
+    def table_argument(self, node: TableArgument) -> str:
+        """Return an argument that is a table."""
+        keys = self.expressions(node, key="partition_by", flat=True)
+        return f"TABLE {self.sql(node, 'this')}{f' PARTITION BY ({keys})' if keys else ''}"
+
+    def metadata_column(self, node: MetadataColumn) -> str:
+        """Return the clause of a column of metadata."""
+        key = self.sql(node, "key")
+        return f"METADATA{f' FROM {key}' if key else ''}{' VIRTUAL' if node.args.get('virtual') else ''}"
+
+    def match_recognize(self, node: MatchRecognize) -> str:
+        """Return a pattern, with the clauses that sqlglot has not."""
+        clauses = self.expressions(node, key="subset", flat=True)
+        within = self.sql(node, "within")
+        text = self.matchrecognize_sql(node)
+        behind = f"{f' WITHIN {within}' if within else ''}{f' SUBSET {clauses}' if clauses else ''}"
+        pattern = f"PATTERN ({self.sql(node, 'pattern')})"
+        return text.replace(pattern, pattern + behind, 1)
+
+
 class Flink(Dialect):
     """Flink SQL."""
 
@@ -242,4 +294,5 @@ class Flink(Dialect):
             "ROW": TokenType.STRUCT,
         }
 
-    Parser = _FlinkParser
+    Parser = FlinkParser
+    Generator = FlinkGenerator

@@ -13,8 +13,8 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from poundlock.sql.dialect import Flink
-from poundlock.sql.errors import Place, SqlError, place_of
+from poundlock.sql.dialect import Flink, FlinkParser
+from poundlock.sql.errors import Place, SqlError, cut, deep_statements, place_of, too_deep
 from poundlock.sql.reserved import RESERVED
 
 _WHAT_THERE_IS = "write a statement such as CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, SET, SHOW, DESCRIBE, EXPLAIN or EXECUTE STATEMENT SET"
@@ -129,47 +129,50 @@ class _Reader:
                 rest = chunk[3:]
             if not rest:
                 raise self._at(chunk[-1], "EXPLAIN of nothing", "write a query or an INSERT behind it")
-            inner = self._statement(rest, behind)
+            inner = None if rest[0].text.upper() == "EXPLAIN" else self._statement(rest, behind)
             if not isinstance(inner, (ParsedStatement, StatementSet)):
                 raise self._at(
                     rest[0], f"EXPLAIN does not take {rest[0].text.upper()}", "write a query or an INSERT behind it"
                 )
-            return Explain(self._text(chunk), _place(chunk[0]), inner)
+            return Explain(self._text(chunk), self._place(chunk[0]), inner)
         if words[:4] == ["EXECUTE", "STATEMENT", "SET", "BEGIN"]:
             return self._set(chunk, chunk[4:], behind)
         if words[:3] == ["BEGIN", "STATEMENT", "SET"]:
             return self._set(chunk, chunk[3:], behind)
         if words[0] == "EXECUTE":
-            return self._statement(chunk[1:], behind) if len(chunk) > 1 else self._refused(chunk)
+            return self._statement(chunk[1:], behind) if words[1:2] not in ([], ["EXECUTE"]) else self._refused(chunk)
         if words[0] == "SET":
             return self._option(chunk)
         if words[0] == "RESET":
             key = chunk[1].text if len(chunk) == 2 else None
-            return ResetOption(self._text(chunk), _place(chunk[0]), key) if len(chunk) < 3 else self._refused(chunk)
+            return (
+                ResetOption(self._text(chunk), self._place(chunk[0]), key) if len(chunk) < 3 else self._refused(chunk)
+            )
         if words[0] == "SHOW":
             return self._show(chunk)
         return self._parsed(chunk) if words[0] in _BEGINNINGS else self._refused(chunk)
 
     def _parsed(self, chunk: list[Token]) -> ParsedStatement:
-        text = self._text(chunk)
+        text, parser = self._text(chunk), FlinkParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
         try:
-            (expression,) = Flink().parser(error_level=ErrorLevel.IMMEDIATE).parse(chunk, self._script)
+            with deep_statements():
+                (expression,) = parser.parse(chunk, self._script)
         except ParseError as error:
             known = error.errors[0] if error.errors else {}
-            marked = known.get("highlight") or ""
-            line, column = known.get("line") or chunk[-1].line, known.get("col") or chunk[-1].col
             what = (known.get("description") or str(error)).rstrip(".")
-            place = Place(line, max(column - len(marked) + 1, 1))
-            raise self._error(
-                f"{what}, got {marked!r}" if marked else what, place, "correct the statement there"
-            ) from None
+            token = parser.failed_at or chunk[-1]
+            raise self._at(token, f"{what}, got {cut(self._text([token]))!r}", "correct the statement there") from None
+        except ValueError as error:  # sqlglot refuses some words, such as an empty name, where it makes its tree
+            raise self._at(chunk[0], f"{error}".rstrip("."), "correct the statement") from None
+        except RecursionError:
+            raise too_deep(self._place(chunk[0]), self._script) from None
         if expression is None or isinstance(expression, exp.Command):
             return self._refused(chunk)
         for name in expression.find_all(exp.Identifier):
-            if not name.args.get("quoted") and name.name.upper() in RESERVED and "line" in name.meta:
+            if not name.args.get("quoted") and name.name.upper() in RESERVED and "start" in name.meta:
                 what = f"{name.name} is a word of the language and no name"
-                raise self._error(what, place_of(name), f"write `{name.name}` in backquotes")
-        return ParsedStatement(text, _place(chunk[0]), expression)
+                raise self._error(what, place_of(name, self._script), f"write `{name.name}` in backquotes")
+        return ParsedStatement(text, self._place(chunk[0]), expression)
 
     def _set(self, chunk: list[Token], first: list[Token], behind: Iterator[list[Token]]) -> StatementSet:
         inserts = []
@@ -184,10 +187,10 @@ class _Reader:
             raise self._at(chunk[0], "a statement set without its END", "write END; behind its last INSERT")
         if not inserts:
             raise self._at(chunk[0], "a statement set without an INSERT", "write one before END")
-        return StatementSet(self._script[chunk[0].start : own[-1].end + 1], _place(chunk[0]), tuple(inserts))
+        return StatementSet(self._script[chunk[0].start : own[-1].end + 1], self._place(chunk[0]), tuple(inserts))
 
     def _option(self, chunk: list[Token]) -> SetOption:
-        text, place = self._text(chunk), _place(chunk[0])
+        text, place = self._text(chunk), self._place(chunk[0])
         if len(chunk) == 1:
             return SetOption(text, place, None, None)
         signs = [number for number, token in enumerate(chunk) if token.token_type is TokenType.EQ]
@@ -220,7 +223,7 @@ class _Reader:
                 f"SHOW {what} does not take {rest[0].text!r}",
                 "write [FROM name] [[NOT] LIKE 'pattern'] behind it",
             )
-        return Show(self._text(chunk), _place(chunk[0]), what, name, pattern, is_negated)
+        return Show(self._text(chunk), self._place(chunk[0]), what, name, pattern, is_negated)
 
     def _refused(self, chunk: list[Token]) -> ParsedStatement:
         raise self._at(
@@ -235,13 +238,15 @@ class _Reader:
     def _text(self, chunk: Sequence[Token]) -> str:
         return self._script[chunk[0].start : chunk[-1].end + 1]
 
+    def _place(self, token: Token) -> Place:
+        return Place.at(self._script, token.start)
+
     def _unended(self) -> Place:
         """Return the end of the script, where the end of a text or comment was looked for last."""
-        lines = self._script.splitlines() or [""]
-        return Place(len(lines), len(lines[-1]) or 1)
+        return Place.at(self._script, max(len(self._script.rstrip()) - 1, 0))
 
     def _at(self, token: Token, what: str, next: str) -> SqlError:
-        return self._error(what, _place(token), next)
+        return self._error(what, self._place(token), next)
 
     def _error(self, what: str, place: Place, next: str) -> SqlError:
         return SqlError(what, place=place, script=self._script, next=next, kind="syntax")

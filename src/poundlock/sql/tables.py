@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.sql.dialect import MetadataColumn
-from poundlock.sql.errors import SqlError
+from poundlock.sql.errors import SqlError, shown
 from poundlock.sql.types import SqlType, type_of
 
 
@@ -104,9 +104,17 @@ def table_of(created: exp.Create, script: str) -> TableDefinition:
 
 
 def name_of(table: exp.Expr) -> tuple[str, ...]:
-    """Return the name of a table with its catalog and database, as far as they are written."""
+    """Return the name of a table with its catalog and database, as far as they are written.
+
+    Raises:
+        DefinitionError: it is no name.
+    """
     if isinstance(table, exp.Schema):
         table = table.this
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        raise DefinitionError(
+            f"{shown(table)} is no name of a table", next="write a name, in backquotes where it is a word"
+        )
     return tuple(
         each.name for each in (table.args.get("catalog"), table.args.get("db"), table.this) if each is not None
     )
@@ -168,7 +176,7 @@ class _Reader:
             elif isinstance(kind, exp.NotNullColumnConstraint):
                 never_null = not kind.args.get("allow_null")
             elif not isinstance(kind, exp.PrimaryKeyColumnConstraint):
-                raise self._error(part, f"{constraint.sql()} is no part of a column of Flink's", "leave it out")
+                raise self._error(part, f"{shown(constraint)} is no part of a column of Flink's", "leave it out")
         if isinstance(made, exp.ComputedColumnConstraint):
             return ComputedColumn(part.name, made.this, comment)
         try:
@@ -252,7 +260,7 @@ class _Reader:
             else:
                 raise self._error(
                     each,
-                    f"{each.sql()} is no clause of CREATE TABLE",
+                    f"{shown(each)} is no clause of CREATE TABLE",
                     "write COMMENT, PARTITIONED BY, WITH, LIKE or AS",
                 )
         return known

@@ -13,6 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from poundlock.errors import DefinitionError
+from poundlock.sql.errors import shown
 
 Root = Literal[
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "CHAR", "VARCHAR", "BINARY",
@@ -175,7 +176,7 @@ def _sized(kind: Sized, given: Sequence[exp.Expr]) -> SqlType:
 
 def _field(declared: exp.Expr) -> SqlType:
     if not isinstance(declared, exp.ColumnDef) or declared.kind is None:
-        raise DefinitionError(f"{declared.sql()} is no field of a ROW", next="write ROW<name type, name type>")
+        raise DefinitionError(f"{shown(declared)} is no field of a ROW", next="write ROW<name type, name type>")
     made = type_of(declared.kind)
     never_null = any(isinstance(each.kind, exp.NotNullColumnConstraint) for each in declared.constraints)
     return made.not_null() if never_null else made
@@ -183,4 +184,4 @@ def _field(declared: exp.Expr) -> SqlType:
 
 def _unknown(declared: exp.Expr) -> DefinitionError:
     kinds = sorted({"STRING", "BYTES", *get_args(Root)} - set(UNDECLARED))
-    return DefinitionError(f"there is no type {declared.sql()}", next=f"use one of {', '.join(kinds)}")
+    return DefinitionError(f"there is no type {shown(declared)}", next=f"use one of {', '.join(kinds)}")

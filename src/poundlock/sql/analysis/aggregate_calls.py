@@ -91,17 +91,17 @@ def has_aggregates(node: exp.Expr) -> bool:
 
 
 def _aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
-    if isinstance(node, exp.Window | exp.Query):
+    left = [node]
+    while left:
+        node = left.pop()
         if isinstance(node, exp.Window):  # SUM(COUNT(*)) OVER (…): what stands in it may be one
-            called = node.this.this if isinstance(node.this, exp.Filter) else node.this
-            for argument in _arguments_of(called):
-                yield from _aggregates(argument)
-        return
-    if aggregate_in(node) is not None:
-        yield node
-        return
-    for child in node.iter_expressions():
-        yield from _aggregates(child)
+            left += _arguments_of(node.this.this if isinstance(node.this, exp.Filter) else node.this)
+        elif isinstance(node, exp.Query):
+            continue
+        elif aggregate_in(node) is not None:
+            yield node
+        else:
+            left += node.iter_expressions()
 
 
 def _name_of(node: exp.Expr) -> str:

@@ -17,6 +17,7 @@ from poundlock.sql.analysis.values import values_of
 from poundlock.sql.analysis.windows import is_window_function, window_table
 from poundlock.sql.catalog import ViewDefinition
 from poundlock.sql.dialect import TableArgument
+from poundlock.sql.errors import shown
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import (
     JoinKind,
@@ -76,7 +77,7 @@ class FromClause:
             return self._renamed(values_of(self._analysis, node), alias, None)
         if isinstance(node, exp.Lateral):
             raise self._analysis.missing(node, "LATERAL as the first of FROM")
-        raise self._analysis.missing(node, f"{node.sql()[:40]} in FROM")
+        raise self._analysis.missing(node, f"{shown(node)} in FROM")
 
     def _matched(
         self, select: exp.Select, match: exp.Expr, relation: LogicalRelation, own: NamedFields
@@ -96,19 +97,8 @@ class FromClause:
         self, relation: LogicalRelation, alias: exp.Expr | None, name: str | None
     ) -> tuple[LogicalRelation, NamedFields]:
         """Return the relation and its name; columns have those that the alias gives them."""
-        columns = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
-        fields = relation.fields
-        if columns:
-            if len(columns) != len(fields):
-                raise self._analysis.error(
-                    alias or exp.Null(),
-                    f"{len(columns)} names for {len(fields)} columns",
-                    "give each column a name",
-                    "column_count_mismatch",
-                )
-            fields = tuple(each.renamed(column) for each, column in zip(fields, columns, strict=True))
-        given = alias.this.name if alias is not None and alias.this is not None else name
-        return relation, NamedFields(given, fields)
+        fields = renamed_fields(self._analysis, relation.fields, alias)
+        return relation, NamedFields(_name_of(alias) or name, fields)
 
     def _table(self, node: exp.Table) -> tuple[LogicalRelation, str]:
         name = name_of(node)
@@ -155,7 +145,7 @@ class FromClause:
         if not isinstance(inner, exp.Anonymous) or not is_window_function(str(inner.this)):
             raise self._analysis.error(
                 node,
-                f"there is no function of tables {inner.sql()[:40]}",
+                f"there is no function of tables {shown(inner)}",
                 "write TUMBLE, HOP, CUMULATE or SESSION",
                 "unknown_function",
             )
@@ -294,7 +284,7 @@ class FromClause:
         )
         ordinality = own[-1].column if item.args.get("offset") else None
         relation = LogicalUnnest((*fields, *own), relation, column, is_outer, ordinality)
-        return relation, scope.with_relations(NamedFields(alias.this.name if alias is not None else None, own))
+        return relation, scope.with_relations(NamedFields(_name_of(alias), own))
 
     def _lateral(
         self, left: LogicalRelation, scope: QueryScope, item: exp.Lateral, kind: JoinKind, on: exp.Expr | None
@@ -303,9 +293,7 @@ class FromClause:
             raise self._analysis.missing(item, "a function of tables in LATERAL")
         relation, fields = self._queries.lateral(left, scope, item.this.this, kind)
         alias = item.args.get("alias")
-        named = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
-        own = tuple(each.renamed(name) for each, name in zip(fields, named or [f.name for f in fields], strict=True))
-        both = scope.with_relations(NamedFields(alias.this.name if alias is not None else None, own))
+        both = scope.with_relations(NamedFields(_name_of(alias), renamed_fields(self._analysis, fields, alias)))
         if on is not None:
             relation = filtered(relation, list(conjuncts_of(self._analysis.condition(on, both))))
         return relation, _scope_behind(relation, both)
@@ -336,3 +324,26 @@ def _element_fields(collection: SqlType) -> list[tuple[str, SqlType]]:
     if element.root == "ROW":
         return list(zip(element.names, (replace(each, is_nullable=True) for each in element.of), strict=True))
     return [("EXPR$0", element)]
+
+
+def _name_of(alias: exp.Expr | None) -> str | None:
+    return (alias.name or None) if alias is not None else None
+
+
+def renamed_fields(analysis: Analysis, fields: Sequence[Field], alias: exp.Expr | None) -> tuple[Field, ...]:
+    """Return columns under the names that an alias gives them, where it gives some.
+
+    Raises:
+        SqlError: there are more or fewer names than columns.
+    """
+    names = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
+    if alias is None or not names:
+        return tuple(fields)
+    if len(names) != len(fields):
+        raise analysis.error(
+            alias,
+            f"{len(names)} names for {len(fields)} columns",
+            "give each column a name",
+            "column_count_mismatch",
+        )
+    return tuple(each.renamed(name) for each, name in zip(fields, names, strict=True))

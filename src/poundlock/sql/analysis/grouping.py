@@ -12,6 +12,7 @@ from poundlock.sql.analysis.aggregate_calls import BIGINT, WrittenAggregate, agg
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.scope import QueryScope
 from poundlock.sql.analysis.windows import BOUNDS, PLAIN_TIME, WindowBounds, bounds_of, group_window, without_window
+from poundlock.sql.errors import shown
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, cast_to, columns_of
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import (
@@ -113,8 +114,8 @@ class Grouping:
             if key is None and own & set(columns_of(typed)):
                 raise self.analysis.error(
                     node,
-                    f"{node.sql()} is neither a key of GROUP BY nor in an aggregate",
-                    f"add {node.sql()} to GROUP BY, or take MAX({node.sql()})",
+                    f"{shown(node)} is neither a key of GROUP BY nor in an aggregate",
+                    f"add {shown(node)} to GROUP BY, or take MAX({shown(node)})",
                     "not_grouped",
                 )
             return typed if key is None else key
@@ -140,7 +141,7 @@ class Grouping:
             key = self._known_key(self.analysis.expression(each, self.scope))
             if not isinstance(key, ColumnRef):
                 raise self.analysis.error(
-                    node, f"GROUPING of {each.sql()}, which is no key of GROUP BY", "give a key", "wrong_arguments"
+                    node, f"GROUPING of {shown(each)}, which is no key of GROUP BY", "give a key", "wrong_arguments"
                 )
             keys.append(key.name)
         if self._number is None:
@@ -160,7 +161,7 @@ class Grouping:
         if given != window:
             raise self.analysis.error(
                 node,
-                f"{name}_{part} of another window than GROUP BY {written.sql()}",
+                f"{name}_{part} of another window than GROUP BY {shown(written)}",
                 "give it the arguments that stand in GROUP BY",
                 "invalid_window",
             )

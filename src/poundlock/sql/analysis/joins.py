@@ -10,7 +10,7 @@ from sqlglot import exp
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.windows import bounds_of
 from poundlock.sql.coercion import common_type
-from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, cast_to, columns_of
+from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, bound_by, cast_to, columns_of
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import (
     JoinKind,
@@ -39,10 +39,7 @@ def conjuncts_of(condition: Expression) -> Iterator[Expression]:
 
 def conjunction(conditions: Sequence[Expression]) -> Expression | None:
     """Return conditions bound by AND, None of none."""
-    made: Expression | None = None
-    for each in conditions:
-        made = each if made is None else SqlCall(_AND, (made, each), _BOOLEAN)
-    return made
+    return bound_by(lambda a, b: SqlCall(_AND, (a, b), _BOOLEAN), conditions) if conditions else None
 
 
 def filtered(relation: LogicalRelation, conditions: Sequence[Expression]) -> LogicalRelation:

@@ -13,6 +13,7 @@ from poundlock.sql.analysis.aggregate_calls import BIGINT, aggregate_in, result_
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.row_patterns import pattern_of
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
+from poundlock.sql.errors import shown
 from poundlock.sql.expressions.analysis import ExpressionAnalysis
 from poundlock.sql.expressions.tree import ColumnRef, Expression, SqlCall, cast_to
 from poundlock.sql.relations.fields import Field, TimeKind
@@ -284,7 +285,7 @@ class _MatchedNames:
             raise self._refuse(node, f"{name} within another call of rows", "write each of its own")
         offset = node.args.get("expression")
         if offset is not None and not (isinstance(offset, exp.Literal) and offset.name.isdigit()):
-            raise self._refuse(node, f"{name} with {offset.sql()}", f"write a whole number: {name}(a.x, 1)")
+            raise self._refuse(node, f"{name} with {shown(offset)}", f"write a whole number: {name}(a.x, 1)")
         self._at = from_first, 0 if offset is None else int(offset.name)
         try:
             return self.analysis().expression(node.this)
@@ -305,7 +306,7 @@ class _MatchedNames:
             )
             if column is None or column.time != "rowtime" or len(node.expressions) > 1:
                 raise self._refuse(
-                    node, f"MATCH_ROWTIME of {given.sql()}", "write MATCH_ROWTIME(), or name the event time"
+                    node, f"MATCH_ROWTIME of {shown(given)}", "write MATCH_ROWTIME(), or name the event time"
                 )
             kind = column.type.with_null()
         return self._value("rowtime", MatchValue("", kind, "rowtime"))

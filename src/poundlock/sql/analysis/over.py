@@ -13,6 +13,7 @@ from poundlock.sql.analysis.context import Analysis, Special
 from poundlock.sql.analysis.joins import conjunction, conjuncts_of
 from poundlock.sql.analysis.scope import QueryScope
 from poundlock.sql.analysis.windows import bounds_of
+from poundlock.sql.errors import shown
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, columns_of
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import (
@@ -60,7 +61,7 @@ class Overs:
     def _over(self, node: exp.Window) -> Expression:
         written = aggregate_in(node.this, over=True)
         if written is None:
-            raise self.analysis.error(node, f"{node.this.sql()} is no aggregate", "write such as SUM(x) OVER (…)")
+            raise self.analysis.error(node, f"{shown(node.this)} is no aggregate", "write such as SUM(x) OVER (…)")
         window = self._window(node)
         partition = tuple(
             self.analysis.expression(each, self.scope, self.before) for each in window.args.get("partition_by") or ()

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from poundlock.sql.analysis.aggregate_calls import has_aggregates, needs_over
 from poundlock.sql.analysis.context import Analysis, FieldNode, Special
-from poundlock.sql.analysis.from_clause import FromClause
+from poundlock.sql.analysis.from_clause import FromClause, renamed_fields
 from poundlock.sql.analysis.grouping import Grouping
 from poundlock.sql.analysis.joins import conjunction, conjuncts_of, filtered
 from poundlock.sql.analysis.over import Overs, ranked
@@ -36,6 +36,7 @@ from poundlock.sql.relations.tree import (
 from poundlock.sql.types import SqlType
 
 _MOST = 1 << 62
+_BEHIND = {"with_", "order", "limit", "offset"}
 _COUNT = SqlType("BIGINT", is_nullable=False)
 
 
@@ -80,10 +81,8 @@ class QueryAnalysis:
         try:
             for each in written.expressions:
                 made = self.relation(each.this, outer)
-                columns = [c.name for c in each.args["alias"].args.get("columns") or ()]
-                if columns:
-                    fields = tuple(f.renamed(name) for f, name in zip(made.fields, columns, strict=True))
-                    made = LogicalProject(fields, made, tuple(f.ref for f in made.fields))
+                fields = renamed_fields(self._analysis, made.fields, each.args["alias"])
+                made = LogicalProject(fields, made, tuple(f.ref for f in made.fields)) if fields else made
                 self._with[-1][each.alias] = made
             yield
         finally:
@@ -105,33 +104,36 @@ class QueryAnalysis:
     # --- set operations ---------------------------------------------------------------------------------------------------
 
     def _set(self, query: exp.SetOperation, outer: QueryScope | None) -> LogicalRelation:
-        left, right = self.relation(query.this, outer), self.relation(query.expression, outer)
-        name = query.key.upper()
-        if len(left.fields) != len(right.fields):
-            raise self._analysis.error(
-                query.expression,
-                f"{name} of {len(left.fields)} and of {len(right.fields)} columns",
-                "select as many on both sides",
-                "column_count_mismatch",
-            )
-        types = []
-        for one, other in zip(left.fields, right.fields, strict=True):
-            shared = common_type([one.type, other.type])
-            if shared is None:
+        written = _united(query) if isinstance(query, exp.Union) else [query.this, query.expression]
+        sides = [self.relation(each, outer) for each in written]
+        left, name = sides[0], query.key.upper()
+        types = [each.type for each in left.fields]
+        for node, side in zip(written[1:], sides[1:], strict=True):
+            if len(left.fields) != len(side.fields):
                 raise self._analysis.error(
-                    query.expression, f"{name} of {one.type} and {other.type}", "CAST one of them", "type_mismatch"
+                    node,
+                    f"{name} of {len(left.fields)} and of {len(side.fields)} columns",
+                    "select as many on both sides",
+                    "column_count_mismatch",
                 )
-            types.append(shared)
-        times = [a.time if a.time == b.time else None for a, b in zip(left.fields, right.fields, strict=True)]
+            for place, (one, other) in enumerate(zip(types, side.fields, strict=True)):
+                shared = common_type([one, other.type])
+                if shared is None:
+                    raise self._analysis.error(
+                        node, f"{name} of {one} and {other.type}", "CAST one of them", "type_mismatch"
+                    )
+                types[place] = shared
+        columns = zip(*(each.fields for each in sides), strict=True)
+        times = [same[0].time if len({each.time for each in same}) == 1 else None for same in columns]
         names = [self._analysis.names.fresh(each.name) for each in left.fields]
         fields = tuple(
             Field(field.name, column, kind, time)
             for field, column, kind, time in zip(left.fields, names, types, times, strict=True)
         )
-        parts = [self._as(each, fields) for each in (left, right)]
+        parts = [self._as(each, fields) for each in sides]
         is_distinct = bool(query.args.get("distinct"))
         if isinstance(query, exp.Union):
-            union: LogicalRelation = LogicalUnionAll(fields, tuple(_flattened(parts)))
+            union: LogicalRelation = LogicalUnionAll(fields, tuple(parts))
             return self._distinct(union) if is_distinct else union
         return self._counted(query, parts, fields, is_distinct=is_distinct)
 
@@ -390,8 +392,15 @@ def _refreshed(scope: QueryScope, relation: LogicalRelation) -> QueryScope:
     return QueryScope(scope.script, relations, scope.outer)
 
 
-def _flattened(parts: Sequence[LogicalRelation]) -> Iterator[LogicalRelation]:
-    yield from parts
+def _united(query: exp.Union) -> list[exp.Expr]:
+    """Return the queries of a chain of UNION, or of UNION ALL: their order makes no difference, and they are one step."""
+    parts, left = [query.expression], query.this
+    while isinstance(left, exp.Union) and not _BEHIND & {name for name, each in left.args.items() if each}:
+        if left.args.get("distinct") != query.args.get("distinct"):
+            break
+        parts.append(left.expression)
+        left = left.this
+    return [left, *reversed(parts)]
 
 
 def _order_key(node: exp.Expr) -> OrderKey:

@@ -208,13 +208,15 @@ class Subqueries:
 
 
 def _written_conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if isinstance(node, exp.And):
-        yield from _written_conjuncts(node.this)
-        yield from _written_conjuncts(node.expression)
-    else:
-        yield node
+    left = [node]
+    while left:
+        node = left.pop()
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if isinstance(node, exp.And):
+            left += [node.expression, node.this]
+        else:
+            yield node
 
 
 def _lift(relation: LogicalRelation) -> tuple[LogicalRelation, list[Expression], list[str]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from poundlock.sql.analysis.context import Analysis
+from poundlock.sql.errors import shown
 from poundlock.sql.expressions.tree import ColumnRef, columns_of
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import (
@@ -131,7 +132,7 @@ def span_ms(analysis: Analysis, node: exp.Expr) -> int:
     if value is None:
         raise analysis.error(
             node,
-            f"{node.sql()} is no span of time of a fixed length",
+            f"{shown(node)} is no span of time of a fixed length",
             f"write such as INTERVAL '10' SECOND; units are {', '.join(_UNITS_MS)}",
             "invalid_window",
         )

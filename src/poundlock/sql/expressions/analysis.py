@@ -23,9 +23,9 @@ from poundlock.sql.coercion import (
     common_type,
 )
 from poundlock.sql.dialect import TypedLiteral
-from poundlock.sql.errors import SqlError
+from poundlock.sql.errors import SqlError, place_of, shown, too_deep
 from poundlock.sql.expressions import literals
-from poundlock.sql.expressions.tree import Expression, Literal, SqlCall
+from poundlock.sql.expressions.tree import FEW, Expression, Literal, SqlCall, bound_by
 from poundlock.sql.functions.function import Given, SqlFunction, TypeMismatch
 from poundlock.sql.functions.json import check_returning
 from poundlock.sql.functions.operators.comparison import aligned, compared_as, may_be_null
@@ -57,7 +57,10 @@ _BINARY: Mapping[type[exp.Expr], str] = {
 _UNITS: Mapping[str, frozenset[str]] = {
     "EXTRACT": EXTRACT_UNITS, "FLOOR_TO": ROUND_UNITS, "CEIL_TO": ROUND_UNITS, "TIMESTAMPADD": SUM_UNITS, "TIMESTAMPDIFF": SUM_UNITS,
 }  # fmt: skip
-_LONGEST_SHOWN = 60
+
+
+_DEEPEST = 100
+"""Levels of functions in an expression: tasks compute one within the other, and Python has room for so many, with a cast around each."""
 
 
 class ExpressionAnalysis:
@@ -78,6 +81,7 @@ class ExpressionAnalysis:
         self._script = script
         self._scope = scope
         self._hook = hook
+        self._depth = 0
         self._functions = functions
         self._by_node: Mapping[type[exp.Expr], Callable[..., Expression]] = {
             exp.Column: self._column,
@@ -124,6 +128,17 @@ class ExpressionAnalysis:
         Raises:
             SqlError: a name, a function or a type is wrong; it says where.
         """
+        if isinstance(node, exp.Paren):
+            return self._made(node)
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise too_deep(place_of(node, self._script), self._script)
+        try:
+            return self._made(node)
+        finally:
+            self._depth -= 1
+
+    def _made(self, node: exp.Expr) -> Expression:
         if self._hook is not None:
             made = self._hook(node)
             if made is not None:
@@ -134,14 +149,14 @@ class ExpressionAnalysis:
         if isinstance(node, exp.AggFunc):
             self._refuse(
                 node,
-                f"{_shown(node)}: an aggregate is not possible here",
+                f"{shown(node)}: an aggregate is not possible here",
                 "write it in SELECT or HAVING",
                 "illegal_aggregate",
             )
         if isinstance(node, exp.Func):
             self._unknown_function(node, node.sql_name())
         return self._refuse(
-            node, f"{_shown(node)} is no expression of one row", "write it as a column of a query", "unsupported_query"
+            node, f"{shown(node)} is no expression of one row", "write it as a column of a query", "unsupported_query"
         )
 
     def condition(self, node: exp.Expr, clause: str = "WHERE") -> Expression:
@@ -210,7 +225,7 @@ class ExpressionAnalysis:
 
     def _dot(self, node: exp.Dot) -> Expression:
         if not isinstance(node.expression, exp.Identifier):
-            self._unknown_function(node, _shown(node))
+            self._unknown_function(node, shown(node))
         return self._field(self.expression(node.this), node.expression.name, node)
 
     def _field(self, row: Expression, name: str, node: exp.Expr) -> Expression:
@@ -257,8 +272,11 @@ class ExpressionAnalysis:
         return self.expression(node.this)
 
     def _binary(self, node: exp.Binary) -> Expression:
-        a, b = self.expression(node.this), self.expression(node.expression)
         name = _BINARY[type(node)]
+        if isinstance(node, exp.Connector | exp.DPipe) and len(chained := _chained(node)) > FEW:
+            made = [self.expression(each) for each in chained]
+            return bound_by(lambda a, b: self.call(name, (a, b), node), made)
+        a, b = self.expression(node.this), self.expression(node.expression)
         if name not in ("+", "-", "*", "/"):
             return self.call(name, (a, b), node)
         a_is, b_is = a.type.root in INTERVALS, b.type.root in INTERVALS
@@ -303,7 +321,7 @@ class ExpressionAnalysis:
             return self.call("IS_JSON", (value,), node, (kind.upper(),) if isinstance(kind, str) else ())
         return self._refuse(
             node,
-            f"{_shown(node)}: there is no such question",
+            f"{shown(node)}: there is no such question",
             "write IS [NOT] NULL, TRUE, FALSE, UNKNOWN or JSON",
             "syntax",
         )
@@ -543,6 +561,11 @@ def _calls(node: exp.Expr, name: str) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.upper() == name
 
 
-def _shown(node: exp.Expr) -> str:
-    text = node.sql()
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+def _chained(node: exp.Binary) -> list[exp.Expr]:
+    """Return what a chain of one operator binds, in its order."""
+    parts: list[exp.Expr] = []
+    left: exp.Expr = node
+    while type(left) is type(node):
+        parts.append(left.expression)
+        left = left.this
+    return [left, *reversed(parts)]

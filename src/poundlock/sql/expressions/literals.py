@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from poundlock.errors import DefinitionError
 from poundlock.sql.coercion import BIGINT, BOOLEAN, DATE, DAY_TIME, DOUBLE, INT, MOST_DIGITS, NULL, YEAR_MONTH
+from poundlock.sql.errors import shown
 from poundlock.sql.expressions.tree import Literal
 from poundlock.sql.types import SqlType
 
@@ -122,7 +123,7 @@ def interval(node: exp.Interval) -> Literal:
         value = value.this
     if not isinstance(value, exp.Literal) or unit is None:
         raise DefinitionError(
-            f"{node.sql()} is no INTERVAL",
+            f"{shown(node)} is no INTERVAL",
             next="write a number in quotes and a unit, INTERVAL '5' MINUTE; of a column: x * INTERVAL '1' MINUTE",
         )
     written = value.name.strip()

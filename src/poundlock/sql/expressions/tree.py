@@ -5,8 +5,9 @@ Picklable: tasks compute them. A column is named as it is called in the batch, n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from poundlock.sql.types import SqlType
@@ -48,6 +49,21 @@ class SqlCall:
 
 
 Expression = ColumnRef | Literal | SqlCall
+
+
+FEW = 16
+"""Of so many parts a chain of functions is not deep."""
+
+
+def bound_by(bind: Callable[[Expression, Expression], Expression], parts: Sequence[Expression]) -> Expression:
+    """Return expressions bound by AND, by OR, or by another function of two that may bind any neighbours first.
+
+    Many are bound as a tree that is not deep, because what goes through a tree goes down as far as it is deep.
+    """
+    if len(parts) > FEW:
+        half = len(parts) // 2
+        return bind(bound_by(bind, parts[:half]), bound_by(bind, parts[half:]))
+    return reduce(bind, parts)
 
 
 def columns_of(expression: Expression) -> Iterator[str]:

@@ -20,6 +20,7 @@ from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, cast_to
 from poundlock.sql.lowering.programs import CalcProgram, CalcStep
+from poundlock.sql.lowering.rules.registry import RULES
 from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.relations.changes import is_updating, upsert_key
 from poundlock.sql.relations.fields import Field
@@ -79,6 +80,7 @@ class JobBuilder:
             EvaluationContext(self.zone),
             self._scan,
             self._is_updating_table,
+            RULES,
             ttl_ms=self._span_ms("table.exec.state.ttl"),
             idle_ms=self._span_ms("table.exec.source.idle-timeout"),
         )

@@ -19,7 +19,8 @@ from poundlock.driver.progress import StopRequest
 from poundlock.driver.restart import NoRestart
 from poundlock.errors import DefinitionError
 from poundlock.spark.launch.session import Session
-from poundlock.sql.errors import SqlError
+from poundlock.sql.dialect import Flink
+from poundlock.sql.errors import SqlError, too_deep
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import LogicalRelation, LogicalScan, walk_relations
 from poundlock.sql.running.collected import CollectingSink
@@ -84,6 +85,8 @@ class ScriptRunner:
             if isinstance(of, RunsQuery | RunsInserts):
                 try:
                     self._planned(trial, of)
+                except RecursionError:
+                    raise too_deep(statement.place, script) from None
                 except SqlError:
                     raise
                 except DefinitionError as error:
@@ -157,7 +160,7 @@ def identity_of(inserts: RunsInserts, text: str) -> str:
     for name, table in sorted(tables.items()):
         parts += [name, repr(sorted(table.options.items())), repr(table.primary_key), repr(table.partitioned_by)]
         parts += [f"{column.name} {_what(column)}" for column in table.columns]
-        parts.append("" if table.watermark is None else table.watermark.expression.sql())
+        parts.append("" if table.watermark is None else table.watermark.expression.sql(dialect=Flink))
     return blake2b("\n".join(parts).encode(), digest_size=4).hexdigest()
 
 
@@ -169,7 +172,7 @@ def _own(relation: LogicalRelation) -> Iterator[str]:
 
 
 def _what(column: TableColumn) -> str:
-    return column.expression.sql() if isinstance(column, ComputedColumn) else str(column.type)
+    return column.expression.sql(dialect=Flink) if isinstance(column, ComputedColumn) else str(column.type)
 
 
 @contextmanager

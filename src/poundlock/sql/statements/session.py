@@ -18,7 +18,7 @@ from poundlock.errors import DefinitionError
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.query import QueryAnalysis
 from poundlock.sql.catalog import Catalogs
-from poundlock.sql.errors import OptionError, Place, SqlError
+from poundlock.sql.errors import OptionError, Place, SqlError, too_deep
 from poundlock.sql.script import (
     Explain,
     ParsedStatement,
@@ -80,6 +80,8 @@ class SqlSession:
         """
         try:
             return self._taken(statement, script)
+        except RecursionError:
+            raise too_deep(statement.place, script) from None
         except SqlError:
             raise
         except DefinitionError as error:

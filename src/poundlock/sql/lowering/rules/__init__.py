@@ -1,0 +1,1 @@
+"""A rule for each kind of relation: the steps of a stream that do its work."""

@@ -1,0 +1,53 @@
+"""Aggregates of groups without a window: their rows change."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from poundlock.errors import DefinitionError
+from poundlock.sql.lowering.streams import Lowering
+from poundlock.sql.lowering.windows import keys_text
+from poundlock.sql.relations.tree import LogicalAggregate, SqlAggregateCall
+from poundlock.stream.changelog_nodes import AggregateCall as GroupAggregateCall
+from poundlock.stream.changelog_nodes import AggregateName, GroupAggregateNode
+from poundlock.stream.stream import DataStream
+
+
+def aggregate(lowering: Lowering, relation: LogicalAggregate) -> DataStream:
+    """Return the stream of an aggregate, a row of which changes with each row of its group.
+
+    Raises:
+        DefinitionError: streams have no such aggregate.
+    """
+    inner = relation.input
+    stream = lowering.stream(inner)
+    node = GroupAggregateNode(
+        lowering.job.operator_id("group-aggregate", None),
+        [stream.node],
+        [keys_text(relation.keys)],
+        [None],
+        None,
+        {},
+        aggregates=[group_aggregate(call) for call in relation.calls],
+        ttl_ms=lowering.ttl_ms,
+    )
+    return stream.then(node)
+
+
+def group_aggregate(call: SqlAggregateCall) -> GroupAggregateCall:
+    """Return an aggregate of groups as streams have it.
+
+    Raises:
+        DefinitionError: they have none of its kind.
+    """
+    if call.kind not in get_args(AggregateName):
+        raise DefinitionError(f"{call.kind.upper()} is not there yet", next="take another aggregate")
+    return GroupAggregateCall(
+        function=call.kind,  # type: ignore[arg-type]
+        name=call.column,
+        type=call.type.arrow,
+        column=call.arguments[0] if call.arguments else None,
+        distinct=call.is_distinct,
+        filter=call.filter,
+        separator=call.options[0] if call.options else ",",
+    )

@@ -1,0 +1,63 @@
+"""The event time of streams: watermarks of tables, and the time of rows that belong to windows."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+
+from poundlock.errors import DefinitionError
+from poundlock.sql.analysis.windows import bounds_of
+from poundlock.sql.expressions.tree import Expression, SqlCall
+from poundlock.sql.lowering.programs import CalcProgram, CalcStep
+from poundlock.sql.lowering.streams import Lowering
+from poundlock.sql.lowering.watermarks import DelayedWatermarks, delay_of
+from poundlock.sql.relations.fields import Field
+from poundlock.sql.relations.tree import LogicalAssignWatermark, LogicalRelation
+from poundlock.sql.types import SqlType
+from poundlock.stream.nodes import WatermarkNode
+from poundlock.stream.stream import DataStream
+from poundlock.stream.watermarks import WatermarkStrategy
+
+TIME = "sql_rowtime"
+"""The column that event time is given to a stream in."""
+INSTANT = SqlType("TIMESTAMP_LTZ", (6,))
+
+
+def watermark(lowering: Lowering, relation: LogicalAssignWatermark) -> DataStream:
+    """Return a stream with event time and its watermark.
+
+    Raises:
+        DefinitionError: the watermark is another expression than the time less an interval.
+    """
+    delay = delay_of(relation.time, relation.watermark)
+    if delay is None:
+        raise DefinitionError(
+            "WATERMARK FOR a column AS another expression than the column less an interval is not there yet",
+            next="write such as ts - INTERVAL '5' SECOND",
+        )
+    inner = relation.input
+    fields = (*inner.fields, Field(TIME, TIME, INSTANT))
+    time = relation.field(relation.time)
+    instant = SqlCall("$ROWTIME", (time.ref,), INSTANT)
+    expressions: tuple[Expression, ...] = (*(f.ref for f in inner.fields), instant)
+    steps = (CalcStep(tuple(f.column for f in fields), expressions),)
+    updating = lowering.is_updating(inner)
+    stream = lowering.calc(
+        lowering.stream(inner), CalcProgram(steps, lowering.context), fields, kinds=updating, name="rowtime"
+    )
+    strategy = WatermarkStrategy.for_generator(partial(DelayedWatermarks, delay), timestamp=TIME, column=TIME)
+    if lowering.idle_ms is not None:
+        strategy = strategy.with_idleness(timedelta(milliseconds=lowering.idle_ms))
+    node = WatermarkNode(lowering.job.operator_id("watermark", None), [stream.node], strategy)
+    return stream.then(node)
+
+
+def with_window_time(lowering: Lowering, relation: LogicalRelation) -> DataStream:
+    """Return rows of windows with the last ms of their window as event time."""
+    bounds = bounds_of(relation)
+    assert bounds is not None
+    end = relation.field(str(bounds.end))
+    moment = SqlCall("$WINDOW_TIME", (end.ref,), INSTANT, (str(int(bounds.window.is_local)),))
+    timed = CalcStep((*(f.column for f in relation.fields), TIME), (*(f.ref for f in relation.fields), moment))
+    fields = (*relation.fields, Field(TIME, TIME, INSTANT))
+    return lowering.calc(lowering.stream(relation), CalcProgram((timed,), lowering.context), fields, kinds=False)

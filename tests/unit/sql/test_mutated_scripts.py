@@ -1,0 +1,100 @@
+"""Scripts with mistakes: each is in order, or refused with the place of what is wrong. Nothing else is raised, and nothing hangs."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from poundlock.sql.errors import SqlError
+from poundlock.sql.running.runner import ScriptRunner
+from support.mutated_scripts import Mutated, bounded, mutated_scripts
+
+ORDINARY = 20261127
+PARTS = 10
+EACH_S = 20.0  # of the processor, for a script of some thousand characters
+
+
+def wrong_with(script: Mutated) -> str | None:
+    """Return what is wrong with the answer to a script, None where nothing is."""
+    try:
+        with bounded(EACH_S):
+            ScriptRunner("check", lambda *_: None, lambda _: None).check(script.text)
+    except SqlError as error:
+        return wrong_with_refusal(error, script.text)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def wrong_with_refusal(error: SqlError, text: str) -> str | None:
+    """Return what is wrong with the refusal of a script."""
+    lines = text.split("\n")
+    place = error.place
+    if not 1 <= place.line <= len(lines):
+        return f"line {place.line} of {len(lines)}: {error}"
+    if not 1 <= place.column <= len(lines[place.line - 1]) + 1:
+        return f"column {place.column} of {len(lines[place.line - 1])}: {error}"
+    shown = error.shown.split("\n")
+    if len(shown) != 2 or shown[1] != " " * (len(shown[1]) - 1) + "^":
+        return f"no caret: {error.shown!r}"
+    if not error.next or len(str(error).splitlines()) != 2:
+        return f"not two lines: {error}"
+    if not str(error).startswith(f"line {place.line}, column {place.column}: "):
+        return f"no place: {error}"
+    return None
+
+
+def assert_answered(scripts: list[Mutated]) -> None:
+    wrong = [(script, found) for script in scripts if (found := wrong_with(script)) is not None]
+    assert not wrong, "\n\n".join(f"{each.id}\n{found}\n{each.text!r}" for each, found in wrong[:20])
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_script_with_mistakes_is_refused_with_their_place(part: int) -> None:
+    assert_answered(mutated_scripts(ORDINARY, 500)[part::PARTS])
+
+
+@pytest.mark.torture
+def test_twenty_thousand_scripts_with_mistakes() -> None:
+    seed = int(os.environ.get("POUNDLOCK_TORTURE_SEED") or random.randrange(1 << 30))
+    print(f"seed {seed}: POUNDLOCK_TORTURE_SEED={seed} gives the same scripts")
+    assert_answered(mutated_scripts(seed, 20_000))
+
+
+def test_some_are_refused_and_some_are_in_order() -> None:
+    """The mistakes are mistakes, and not all of them break a script at its first word."""
+    refused: set[str] = set()
+    in_order = 0
+    for script in mutated_scripts(ORDINARY, 60):
+        try:
+            ScriptRunner("check", lambda *_: None, lambda _: None).check(script.text)
+        except SqlError as error:
+            refused.add(error.kind)
+        else:
+            in_order += 1
+    assert {"syntax", "unknown_column"} <= refused
+    assert 0 < in_order < 40
+
+
+def test_the_command_line_says_what_is_wrong_with_the_place(tmp_path: Path) -> None:
+    (tmp_path / "script.sql").write_text(
+        "SELECT 1;\nSELECT (1 + `nobody`) FROM (VALUES (1)) AS t (a)", encoding="utf-8"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "poundlock.cli.main", "sql", "script.sql", "--check"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("SELECT (1 + `nobody`)")
+    assert lines[1].strip() == "^"
+    assert lines[2].startswith("error: line 2, column 13: ")
+    assert lines[3].startswith("Next: ")
