@@ -7,6 +7,7 @@ from functools import partial
 
 from poundlock.sql.connectors.blackhole import BlackholeTable
 from poundlock.sql.connectors.filesystem import FilesystemTable
+from poundlock.sql.connectors.jdbc.table import JdbcTable
 from poundlock.sql.connectors.kafka import KafkaTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
 from poundlock.sql.connectors.print_table import PrintTable
@@ -15,6 +16,7 @@ from poundlock.sql.connectors.table import TableConnector, TableContext
 CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "blackhole": BlackholeTable,
     "filesystem": FilesystemTable,
+    "jdbc": JdbcTable,
     "kafka": KafkaTable,
     "print": PrintTable,
     "upsert-kafka": partial(KafkaTable, is_upsert=True),

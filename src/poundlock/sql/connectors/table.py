@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 from zoneinfo import ZoneInfo
 
@@ -12,6 +12,7 @@ from poundlock.formats.arrays import Numbers
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.catalog import FullName
 from poundlock.sql.formats.format import RecordDecoder
+from poundlock.sql.relations.demands import ScanDemand
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.tables import TableDefinition
 from poundlock.stream.nodes import RowProgram
@@ -27,6 +28,8 @@ class TableContext:
     Args:
         fields: the columns that are read, or written, as they are called in batches; those of the data and of the connector alone.
         is_batch: whether the job runs in batch mode.
+        demand: what is wanted of a table that is read; more may be given.
+        is_updating: whether rows have kinds of change that are written.
     """
 
     name: FullName
@@ -34,6 +37,8 @@ class TableContext:
     fields: tuple[Field, ...]
     zone: ZoneInfo
     is_batch: bool
+    demand: ScanDemand = field(default_factory=ScanDemand)
+    is_updating: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,22 @@ class TableSink:
     schema: pa.Schema
     takes: Takes = "append"
     key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLimits:
+    """How long what a table answered is kept.
+
+    Args:
+        max_rows: keys that a worker process keeps at most; 0: none is kept.
+        after_write_ms, after_access_ms: since a key was asked for, and since it was last wanted; None for ever.
+        keeps_missing: whether keys without a row are kept too.
+    """
+
+    max_rows: int = 0
+    after_write_ms: int | None = None
+    after_access_ms: int | None = None
+    keeps_missing: bool = True
 
 
 class TableConnector(Protocol):

@@ -22,6 +22,7 @@ from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCa
 from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.relations.changes import is_updating, upsert_key
+from poundlock.sql.relations.demands import ScanDemand, demands_of
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import LogicalFilter, LogicalProject, LogicalRelation, LogicalScan
 from poundlock.sql.statements.results import RunsInserts, SinkTable
@@ -67,6 +68,7 @@ class JobBuilder:
     zone: ZoneInfo
     settings: Mapping[str, Any]
     _sources: dict[int, TableSource] = field(default_factory=dict)
+    _demands: Mapping[int, ScanDemand] = field(default_factory=dict)
 
     @property
     def is_batch(self) -> bool:
@@ -93,7 +95,8 @@ class JobBuilder:
     def _source(self, scan: LogicalScan) -> TableSource:
         known = self._sources.get(id(scan))
         if known is None:
-            table = TableContext(scan.table, scan.definition, scan.fields, self.zone, self.is_batch)
+            demand = self._demands.get(id(scan), ScanDemand())
+            table = TableContext(scan.table, scan.definition, scan.fields, self.zone, self.is_batch, demand)
             known = self._sources[id(scan)] = connector_of(table).source(table)
         return known
 
@@ -115,12 +118,14 @@ class JobBuilder:
         Raises:
             DefinitionError: a table cannot be read or written so.
         """
-        for number, each in enumerate(inserts.sinks):
-            self._insert(each, number)
+        relations = [self._enforced(each) for each in inserts.sinks]
+        self._demands = demands_of(relations)
+        for number, (each, relation) in enumerate(zip(inserts.sinks, relations, strict=True)):
+            self._insert(each, relation, number)
 
-    def _insert(self, into: SinkTable, number: int) -> None:
-        relation = self._enforced(into)
-        table = TableContext(into.name, into.definition, relation.fields, self.zone, self.is_batch)
+    def _insert(self, into: SinkTable, relation: LogicalRelation, number: int) -> None:
+        changes = not self.is_batch and is_updating(relation, self._is_updating_table)
+        table = TableContext(into.name, into.definition, relation.fields, self.zone, self.is_batch, is_updating=changes)
         sink = connector_of(table).sink(table, overwrite=into.overwrite)
         stream, updating = self._stream(relation)
         if updating and sink.takes == "append":
@@ -200,6 +205,7 @@ class JobBuilder:
 
     def query(self, relation: LogicalRelation, sink: Any) -> pa.Schema:
         """Add a query whose rows go into a sink; return their columns, the kind of change behind them where rows change."""
+        self._demands = demands_of([relation])
         stream, updating = self._stream(relation)
         schema = pa.schema([pa.field(f.column, f.type.arrow) for f in relation.fields])
         if updating:
