@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from poundlock.sql.connectors.blackhole import BlackholeTable
+from poundlock.sql.connectors.datagen.table import DatagenTable
 from poundlock.sql.connectors.filesystem import FilesystemTable
 from poundlock.sql.connectors.jdbc.table import JdbcTable
 from poundlock.sql.connectors.kafka import KafkaTable
@@ -15,6 +16,7 @@ from poundlock.sql.connectors.table import TableConnector, TableContext
 
 CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "blackhole": BlackholeTable,
+    "datagen": DatagenTable,
     "filesystem": FilesystemTable,
     "jdbc": JdbcTable,
     "kafka": KafkaTable,
