@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -86,6 +87,46 @@ class CacheLimits:
     after_write_ms: int | None = None
     after_access_ms: int | None = None
     keeps_missing: bool = True
+
+
+class RowLookup(Protocol):
+    """A table that can be asked for the rows of some keys. Picklable."""
+
+    @property
+    def identity(self) -> str:
+        """What its answers depend on: in a process, lookups of one identity share a cache. It holds no secret."""
+
+    @property
+    def cache(self) -> CacheLimits:
+        """How long answers are kept."""
+
+    def rows(self, keys: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that the table has for some keys now, in any order.
+
+        Args:
+            keys: columns in the order in which the lookup was asked for; no two rows are equal, and none has a null.
+
+        Raises:
+            TransientError: the database does not answer.
+        """
+
+    def describe(self) -> str:
+        """Return it in words."""
+
+
+@runtime_checkable
+class LookupConnector(Protocol):
+    """A connector whose tables can be asked for the rows of some keys."""
+
+    def lookup(self, table: TableContext, keys: Sequence[Field]) -> RowLookup:
+        """Return how a table is asked.
+
+        Args:
+            keys: the columns of the table by which it is asked.
+
+        Raises:
+            OptionError: as `TableConnector.source`.
+        """
 
 
 class TableConnector(Protocol):

@@ -15,8 +15,10 @@ from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.analysis.windows import bounds_of
+from poundlock.sql.connectors.table import RowLookup
 from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall
+from poundlock.sql.lowering.lookup_rows import LookupJoinProgram
 from poundlock.sql.lowering.match_rows import MatchColumns, output_schema
 from poundlock.sql.lowering.ordered import over_node, sort_node, temporal_join_node
 from poundlock.sql.lowering.programs import (
@@ -43,6 +45,7 @@ from poundlock.sql.relations.tree import (
     LogicalFilter,
     LogicalIntervalJoin,
     LogicalJoin,
+    LogicalLookupJoin,
     LogicalMatch,
     LogicalOver,
     LogicalProject,
@@ -96,6 +99,7 @@ class Lowering:
     Args:
         scan: makes the stream of a table.
         updating_table: tells whether a table's rows change.
+        lookup: makes what a table is asked by.
         ttl_ms: how long state of a key is kept after its last change; None for ever.
         idle_ms: a partition without rows for longer is not waited for; None where each is waited for.
     """
@@ -104,6 +108,7 @@ class Lowering:
     context: EvaluationContext
     scan: Callable[[LogicalScan], DataStream]
     updating_table: Callable[[LogicalScan], bool]
+    lookup: Callable[[LogicalLookupJoin], RowLookup]
     ttl_ms: int | None = None
     idle_ms: int | None = None
     _made: dict[int, tuple[LogicalRelation, DataStream]] = field(default_factory=dict)
@@ -155,6 +160,7 @@ class Lowering:
             LogicalOver: self._over,
             LogicalSort: self._sort,
             LogicalTemporalJoin: self._temporal_join,
+            LogicalLookupJoin: self._lookup_join,
         }
 
     # --- without state ----------------------------------------------------------------------------------------------------
@@ -185,10 +191,7 @@ class Lowering:
         steps: list[CalcStep] = []
         inner = relation
         while isinstance(inner, LogicalProject | LogicalFilter) and (inner is relation or id(inner) not in self._made):
-            if isinstance(inner, LogicalFilter):
-                steps.append(CalcStep(condition=inner.condition))
-            else:
-                steps.append(CalcStep(tuple(f.column for f in inner.fields), inner.expressions))
+            steps.append(_step_of(inner))
             inner = inner.input
         kept = needed_steps([*reversed(steps)])
         program = CalcProgram(kept, self.context)
@@ -597,6 +600,33 @@ class Lowering:
         joined = left.then(temporal_join_node(relation, operator, [left.node, right.node], condition))
         step = CalcStep(tuple(f.column for f in relation.fields), tuple(f.ref for f in relation.fields))
         return self.calc(joined, CalcProgram((step,), self.context), relation.fields, kinds=False)
+
+    def _lookup_join(self, relation: LogicalLookupJoin) -> DataStream:
+        self._no_updates(relation.left, "a lookup join")
+        steps: list[CalcStep] = []
+        right = relation.right
+        while isinstance(right, LogicalProject | LogicalFilter):
+            steps.append(_step_of(right))
+            right = right.input
+        left_columns = {f.column for f in relation.left.fields}
+        program = LookupJoinProgram(
+            self.lookup(relation),
+            relation.keys,
+            tuple(left for left, _ in relation.looked_up),
+            CalcProgram(needed_steps([*reversed(steps)]), self.context),
+            tuple(f.column for f in relation.fields if f.column in left_columns),
+            tuple(f.column for f in relation.fields if f.column not in left_columns),
+            relation.kind == "left",
+            relation.condition,
+            self.context,
+        )
+        return self.calc(self.stream(relation.left), program, relation.fields, kinds=False, name="lookup-join")
+
+
+def _step_of(relation: LogicalProject | LogicalFilter) -> CalcStep:
+    if isinstance(relation, LogicalFilter):
+        return CalcStep(condition=relation.condition)
+    return CalcStep(tuple(f.column for f in relation.fields), relation.expressions)
 
 
 def _keys_of_sides(relation: LogicalJoin) -> list[list[str]]:

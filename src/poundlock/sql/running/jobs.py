@@ -15,7 +15,7 @@ from poundlock.job import Job
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.coercion import BINARIES
 from poundlock.sql.connectors.registry import connector_of
-from poundlock.sql.connectors.table import TableContext, TableSource
+from poundlock.sql.connectors.table import LookupConnector, RowLookup, TableContext, TableSource
 from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, cast_to
@@ -24,7 +24,7 @@ from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.relations.changes import is_updating, upsert_key
 from poundlock.sql.relations.demands import ScanDemand, demands_of
 from poundlock.sql.relations.fields import Field
-from poundlock.sql.relations.tree import LogicalFilter, LogicalProject, LogicalRelation, LogicalScan
+from poundlock.sql.relations.tree import LogicalFilter, LogicalLookupJoin, LogicalProject, LogicalRelation, LogicalScan
 from poundlock.sql.statements.results import RunsInserts, SinkTable
 from poundlock.sql.types import BYTES, STRING, SqlType
 from poundlock.stream.nodes import CalcNode
@@ -81,6 +81,7 @@ class JobBuilder:
             EvaluationContext(self.zone),
             self._scan,
             self._is_updating_table,
+            self._lookup,
             ttl_ms=self._span_ms("table.exec.state.ttl"),
             idle_ms=self._span_ms("table.exec.source.idle-timeout"),
         )
@@ -109,6 +110,23 @@ class JobBuilder:
         if table.program is None:
             return stream
         return self.lowering.calc(stream, table.program, scan.fields, kinds=table.is_updating, name="decode")
+
+    def _lookup(self, join: LogicalLookupJoin) -> RowLookup:
+        """Return how a table is asked for the rows of keys.
+
+        Raises:
+            OptionError: its connector cannot be asked.
+        """
+        scan = join.table
+        table = TableContext(scan.table, scan.definition, scan.fields, self.zone, self.is_batch)
+        connector = connector_of(table)
+        if not isinstance(connector, LookupConnector):
+            raise OptionError(
+                f"{table.name.name} cannot be looked up in: {table.definition.options['connector']} gives rows as a stream alone",
+                next="join with a table of 'connector' = 'jdbc', or with versions: FOR SYSTEM_TIME AS OF a column with a watermark",
+                kind="unsupported_query",
+            )
+        return connector.lookup(table, [scan.field(column) for column in dict.fromkeys(c for _, c in join.looked_up)])
 
     # --- tables that are written ------------------------------------------------------------------------------------------
 

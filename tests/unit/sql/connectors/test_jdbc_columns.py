@@ -10,9 +10,12 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from poundlock.errors import TerminalError
+from poundlock.connectors.postgres.connection import PostgresLogin
+from poundlock.errors import TerminalError, TransientError
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.connectors.jdbc.columns import ServerRowsProgram, WrittenRowsProgram, declared, server_name
+from poundlock.sql.connectors.jdbc.lookup import PostgresLookup, _array
+from poundlock.sql.connectors.table import CacheLimits
 from poundlock.sql.expressions.evaluation import EvaluationContext
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.types import BYTES, STRING, SqlType
@@ -90,3 +93,61 @@ def test_rows_of_changes_say_which_are_deleted() -> None:
         {"id": 3, "poundlock_deleted": True},
     ]
     assert program.leaves_out
+
+
+# --- keys that are looked up -------------------------------------------------------------------------------------------
+
+
+def looked_up(fails: int = 0, retries: int = 3) -> tuple[PostgresLookup, list[float]]:
+    waits: list[float] = []
+    program = ServerRowsProgram((Field("k", "k", STRING),), {"k": "k"}, "t", CONTEXT)
+    login = PostgresLogin("host=nowhere password=Tr0mpete")
+    return PostgresLookup(login, "t", ("k",), ("k",), program, CacheLimits(), retries, waits.append), waits
+
+
+class Server:
+    """Answers with the keys that it is asked for; at first it does not."""
+
+    def __init__(self, fails: int) -> None:
+        self.fails, self.asked = fails, 0
+
+    def ask(self, what: Any, doing: str) -> Any:
+        self.asked += 1
+        if self.asked <= self.fails:
+            raise TransientError("no answer")
+        return what(None)
+
+
+def test_a_query_that_failed_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = pa.RecordBatch.from_pydict({"k": ["a", "b\0", "c"]})
+    for fails in (0, 2, 4):
+        server, (lookup, waits) = Server(fails), looked_up()
+        monkeypatch.setattr("poundlock.sql.connectors.jdbc.lookup.server", lambda login, server=server: server)
+        monkeypatch.setattr(PostgresLookup, "_rows", lambda self, connection, keys: keys)
+        if fails > 3:
+            with pytest.raises(TransientError):
+                lookup.rows(keys)
+        else:
+            assert lookup.rows(keys).to_pylist() == [{"k": "a"}, {"k": "c"}], "no server has a text with a zero byte"
+        assert waits == [1, 2, 3][: min(fails, 3)]
+
+
+def test_what_a_cache_is_shared_by_has_no_secret() -> None:
+    lookup, _ = looked_up()
+    assert "Tr0mpete" not in lookup.identity + repr(lookup)
+    assert lookup.rows(pa.RecordBatch.from_pydict({"k": pa.array([], pa.string())})).schema.names == ["k"]
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "sql"),
+    [
+        (pa.array(["a", "o'b", "c\\d"]), "uuid", "ARRAY['a', 'o''b',  E'c\\\\d']::uuid[]"),
+        (pa.array([1, -2], pa.int32()), "integer", "ARRAY[1, -2]::int8[]"),
+        (pa.array([Decimal("1.50")]), "numeric", "ARRAY[1.50]::numeric[]"),
+        (pa.array([True]), "boolean", "ARRAY[True]::bool[]"),
+        (pa.array([b"\x01"]), "bytea", "ARRAY['\\x01']::bytea[]"),
+        (pa.array([datetime(2026, 1, 5)], pa.timestamp("us")), "timestamp without time zone", "ARRAY['2026-01-05 00:00:00.000000']::timestamp without time zone[]"),
+    ],
+)  # fmt: skip
+def test_keys_are_an_array_of_the_server(column: pa.Array, kind: str, sql: str) -> None:
+    assert _array(column, kind) == sql

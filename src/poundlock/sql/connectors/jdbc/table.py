@@ -6,7 +6,7 @@ driver, through their JDBC drivers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +19,9 @@ from poundlock.errors import did_you_mean
 from poundlock.sql.coercion import EXACT
 from poundlock.sql.connectors.jdbc.columns import DELETED, ServerRowsProgram, WrittenRowsProgram, server_name
 from poundlock.sql.connectors.jdbc.conditions import conditions_of
+from poundlock.sql.connectors.jdbc.lookup import PostgresLookup
 from poundlock.sql.connectors.jdbc.options import JdbcOptions, PartitionOptions, options_of
-from poundlock.sql.connectors.table import TableContext, TableSink, TableSource
+from poundlock.sql.connectors.table import RowLookup, TableContext, TableSink, TableSource
 from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext
 from poundlock.sql.relations.fields import Field
@@ -51,6 +52,21 @@ class JdbcTable:
             table.fields, {f.column: names[f.column] for f in read}, table.name.name, EvaluationContext(table.zone)
         )
         return TableSource(source, program)
+
+    def lookup(self, table: TableContext, keys: Sequence[Field]) -> RowLookup:
+        options = options_of(table)
+        login = _login(table, options)
+        names = {f.column: server_name(f.name) for f in table.fields}
+        program = ServerRowsProgram(table.fields, names, table.name.name, EvaluationContext(table.zone))
+        return PostgresLookup(
+            login,
+            options.table,
+            tuple(dict.fromkeys(names.values())),
+            tuple(names[f.column] for f in keys),
+            program,
+            options.cache,
+            options.lookup_retries,
+        )
 
     def sink(self, table: TableContext, *, overwrite: bool) -> TableSink:
         options = options_of(table)
