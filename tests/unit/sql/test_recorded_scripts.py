@@ -19,7 +19,7 @@ OTHERWISE = frozenset({"settings.unknown_key", "error.over_two_columns"})
 OF_CONNECTORS = frozenset(
     {
         "error.update_into_files", "error.connector_unknown", "error.missing_option", "error.missing_connector",
-        "error.option_unknown", "error.metadata_unknown", "error.match_on_updates",
+        "error.option_unknown", "error.metadata_unknown", "error.match_on_updates", "error.lookup_join",
     }
 )  # fmt: skip
 """What only the connector of a table knows."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -163,11 +163,35 @@ def _shaped(chunk: Chunk, schema: pa.Schema, context: ReaderContext | None) -> C
     return to_records(batch) if context and context.want == "records" else batch
 
 
+class RowPlan(Protocol):
+    """What a source says of how many rows are due."""
+
+    @property
+    def rate(self) -> float | None:
+        """Rows a second; None: as many as are read."""
+
+    @property
+    def count(self) -> int | None:
+        """How many rows there are; None: there is no end."""
+
+    @property
+    def rows_per_checkpoint(self) -> int:
+        """Most rows in one checkpoint."""
+
+    @property
+    def rows_per_split(self) -> int:
+        """Most rows in one piece of work."""
+
+    @property
+    def clock(self) -> Clock:
+        """Where the time comes from."""
+
+
 @dataclass(frozen=True)
 class DatagenEnumerator:
     """Driver's half: how many rows are due."""
 
-    source: DatagenSource
+    source: RowPlan
 
     def initial(self) -> dict[str, Any]:
         return {"row": 0, "from_ms": self.source.clock.now_ms()}

@@ -154,16 +154,22 @@ def _write(sink: JdbcSink, connection: Connection, committable: StagedRows) -> N
     connection.run(f"INSERT INTO {sink.marker_table} (gid) VALUES ('{committable.gid}')")
     dialect = dialect_of(connection.product, connection.quote)
     known = {name.lower(): name for name in _columns(sink, connection)}
-    for names, rows in _batches(sink, committable, dialect):
+    for names, deleted, rows in _batches(sink, committable, dialect):
         columns = [dialect.named(known.get(name.lower(), name)) for name in names]
         key = [dialect.named(known.get(name.lower(), name)) for name in sink.key or ()]
-        for statement in dialect.statements(sink.table, columns, key, rows):
+        if deleted:
+            statements = dialect.deletions(sink.table, columns, key, rows)
+        else:
+            statements = dialect.statements(sink.table, columns, key, rows)
+        for statement in statements:
             connection.run(*prepared(statement))
     connection.commit()
 
 
-def _batches(sink: JdbcSink, committable: StagedRows, dialect: Dialect) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Yield the staged rows as literals; of rows with one key, the last one."""
+def _batches(
+    sink: JdbcSink, committable: StagedRows, dialect: Dialect
+) -> Iterator[tuple[list[str], bool, list[list[str]]]]:
+    """Yield names, whether rows are deleted, and the staged rows as literals; of rows with one key, the last one."""
     import pyarrow as pa
 
     from poundlock.formats.convert import column_values
@@ -180,8 +186,19 @@ def _batches(sink: JdbcSink, committable: StagedRows, dialect: Dialect) -> Itera
     if sink.key:
         at = [names.index(name) for name in sink.key]
         values = list({tuple(row[i] for i in at): row for row in values}.values())
+    if sink.delete_when is None:
+        yield from ((names, False, some) for some in _literals(sink, dialect, values))
+        return
+    flag = names.index(sink.delete_when)
+    kept = [name for name in names if name != sink.delete_when]
+    for deleted in (True, False):
+        chosen = [(*row[:flag], *row[flag + 1 :]) for row in values if bool(row[flag]) is deleted]
+        yield from ((kept, deleted, some) for some in _literals(sink, dialect, chosen))
+
+
+def _literals(sink: JdbcSink, dialect: Dialect, values: Sequence[tuple[Any, ...]]) -> Iterator[list[list[str]]]:
     for first in range(0, len(values), sink.batch):
-        yield names, [[dialect.literal(_plain(v)) for v in row] for row in values[first : first + sink.batch]]
+        yield [[dialect.literal(_plain(v)) for v in row] for row in values[first : first + sink.batch]]
 
 
 def _plain(value: Any) -> Any:

@@ -101,11 +101,7 @@ class Dialect:
 
     def statements(self, table: str, columns: Sequence[str], key: Sequence[str], rows: Values) -> list[str]:
         """Return what writes rows of literals, no two of which have one key, or adds them; see `prepared` for how one is run."""
-        # A row with parameters has a statement of its own: not every database takes them among several rows.
-        alone = [[row] for row in rows if any(_PARAMETER in value for value in row)]
-        together = [row for row in rows if not any(_PARAMETER in value for value in row)]
-        cut = [together, *alone] if together else alone
-        return [statement for some in cut for statement in self._statements(table, columns, key, some)]
+        return [statement for some in _cut(rows) for statement in self._statements(table, columns, key, some)]
 
     def _statements(self, table: str, columns: Sequence[str], key: Sequence[str], rows: Values) -> list[str]:
         names, others = ", ".join(columns), [c for c in columns if c not in key]
@@ -123,11 +119,12 @@ class Dialect:
             return [f"{insert} ON DUPLICATE KEY UPDATE {sets}"]
         if self.style in ("merge", "dual"):
             return [self._merge(table, columns, key, others, rows)]
-        at = [columns.index(c) for c in key]
-        wanted = " OR ".join(
-            f"({' AND '.join(f'{c} = {row[i]}' for c, i in zip(key, at, strict=True))})" for row in rows
-        )
+        wanted = _with_key(columns, key, rows)
         return [f"DELETE FROM {table} WHERE {wanted}", insert]
+
+    def deletions(self, table: str, columns: Sequence[str], key: Sequence[str], rows: Values) -> list[str]:
+        """Return what deletes the rows that have the keys of rows of literals; see `prepared` for how one is run."""
+        return [f"DELETE FROM {table} WHERE {_with_key(columns, key, some)}" for some in _cut(rows)]
 
     def _merge(
         self, table: str, columns: Sequence[str], key: Sequence[str], others: Sequence[str], rows: Values
@@ -151,6 +148,19 @@ class Dialect:
             f"MERGE INTO {table} {word} USING {using} ON ({same}){update}"
             f" WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({given}){end}"
         )
+
+
+def _cut(rows: Values) -> list[Values]:
+    """Return rows by statement. One with parameters has its own: not every database takes them among several rows."""
+    alone: list[Values] = [[row] for row in rows if any(_PARAMETER in value for value in row)]
+    together = [row for row in rows if not any(_PARAMETER in value for value in row)]
+    return [together, *alone] if together else alone
+
+
+def _with_key(columns: Sequence[str], key: Sequence[str], rows: Values) -> str:
+    """Return the condition of rows that have the key of one of some rows of literals."""
+    at = [columns.index(c) for c in key]
+    return " OR ".join(f"({' AND '.join(f'{c} = {row[i]}' for c, i in zip(key, at, strict=True))})" for row in rows)
 
 
 def _listed(rows: Values) -> str:

@@ -56,6 +56,8 @@ class JdbcSink(Bindable, Participant):
         driver: class of the driver; None = chosen by the URL.
         jars: paths of the driver's jars, on the driver's machine.
         columns: which columns of the rows are written; None = all.
+        delete_when: with a key, a boolean column of the rows that is not written: where it is true, the row of the key is
+            deleted.
         batch: rows of one statement.
         marker_table: a small table of poundlock's in the same database; it is made where it is missing.
 
@@ -74,6 +76,7 @@ class JdbcSink(Bindable, Participant):
     driver: str | None = None
     jars: Sequence[str] = ()
     columns: Sequence[str] | None = None
+    delete_when: str | None = None
     batch: int = 200
     marker_table: str = "poundlock_jdbc"
     prefix: str = field(default="", repr=False)  # set by `bind`
@@ -105,6 +108,11 @@ class JdbcSink(Bindable, Participant):
             raise DefinitionError("key=[] names no column", next='write key=["id"], or leave it out to add rows')
         if self.columns is not None and (missing := [name for name in self.key or () if name not in self.columns]):
             raise DefinitionError(f"key column {missing[0]!r} is not in columns=", next="add it to columns=")
+        if self.delete_when is not None and (not self.key or self.delete_when in (*self.key, *(self.columns or ()))):
+            raise DefinitionError(
+                f"delete_when={self.delete_when!r} needs a key, and is no column that is written",
+                next='name the key: key=["id"], and a column of its own in delete_when=',
+            )
         if not isinstance(self.batch, int) or self.batch < 1:
             raise DefinitionError(f"batch={self.batch!r} is not a number of rows", next="write batch=200")
 
@@ -122,8 +130,9 @@ class JdbcSink(Bindable, Participant):
 
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:
         """Raise DefinitionError unless rows with these columns have what is written."""
-        need_columns(sink, (*(self.columns or ()), *(self.key or ())), columns)
-        committer.check_columns(self, sink, [*(self.columns or columns)])
+        flag = () if self.delete_when is None else (self.delete_when,)
+        need_columns(sink, (*(self.columns or ()), *(self.key or ()), *flag), columns)
+        committer.check_columns(self, sink, [name for name in (self.columns or columns) if name not in flag])
 
     def bind(self, *, job_id: str, sink: str) -> JdbcSink:
         """Return this sink for one job: its files and markers then have names of its own."""

@@ -89,6 +89,8 @@ class JdbcWriter:
 
     def _picked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         names = list(self._sink.columns or batch.schema.names)
+        if self._sink.delete_when is not None and self._sink.delete_when not in names:
+            names.append(self._sink.delete_when)
         needed = (*names, *(self._sink.key or ()))
         need_columns(self._context.sink, needed, batch.schema.names)
         for name in needed:

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from poundlock.errors import DefinitionError
 from poundlock.sql.analysis.context import Analysis, Queries
-from poundlock.sql.analysis.joins import conjuncts_of, filtered, joined, using_columns
+from poundlock.sql.analysis.joins import conjuncts_of, filtered, joined, lookup_joined, using_columns
 from poundlock.sql.analysis.match import MatchAnalysis
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
 from poundlock.sql.analysis.tables import scanned
@@ -226,16 +226,32 @@ class FromClause:
         version: exp.Expr,
         conditions: Sequence[object],
     ) -> tuple[LogicalRelation, QueryScope]:
-        at, _ = scope.find([each.name for each in version.expression.parts], version)
-        if kind not in ("inner", "left"):
-            raise self._analysis.missing(version, f"a {kind.upper()} JOIN of versions")
-        if at.time != "rowtime":
+        moment = version.expression
+        at = scope.find([each.name for each in moment.parts], version)[0] if isinstance(moment, exp.Column) else None
+        if at is None or at.time is None:
             raise self._analysis.error(
                 version,
-                f"{at.name} is no event time: versions by the clock are for tables that can be looked up",
-                "write FOR SYSTEM_TIME AS OF a column with a watermark",
+                f"FOR SYSTEM_TIME AS OF {moment.sql()}, which is no time attribute of the left side",
+                "name a column with a watermark, or one AS PROCTIME()",
                 "unsupported_query",
             )
+        if kind not in ("inner", "left"):
+            raise self._analysis.error(
+                version,
+                f"a {kind.upper()} JOIN of versions: right rows alone have no time that one is of",
+                "write JOIN or LEFT JOIN",
+                "unsupported_query",
+            )
+        if at.time == "proctime":
+            looked_up = lookup_joined(kind, left, right, conditions)  # type: ignore[arg-type]
+            if looked_up is None:
+                raise self._analysis.error(
+                    version,
+                    f"a join with {own.name} by the clock needs a column of that table which equals one of the left side",
+                    f"write … ON o.id = {own.name}.id; {own.name} is a table, without aggregates or joins",
+                    "unsupported_query",
+                )
+            return looked_up, _scope_behind(looked_up, scope.with_relations(own))
         since = right.rowtime
         if since is None:
             raise self._analysis.error(

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.windows import bounds_of
-from poundlock.sql.coercion import common_type
+from poundlock.sql.coercion import EXACT, TEXTS, common_type
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, bound_by, cast_to, columns_of
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import (
@@ -17,8 +17,10 @@ from poundlock.sql.relations.tree import (
     LogicalFilter,
     LogicalIntervalJoin,
     LogicalJoin,
+    LogicalLookupJoin,
     LogicalProject,
     LogicalRelation,
+    LogicalScan,
     LogicalWindowJoin,
 )
 from poundlock.sql.types import SqlType
@@ -166,6 +168,60 @@ class _Parts:
         else:
             self.right = made
         return column
+
+
+# --- tables that are looked up in --------------------------------------------------------------------------------------
+
+
+def lookup_joined(
+    kind: JoinKind, left: LogicalRelation, right: LogicalRelation, conditions: Iterable[Expression]
+) -> LogicalLookupJoin | None:
+    """Return the join of rows with those of a table at the time of the clock.
+
+    Returns:
+        None where the right side is no table, or no column of it is said to equal one of the left side.
+    """
+    parts = _Parts(left, right, [])
+    for each in conditions:
+        parts.take(each)
+    asked = [(of_left, _in_table(parts.right, of_right)) for of_left, of_right in parts.keys]
+    looked_up = tuple((of_left, column) for of_left, column in asked if column is not None)
+    if not looked_up:
+        return None
+    fields = _fields(kind, parts.left, right)
+    shared, rest = tuple(parts.keys), conjunction(parts.rest)
+    return LogicalLookupJoin(
+        (*fields[: len(left.fields)], *fields[len(parts.left.fields) :]),
+        kind,
+        parts.left,
+        parts.right,
+        shared,
+        rest,
+        looked_up=looked_up,
+    )
+
+
+def _in_table(relation: LogicalRelation, column: str) -> str | None:
+    """Return which column of a table one is, None where the rows are not just those of a table, or the column is computed."""
+    name: str | None = column
+    while isinstance(relation, LogicalProject | LogicalFilter):
+        if isinstance(relation, LogicalProject) and name is not None:
+            given = {f.column: each for f, each in zip(relation.fields, relation.expressions, strict=True)}
+            name = _same_value(given[name])
+        relation = relation.input
+    return name if isinstance(relation, LogicalScan) else None
+
+
+def _same_value(expression: Expression) -> str | None:
+    """Return the column that an expression has the values of, in a wider type or its own."""
+    while isinstance(expression, SqlCall) and expression.function == "CAST":
+        (inner,) = expression.arguments
+        shared = common_type([inner.type, expression.type])
+        is_wider = shared is not None and shared.with_null() == expression.type.with_null()
+        if not is_wider or not any(inner.type.root in each and expression.type.root in each for each in (EXACT, TEXTS)):
+            return None
+        expression = inner
+    return expression.name if isinstance(expression, ColumnRef) else None
 
 
 # --- times -----------------------------------------------------------------------------------------------------------

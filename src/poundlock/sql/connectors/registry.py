@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from poundlock.sql.connectors.blackhole import BlackholeTable
+from poundlock.sql.connectors.datagen.table import DatagenTable
 from poundlock.sql.connectors.filesystem import FilesystemTable
+from poundlock.sql.connectors.jdbc.table import JdbcTable
 from poundlock.sql.connectors.kafka import KafkaTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
 from poundlock.sql.connectors.print_table import PrintTable
@@ -14,7 +16,9 @@ from poundlock.sql.connectors.table import TableConnector, TableContext
 
 CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "blackhole": BlackholeTable,
+    "datagen": DatagenTable,
     "filesystem": FilesystemTable,
+    "jdbc": JdbcTable,
     "kafka": KafkaTable,
     "print": PrintTable,
     "upsert-kafka": partial(KafkaTable, is_upsert=True),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from poundlock.formats.arrays import Numbers
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.catalog import FullName
 from poundlock.sql.formats.format import RecordDecoder
+from poundlock.sql.relations.demands import ScanDemand
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.tables import TableDefinition
 from poundlock.stream.nodes import RowProgram
@@ -27,6 +29,8 @@ class TableContext:
     Args:
         fields: the columns that are read, or written, as they are called in batches; those of the data and of the connector alone.
         is_batch: whether the job runs in batch mode.
+        demand: what is wanted of a table that is read; more may be given.
+        is_updating: whether rows have kinds of change that are written.
     """
 
     name: FullName
@@ -34,6 +38,8 @@ class TableContext:
     fields: tuple[Field, ...]
     zone: ZoneInfo
     is_batch: bool
+    demand: ScanDemand = field(default_factory=ScanDemand)
+    is_updating: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,62 @@ class TableSink:
     schema: pa.Schema
     takes: Takes = "append"
     key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLimits:
+    """How long what a table answered is kept.
+
+    Args:
+        max_rows: keys that a worker process keeps at most; 0: none is kept.
+        after_write_ms, after_access_ms: since a key was asked for, and since it was last wanted; None for ever.
+        keeps_missing: whether keys without a row are kept too.
+    """
+
+    max_rows: int = 0
+    after_write_ms: int | None = None
+    after_access_ms: int | None = None
+    keeps_missing: bool = True
+
+
+class RowLookup(Protocol):
+    """A table that can be asked for the rows of some keys. Picklable."""
+
+    @property
+    def identity(self) -> str:
+        """What its answers depend on: in a process, lookups of one identity share a cache. It holds no secret."""
+
+    @property
+    def cache(self) -> CacheLimits:
+        """How long answers are kept."""
+
+    def rows(self, keys: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that the table has for some keys now, in any order.
+
+        Args:
+            keys: columns in the order in which the lookup was asked for; no two rows are equal, and none has a null.
+
+        Raises:
+            TransientError: the database does not answer.
+        """
+
+    def describe(self) -> str:
+        """Return it in words."""
+
+
+@runtime_checkable
+class LookupConnector(Protocol):
+    """A connector whose tables can be asked for the rows of some keys."""
+
+    def lookup(self, table: TableContext, keys: Sequence[Field]) -> RowLookup:
+        """Return how a table is asked.
+
+        Args:
+            keys: the columns of the table by which it is asked.
+
+        Raises:
+            OptionError: as `TableConnector.source`.
+        """
 
 
 class TableConnector(Protocol):

@@ -11,11 +11,12 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.process.deduplicate import ROW_KIND
+from poundlock.sql.connectors.table import RowLookup
 from poundlock.sql.expressions.evaluation import EvaluationContext
 from poundlock.sql.lowering.schemas import schema_of
 from poundlock.sql.relations.changes import is_updating
 from poundlock.sql.relations.fields import Field
-from poundlock.sql.relations.tree import LogicalRelation, LogicalScan
+from poundlock.sql.relations.tree import LogicalLookupJoin, LogicalRelation, LogicalScan
 from poundlock.stream.nodes import CalcNode
 from poundlock.stream.stream import DataStream
 
@@ -34,6 +35,7 @@ class Lowering:
         scan: makes the stream of a table.
         updating_table: tells whether a table's rows change.
         rules: make the streams of all other relations.
+        lookup: makes what a table is asked by.
         ttl_ms: how long state of a key is kept after its last change; None for ever.
         idle_ms: a partition without rows for longer is not waited for; None where each is waited for.
     """
@@ -43,6 +45,7 @@ class Lowering:
     scan: Callable[[LogicalScan], DataStream]
     updating_table: Callable[[LogicalScan], bool]
     rules: Mapping[type[LogicalRelation], Rule]
+    lookup: Callable[[LogicalLookupJoin], RowLookup]
     ttl_ms: int | None = None
     idle_ms: int | None = None
     _made: dict[int, tuple[LogicalRelation, DataStream]] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from poundlock.sql.relations.tree import (
     LogicalFilter,
     LogicalIntervalJoin,
     LogicalJoin,
+    LogicalLookupJoin,
     LogicalMatch,
     LogicalOver,
     LogicalProject,
@@ -45,6 +46,7 @@ def is_updating(relation: LogicalRelation, of_table: Updates) -> bool:
         | LogicalWindowJoin
         | LogicalIntervalJoin
         | LogicalTemporalJoin
+        | LogicalLookupJoin
         | LogicalMatch,
     ):
         return False

@@ -268,6 +268,27 @@ class LogicalTemporalJoin(LogicalJoin):
     times: tuple[str, str] = ("", "")
 
 
+@dataclass(frozen=True, eq=False)
+class LogicalLookupJoin(LogicalJoin):
+    """Each left row with the rows that a table has for its keys when the row is processed.
+
+    The right side projects and filters the rows of the table, and is never read as a stream.
+
+    Args:
+        looked_up: for each key by which the table can be asked the left column and that of the table.
+    """
+
+    looked_up: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def table(self) -> LogicalScan:
+        """The table that is looked up in."""
+        relation = self.right
+        while not isinstance(relation, LogicalScan):
+            (relation,) = relation.inputs
+        return relation
+
+
 @dataclass(frozen=True, slots=True)
 class OrderKey:
     """A column of an order."""

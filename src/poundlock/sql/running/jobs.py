@@ -15,7 +15,7 @@ from poundlock.job import Job
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.coercion import BINARIES
 from poundlock.sql.connectors.registry import connector_of
-from poundlock.sql.connectors.table import TableContext, TableSource
+from poundlock.sql.connectors.table import LookupConnector, RowLookup, TableContext, TableSource
 from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, cast_to
@@ -23,8 +23,9 @@ from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.lowering.rules.registry import RULES
 from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.relations.changes import is_updating, upsert_key
+from poundlock.sql.relations.demands import ScanDemand, demands_of
 from poundlock.sql.relations.fields import Field
-from poundlock.sql.relations.tree import LogicalFilter, LogicalProject, LogicalRelation, LogicalScan
+from poundlock.sql.relations.tree import LogicalFilter, LogicalLookupJoin, LogicalProject, LogicalRelation, LogicalScan
 from poundlock.sql.statements.results import RunsInserts, SinkTable
 from poundlock.sql.types import BYTES, STRING, SqlType
 from poundlock.stream.nodes import CalcNode
@@ -68,6 +69,7 @@ class JobBuilder:
     zone: ZoneInfo
     settings: Mapping[str, Any]
     _sources: dict[int, TableSource] = field(default_factory=dict)
+    _demands: Mapping[int, ScanDemand] = field(default_factory=dict)
 
     @property
     def is_batch(self) -> bool:
@@ -81,6 +83,7 @@ class JobBuilder:
             self._scan,
             self._is_updating_table,
             RULES,
+            self._lookup,
             ttl_ms=self._span_ms("table.exec.state.ttl"),
             idle_ms=self._span_ms("table.exec.source.idle-timeout"),
         )
@@ -95,7 +98,8 @@ class JobBuilder:
     def _source(self, scan: LogicalScan) -> TableSource:
         known = self._sources.get(id(scan))
         if known is None:
-            table = TableContext(scan.table, scan.definition, scan.fields, self.zone, self.is_batch)
+            demand = self._demands.get(id(scan), ScanDemand())
+            table = TableContext(scan.table, scan.definition, scan.fields, self.zone, self.is_batch, demand)
             known = self._sources[id(scan)] = connector_of(table).source(table)
         return known
 
@@ -109,6 +113,23 @@ class JobBuilder:
             return stream
         return self.lowering.calc(stream, table.program, scan.fields, kinds=table.is_updating, name="decode")
 
+    def _lookup(self, join: LogicalLookupJoin) -> RowLookup:
+        """Return how a table is asked for the rows of keys.
+
+        Raises:
+            OptionError: its connector cannot be asked.
+        """
+        scan = join.table
+        table = TableContext(scan.table, scan.definition, scan.fields, self.zone, self.is_batch)
+        connector = connector_of(table)
+        if not isinstance(connector, LookupConnector):
+            raise OptionError(
+                f"{table.name.name} cannot be looked up in: {table.definition.options['connector']} gives rows as a stream alone",
+                next="join with a table of 'connector' = 'jdbc', or with versions: FOR SYSTEM_TIME AS OF a column with a watermark",
+                kind="unsupported_query",
+            )
+        return connector.lookup(table, [scan.field(column) for column in dict.fromkeys(c for _, c in join.looked_up)])
+
     # --- tables that are written ------------------------------------------------------------------------------------------
 
     def inserts(self, inserts: RunsInserts) -> None:
@@ -117,12 +138,14 @@ class JobBuilder:
         Raises:
             DefinitionError: a table cannot be read or written so.
         """
-        for number, each in enumerate(inserts.sinks):
-            self._insert(each, number)
+        relations = [self._enforced(each) for each in inserts.sinks]
+        self._demands = demands_of(relations)
+        for number, (each, relation) in enumerate(zip(inserts.sinks, relations, strict=True)):
+            self._insert(each, relation, number)
 
-    def _insert(self, into: SinkTable, number: int) -> None:
-        relation = self._enforced(into)
-        table = TableContext(into.name, into.definition, relation.fields, self.zone, self.is_batch)
+    def _insert(self, into: SinkTable, relation: LogicalRelation, number: int) -> None:
+        changes = not self.is_batch and is_updating(relation, self._is_updating_table)
+        table = TableContext(into.name, into.definition, relation.fields, self.zone, self.is_batch, is_updating=changes)
         sink = connector_of(table).sink(table, overwrite=into.overwrite)
         stream, updating = self._stream(relation)
         if updating and sink.takes == "append":
@@ -202,6 +225,7 @@ class JobBuilder:
 
     def query(self, relation: LogicalRelation, sink: Any) -> pa.Schema:
         """Add a query whose rows go into a sink; return their columns, the kind of change behind them where rows change."""
+        self._demands = demands_of([relation])
         stream, updating = self._stream(relation)
         schema = pa.schema([pa.field(f.column, f.type.arrow) for f in relation.fields])
         if updating:

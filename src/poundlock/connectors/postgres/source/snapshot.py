@@ -156,8 +156,10 @@ class SnapshotEnumerator:
     def _make_plan(self) -> tuple[str, int]:
         current = look_up(self._connection, self._source)
         relation = as_planned(current, self._source.schema(), self._source.shown)
-        key = key_of(self._source, relation)
-        conditions = cut(self._connection, relation, key=key, split_bytes=size(self._source.split_size))
+        conditions = list(self._source.ranges or ())
+        if not conditions:
+            key = key_of(self._source, relation)
+            conditions = cut(self._connection, relation, key=key, split_bytes=size(self._source.split_size))
         name = f"{self._snapshot}-{self._source.clock.now_ms()}"
         self._plans.keep(name, relation, conditions)
         return name, len(conditions)

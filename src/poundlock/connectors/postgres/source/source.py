@@ -33,7 +33,7 @@ from poundlock.values import Clock, SystemClock, duration, positive_number, size
 Mode = Literal["snapshot", "incremental", "cdc"]
 _SLOT = re.compile(r"[a-z0-9_]{1,63}")
 _OWN = {
-    "snapshot": ("key", "lost_snapshot", "ranges_per_checkpoint"),
+    "snapshot": ("key", "ranges", "lost_snapshot", "ranges_per_checkpoint"),
     "incremental": ("column", "start", "until", "append_only"),
     "cdc": ("slot", "publication", "key"),
 }
@@ -73,6 +73,8 @@ class PostgresSource:
         columns: the columns wanted; None = all.
         where: SQL condition on the rows; not for "cdc".
         key: column by which a snapshot is cut into ranges; None = by physical place, a query in one piece.
+        ranges: SQL conditions by which a snapshot is cut instead, one for each piece of a task's work. A row that meets none of
+            them is not read, so each has to meet one, and no more than one.
         split_size: about how much of a table one task reads at a time in a snapshot.
         ranges_per_checkpoint: cut a snapshot into checkpoints of so many ranges; None = all of it is one checkpoint, so
             that a crash before its end starts it over from a newer state.
@@ -110,6 +112,7 @@ class PostgresSource:
     columns: Sequence[str] | None = None
     where: str | None = None
     key: str | None = None
+    ranges: Sequence[str] | None = None
     split_size: str | int = "64 MB"
     ranges_per_checkpoint: int | None = None
     lost_snapshot: Literal["stop", "newer"] = "stop"
@@ -133,13 +136,14 @@ class PostgresSource:
 
     def __post_init__(self) -> None:
         check_kind("PostgresSource", TEXT, {"query": self.query, "slot": self.slot}, optional=True)
-        check_kind("PostgresSource", NAMES, {"columns": self.columns}, optional=True)
+        check_kind("PostgresSource", NAMES, {"columns": self.columns, "ranges": self.ranges}, optional=True)
         query = self.query.strip().rstrip(";") if self.query is not None else None
         given = (self.columns,) if isinstance(self.columns, str) else self.columns
         columns = None if given is None else tuple(given)
         for name, value in (
             ("query", query),
             ("columns", columns),
+            ("ranges", None if self.ranges is None else tuple(self.ranges)),
             ("login", PostgresLogin(self.dsn, self.password)),
             ("start", None if self.start is None else str(self.start)),
             ("until", None if self.until is None else str(self.until)),
@@ -171,6 +175,11 @@ class PostgresSource:
         for name in ("ranges_per_checkpoint", "rows_per_split", "max_rows_per_checkpoint"):
             if (value := getattr(self, name)) is not None:
                 positive_number(name, value)
+        if self.ranges is not None and (self.key is not None or not self.ranges):
+            raise DefinitionError(
+                "ranges and key both say how a snapshot is cut" if self.ranges else "ranges=[] reads nothing",
+                next='write ranges=["id < 1000", "id >= 1000"], or leave it out',
+            )
         if 0 in (self.split_size, self.max_wal_per_checkpoint):
             raise DefinitionError("a limit of PostgresSource is zero", next='give sizes such as "64 MB"')
         given = {name for names in _OWN.values() for name in names if getattr(self, name) not in (None, False, "stop")}
@@ -292,8 +301,8 @@ class PostgresSource:
         with self.login.reading(f"looking up {self.shown}") as connection:
             relation = look_up(connection, self)
             # Refused by name here, and not in the tasks: this user may see the table and not read it.
-            connection.execute(relation.select("false"))
-            if self.key is not None or self.lost_snapshot == "newer":
+            connection.execute(relation.select("false", *(self.ranges or ())))
+            if self.key is not None or (self.lost_snapshot == "newer" and self.ranges is None):
                 self._check_key(connection, relation)
             if self.mode == "incremental":
                 self._check_growing(connection, relation)

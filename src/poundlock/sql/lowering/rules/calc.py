@@ -35,14 +35,18 @@ def calc(lowering: Lowering, relation: LogicalRelation) -> DataStream:
     steps: list[CalcStep] = []
     inner = relation
     while isinstance(inner, LogicalProject | LogicalFilter) and (inner is relation or not lowering.is_made(inner)):
-        if isinstance(inner, LogicalFilter):
-            steps.append(CalcStep(condition=inner.condition))
-        else:
-            steps.append(CalcStep(tuple(f.column for f in inner.fields), inner.expressions))
+        steps.append(step_of(inner))
         inner = inner.input
     kept = needed_steps([*reversed(steps)])
     program = CalcProgram(kept, lowering.context)
     return lowering.calc(lowering.stream(inner), program, relation.fields, kinds=lowering.is_updating(relation))
+
+
+def step_of(relation: LogicalProject | LogicalFilter) -> CalcStep:
+    """Return what a projection or a filter does to rows."""
+    if isinstance(relation, LogicalFilter):
+        return CalcStep(condition=relation.condition)
+    return CalcStep(tuple(f.column for f in relation.fields), relation.expressions)
 
 
 def values(lowering: Lowering, relation: LogicalValues) -> DataStream:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from poundlock.sql.lowering.rules import aggregates, calc, event_time, joins, ordered, patterns, top_n, windows
+from poundlock.sql.lowering.rules import aggregates, calc, event_time, joins, lookups, ordered, patterns, top_n, windows
 from poundlock.sql.lowering.streams import Rule
 from poundlock.sql.relations.tree import (
     LogicalAggregate,
@@ -14,6 +14,7 @@ from poundlock.sql.relations.tree import (
     LogicalFilter,
     LogicalIntervalJoin,
     LogicalJoin,
+    LogicalLookupJoin,
     LogicalMatch,
     LogicalOver,
     LogicalProject,
@@ -47,6 +48,7 @@ RULES: Mapping[type[LogicalRelation], Rule] = {
     LogicalIntervalJoin: joins.interval_join,
     LogicalWindowJoin: joins.window_join,
     LogicalTemporalJoin: joins.temporal_join,
+    LogicalLookupJoin: lookups.lookup_join,
     LogicalTopN: top_n.top_n,
     LogicalWindowTopN: top_n.window_top_n,
     LogicalDeduplicate: top_n.deduplicate,
