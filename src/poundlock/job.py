@@ -6,7 +6,7 @@ Building a job touches nothing and imports neither pyspark nor pyarrow.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -81,7 +81,12 @@ class Job:
     sources: list[SourceNode] = field(default_factory=list, init=False, repr=False)
     sinks: list[SinkNode] = field(default_factory=list, init=False, repr=False)
     unnamed: set[str] = field(default_factory=set, init=False, repr=False)
-    script: str = field(default="JOB.PY", init=False, repr=False)  # what was typed to load it, quoted for a shell
+    command: str = field(default="run", init=False, repr=False)  # the command that runs it
+    script: str = field(default="JOB.PY", init=False, repr=False)  # what was typed behind that, quoted for a shell
+    # names operators that are given no name, by their kind; None where it has none for them
+    naming: Callable[[str], str | None] | None = field(default=None, init=False, repr=False)
+    # what the state of operators is made of, by their ids, where that is said otherwise than by their steps
+    made_of: dict[str, Mapping[str, Any]] = field(default_factory=dict, init=False, repr=False)
     _ids: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -156,6 +161,8 @@ class Job:
         Raises:
             DefinitionError: the name is taken or not a name.
         """
+        if name is None and self.naming is not None:
+            name = self.naming(kind)
         if name is not None:
             if not isinstance(name, str) or not _NAME.fullmatch(name):
                 raise DefinitionError(
@@ -172,6 +179,14 @@ class Job:
             return self.operator_id(kind, None)
         self._ids[made] = 1
         self.unnamed.add(made)
+        return made
+
+    def free_id(self, wanted: str) -> str:
+        """Return an id that no operator has: the wanted one, or that with a number behind it."""
+        number, made = 1, wanted
+        while made in self._ids:
+            number += 1
+            made = f"{wanted}-{number}"
         return made
 
     def unnamed_operators(self) -> list[str]:

@@ -17,7 +17,7 @@ from poundlock.sql.dialect import Flink
 from poundlock.sql.errors import Place, SqlError, place_of
 from poundlock.sql.reserved import RESERVED
 
-_WHAT_THERE_IS = "write a statement such as CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, SET, SHOW, DESCRIBE, EXPLAIN or EXECUTE STATEMENT SET"
+_WHAT_THERE_IS = "write a statement such as CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, SET, SHOW, DESCRIBE, EXPLAIN, STOP JOB or EXECUTE STATEMENT SET"
 _BEGINNINGS = (
     "SELECT", "WITH", "VALUES", "(", "INSERT", "CREATE", "DROP", "ALTER", "DESCRIBE", "DESC", "USE", "DELETE", "UPDATE", "TRUNCATE",
 )  # fmt: skip
@@ -85,7 +85,18 @@ class Explain:
     of: ParsedStatement | StatementSet
 
 
-Statement = ParsedStatement | SetOption | ResetOption | Show | StatementSet | Explain
+@dataclass(frozen=True, slots=True)
+class StopJob:
+    """STOP JOB 'id' [WITH SAVEPOINT] [WITH DRAIN]."""
+
+    text: str
+    place: Place
+    job: str
+    with_savepoint: bool
+    with_drain: bool
+
+
+Statement = ParsedStatement | SetOption | ResetOption | Show | StatementSet | Explain | StopJob
 
 
 def statements_of(script: str) -> list[Statement]:
@@ -137,7 +148,7 @@ class _Reader:
             return Explain(self._text(chunk), _place(chunk[0]), inner)
         if words[:4] == ["EXECUTE", "STATEMENT", "SET", "BEGIN"]:
             return self._set(chunk, chunk[4:], behind)
-        if words[:3] == ["BEGIN", "STATEMENT", "SET"]:
+        if words[:3] in (["BEGIN", "STATEMENT", "SET"], ["STATEMENT", "SET", "BEGIN"]):
             return self._set(chunk, chunk[3:], behind)
         if words[0] == "EXECUTE":
             return self._statement(chunk[1:], behind) if len(chunk) > 1 else self._refused(chunk)
@@ -148,6 +159,8 @@ class _Reader:
             return ResetOption(self._text(chunk), _place(chunk[0]), key) if len(chunk) < 3 else self._refused(chunk)
         if words[0] == "SHOW":
             return self._show(chunk)
+        if words[:2] == ["STOP", "JOB"]:
+            return self._stop(chunk)
         return self._parsed(chunk) if words[0] in _BEGINNINGS else self._refused(chunk)
 
     def _parsed(self, chunk: list[Token]) -> ParsedStatement:
@@ -221,6 +234,20 @@ class _Reader:
                 "write [FROM name] [[NOT] LIKE 'pattern'] behind it",
             )
         return Show(self._text(chunk), _place(chunk[0]), what, name, pattern, is_negated)
+
+    def _stop(self, chunk: list[Token]) -> StopJob:
+        if len(chunk) < 3:
+            raise self._at(chunk[-1], "STOP JOB of no job", "write STOP JOB 'id', as SHOW JOBS has it")
+        words = [token.text.upper() for token in chunk[3:]]
+        parts = [words[at : at + 2] for at in range(0, len(words), 2)]
+        known = (["WITH", "SAVEPOINT"], ["WITH", "DRAIN"])
+        wrong = next((at for at, part in enumerate(parts) if part not in known), None)
+        if wrong is not None:
+            what = f"STOP JOB does not take {chunk[3 + 2 * wrong].text!r}"
+            raise self._at(chunk[3 + 2 * wrong], what, "write STOP JOB 'id' WITH SAVEPOINT WITH DRAIN, or less of it")
+        if known[1] in parts and known[0] not in parts:
+            raise self._at(chunk[3], "WITH DRAIN without a savepoint", "write WITH SAVEPOINT WITH DRAIN")
+        return StopJob(self._text(chunk), _place(chunk[0]), chunk[2].text, known[0] in parts, known[1] in parts)
 
     def _refused(self, chunk: list[Token]) -> ParsedStatement:
         raise self._at(

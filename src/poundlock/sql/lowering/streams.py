@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -35,6 +36,7 @@ from poundlock.sql.lowering.window_rows import ROWS, FirstRows, RankedRowsProgra
 from poundlock.sql.lowering.windows import StreamAggregate, assigner_of, keys_text, stream_aggregate
 from poundlock.sql.relations.changes import is_updating
 from poundlock.sql.relations.fields import Field
+from poundlock.sql.relations.stable import OperatorIdentity
 from poundlock.sql.relations.tree import (
     LogicalAggregate,
     LogicalAssignWatermark,
@@ -87,6 +89,8 @@ if TYPE_CHECKING:
 TIME = "sql_rowtime"
 """The column that event time is given to a stream in."""
 _INSTANT = SqlType("TIMESTAMP_LTZ", (6,))
+_WITHOUT_STATE = ("calc", "rowtime", "insertions", "values")
+"""Kinds of steps beside the one that a relation is."""
 
 
 @dataclass
@@ -98,6 +102,7 @@ class Lowering:
         updating_table: tells whether a table's rows change.
         ttl_ms: how long state of a key is kept after its last change; None for ever.
         idle_ms: a partition without rows for longer is not waited for; None where each is waited for.
+        identity: says what the operator of a relation is, by which it is known in savepoints.
     """
 
     job: Job
@@ -106,6 +111,7 @@ class Lowering:
     updating_table: Callable[[LogicalScan], bool]
     ttl_ms: int | None = None
     idle_ms: int | None = None
+    identity: Callable[[LogicalRelation], OperatorIdentity | None] = lambda relation: None
     _made: dict[int, tuple[LogicalRelation, DataStream]] = field(default_factory=dict)
 
     def stream(self, relation: LogicalRelation) -> DataStream:
@@ -116,8 +122,27 @@ class Lowering:
         """
         known = self._made.get(id(relation))
         if known is None:
-            known = self._made[id(relation)] = relation, self._lowered(relation)
+            with self._named(relation):
+                known = self._made[id(relation)] = relation, self._lowered(relation)
         return known[1]
+
+    @contextmanager
+    def _named(self, relation: LogicalRelation) -> Iterator[None]:
+        """Have the operator of a relation called by what it is."""
+        before, identity = self.job.naming, self.identity(relation)
+
+        def naming(kind: str) -> str | None:
+            if identity is None or kind in _WITHOUT_STATE:
+                return None
+            id = self.job.free_id(identity.name(kind))
+            self.job.made_of[id] = identity.made_of
+            return id
+
+        self.job.naming = naming
+        try:
+            yield
+        finally:
+            self.job.naming = before
 
     def is_updating(self, relation: LogicalRelation) -> bool:
         """Return whether the rows of a stream have kinds of change."""

@@ -23,6 +23,8 @@ from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.relations.changes import is_updating, upsert_key
 from poundlock.sql.relations.fields import Field
+from poundlock.sql.relations.meanings import digest_of
+from poundlock.sql.relations.stable import StableRelations
 from poundlock.sql.relations.tree import LogicalFilter, LogicalProject, LogicalRelation, LogicalScan
 from poundlock.sql.statements.results import RunsInserts, SinkTable
 from poundlock.sql.types import BYTES, STRING, SqlType
@@ -30,7 +32,7 @@ from poundlock.stream.nodes import CalcNode
 from poundlock.stream.stream import DataStream
 from poundlock.values import duration
 
-_SETTINGS: Mapping[str, str] = {
+ARGUMENTS: Mapping[str, str] = {
     "execution.checkpointing.interval": "checkpoint_interval",
     "execution.checkpointing.timeout": "checkpoint_timeout",
     "execution.checkpointing.min-pause": "checkpoint_min_pause",
@@ -50,7 +52,9 @@ def new_job(name: str, settings: Mapping[str, Any], **given: Any) -> Job:
     Args:
         given: arguments that settings do not change.
     """
-    arguments = {_SETTINGS[key]: value for key, value in settings.items() if key in _SETTINGS}
+    arguments = {ARGUMENTS[key]: value for key, value in settings.items() if key in ARGUMENTS}
+    if "checkpoint_dir" in arguments:
+        arguments["checkpoint_dir"] = f"{arguments['checkpoint_dir'].rstrip('/')}/{name}"  # a script has several jobs
     mode = settings.get("execution.runtime-mode", "streaming")
     return Job(name, **{"on_error": "fail", "runtime_mode": mode, **arguments, **given})
 
@@ -66,6 +70,7 @@ class JobBuilder:
     job: Job
     zone: ZoneInfo
     settings: Mapping[str, Any]
+    stable: StableRelations = field(default_factory=StableRelations)
     _sources: dict[int, TableSource] = field(default_factory=dict)
 
     @property
@@ -81,6 +86,7 @@ class JobBuilder:
             self._is_updating_table,
             ttl_ms=self._span_ms("table.exec.state.ttl"),
             idle_ms=self._span_ms("table.exec.source.idle-timeout"),
+            identity=self.stable.identity,
         )
 
     def _span_ms(self, key: str) -> int | None:
@@ -115,10 +121,10 @@ class JobBuilder:
         Raises:
             DefinitionError: a table cannot be read or written so.
         """
-        for number, each in enumerate(inserts.sinks):
-            self._insert(each, number)
+        for each in inserts.sinks:
+            self._insert(each)
 
-    def _insert(self, into: SinkTable, number: int) -> None:
+    def _insert(self, into: SinkTable) -> None:
         relation = self._enforced(into)
         table = TableContext(into.name, into.definition, relation.fields, self.zone, self.is_batch)
         sink = connector_of(table).sink(table, overwrite=into.overwrite)
@@ -137,13 +143,12 @@ class JobBuilder:
             )
         schema = ddl.render(sink.schema)
         node = CalcNode(self.job.operator_id("encode", None), [stream.node], sink.program, schema)
-        name = into.name.name if number == 0 else f"{into.name.name}-{number}"
-        stream.then(node).sink_to(sink.sink, name=_named(self.job, f"{name}-sink"))
+        stream.then(node).sink_to(sink.sink, name=_named(self.job, f"{into.name.name}-sink"))
 
     def _stream(self, relation: LogicalRelation) -> tuple[DataStream, bool]:
         """Return the stream of a relation, and whether its rows change: in batch mode none does."""
         updating = is_updating(relation, self._is_updating_table)
-        stream = self.lowering.stream(relation)
+        stream = self.lowering.stream(self.stable.of(relation))
         if not (updating and self.is_batch):
             return stream, updating
         kind = SqlCall("$INSERTION", (ColumnRef(ROW_KIND, SqlType("VARCHAR", (2,))),), _BOOLEAN)
@@ -218,7 +223,7 @@ def _given_types(relation: LogicalRelation) -> Sequence[SqlType]:
     return [f.type for f in relation.fields] if expressions is None else [each.type for each in expressions]
 
 
-def _named(job: Job, name: str) -> str | None:
-    """Return a name for a step, None where it is taken or no name of a step."""
-    taken = {node.id for node in (*job.sources, *job.sinks)}
-    return name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,90}", name) and name not in taken else None
+def _named(job: Job, name: str) -> str:
+    """Return a name for a step that no other has."""
+    known = name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,90}", name) else f"table-{digest_of(name)}"
+    return job.free_id(known)
