@@ -105,6 +105,14 @@ def stopped_with_savepoint(entry: JobEntry) -> None:
     assert main(["sql", "-e", text]) == 0
 
 
+def drained(entry: JobEntry) -> None:
+    asked("sql", "-e", f"STOP JOB '{entry.job_id}' WITH SAVEPOINT WITH DRAIN")
+
+
+def asked(*arguments: str) -> None:
+    assert main([*arguments]) == 0
+
+
 def the_savepoint() -> str:
     (path,) = Path("saved").iterdir()
     return str(path.resolve())
@@ -175,11 +183,11 @@ def test_a_savepoint_goes_on_after_a_column_and_a_sink_were_added(
     assert [entry.name for entry in listed() if entry.name.startswith("other")] == [], "nothing has begun"
 
     wide = ", label STRING"
-    second = script("second.sql", tables("out", column=wide) + begun + SECOND)
-    assert main(["sql", second, "-p", "2"]) == 0
+    second = script("second.sql", tables("out", column=wide, endless=True) + begun + SECOND)
+    assert asked_while_it_runs(second, lambda entry: asked("stop", entry.job_id), 60) == 0
     assert "Restored from savepoint" in capfd.readouterr().err
-    assert main(["sql", second, "-p", "2"]) == 0, "it has begun before, and goes on"
-    assert "Begun with savepoint" in capfd.readouterr().err
+    assert asked_while_it_runs(second, drained, 0) == 0
+    assert "Begun with savepoint" in capfd.readouterr().err, "it goes on"
 
     whole = script("whole.sql", tables("whole", column=wide) + SECOND)
     assert main(["sql", whole, "-p", "2"]) == 0

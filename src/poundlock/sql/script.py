@@ -27,6 +27,9 @@ _SHOWN = (
 )  # fmt: skip
 
 
+_DETAILS = ("CHANGELOG_MODE", "ESTIMATED_COST", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedStatement:
     """A statement that sqlglot's grammar has: a query, INSERT, CREATE, DROP, ALTER, DESCRIBE, USE."""
@@ -78,11 +81,12 @@ class StatementSet:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN of a query, an insert or a set of them."""
+    """EXPLAIN of a query, an insert or a set of them, with details such as CHANGELOG_MODE."""
 
     text: str
     place: Place
     of: ParsedStatement | StatementSet
+    details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +139,7 @@ class _Reader:
     def _statement(self, chunk: list[Token], behind: Iterator[list[Token]]) -> Statement:
         words = [token.text.upper() for token in chunk[:6]]
         if words[0] == "EXPLAIN":
-            rest = chunk[1:]
-            if words[1:3] == ["PLAN", "FOR"]:
-                rest = chunk[3:]
+            rest, details = self._details(chunk)
             if not rest:
                 raise self._at(chunk[-1], "EXPLAIN of nothing", "write a query or an INSERT behind it")
             inner = self._statement(rest, behind)
@@ -145,7 +147,7 @@ class _Reader:
                 raise self._at(
                     rest[0], f"EXPLAIN does not take {rest[0].text.upper()}", "write a query or an INSERT behind it"
                 )
-            return Explain(self._text(chunk), _place(chunk[0]), inner)
+            return Explain(self._text(chunk), _place(chunk[0]), inner, details)
         if words[:4] == ["EXECUTE", "STATEMENT", "SET", "BEGIN"]:
             return self._set(chunk, chunk[4:], behind)
         if words[:3] in (["BEGIN", "STATEMENT", "SET"], ["STATEMENT", "SET", "BEGIN"]):
@@ -162,6 +164,18 @@ class _Reader:
         if words[:2] == ["STOP", "JOB"]:
             return self._stop(chunk)
         return self._parsed(chunk) if words[0] in _BEGINNINGS else self._refused(chunk)
+
+    def _details(self, chunk: list[Token]) -> tuple[list[Token], tuple[str, ...]]:
+        """Return what is to be explained, and with which details."""
+        if [token.text.upper() for token in chunk[1:3]] == ["PLAN", "FOR"]:
+            return chunk[3:], ()
+        details, at = [], 1
+        while at < len(chunk) and (word := chunk[at].text.upper()) in _DETAILS:
+            if word != "CHANGELOG_MODE":
+                raise self._at(chunk[at], f"EXPLAIN {word} is not there", "leave it out, or write CHANGELOG_MODE")
+            details.append(word)
+            at += 2 if at + 1 < len(chunk) and chunk[at + 1].text == "," else 1
+        return chunk[at:], tuple(details)
 
     def _parsed(self, chunk: list[Token]) -> ParsedStatement:
         text = self._text(chunk)

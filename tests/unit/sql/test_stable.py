@@ -82,6 +82,7 @@ PATTERN = (
     "INSERT INTO a SELECT color, low FROM orders MATCH_RECOGNIZE (PARTITION BY color ORDER BY ts MEASURES LAST(d.n) AS low "
     "PATTERN (s d) DEFINE d AS d.n < s.n)"
 )
+NESTED = "SELECT color, MAX(n) AS n FROM orders GROUP BY color"
 EVERY = [SUM, JOIN, TOP, WINDOW, VERSIONS, NEAR, FIRST, OVER, PATTERN]
 
 
@@ -167,6 +168,15 @@ def test_a_type_that_changed_is_named() -> None:
         DefinitionError, match=r"its aggregates were SUM\(\(n \* 2\)\) INT and are SUM\(\(n \* 2\)\) BIGINT"
     ):
         compare("s", before, {name: dataclasses.replace(was, made_of=wider)}, allow_non_restored=False)
+
+
+def test_what_has_a_time_to_live_and_what_changes_is_named() -> None:
+    ((_, was),) = stateful(SUM).items()
+    assert (was.made_of["row kinds"], was.made_of["time to live"]) == (["insertions"], "unlimited")
+    ((_, window),) = stateful(WINDOW).items()
+    assert "time to live" not in window.made_of
+    changes = stateful(SUM.replace("FROM orders WHERE n > 1", f"FROM ({NESTED})")).values()
+    assert sorted(each.made_of["row kinds"][0] for each in changes) == ["changes", "insertions"]
 
 
 def test_columns_within_steps_are_called_as_in_the_script() -> None:

@@ -91,6 +91,7 @@ TIME = "sql_rowtime"
 _INSTANT = SqlType("TIMESTAMP_LTZ", (6,))
 _WITHOUT_STATE = ("calc", "rowtime", "insertions", "values")
 """Kinds of steps beside the one that a relation is."""
+_WITH_TTL = (LogicalAggregate, LogicalJoin, LogicalTopN, LogicalDeduplicate, LogicalOver)
 
 
 @dataclass
@@ -135,7 +136,8 @@ class Lowering:
             if identity is None or kind in _WITHOUT_STATE:
                 return None
             id = self.job.free_id(identity.name(kind))
-            self.job.made_of[id] = identity.made_of
+            if identity.made_of:
+                self.job.made_of[id] = {**identity.made_of, **self._kept_as(relation)}
             return id
 
         self.job.naming = naming
@@ -143,6 +145,15 @@ class Lowering:
             yield
         finally:
             self.job.naming = before
+
+    def _kept_as(self, relation: LogicalRelation) -> dict[str, Any]:
+        """Return what the state of an operator is made of beside what its relation says."""
+        made: dict[str, Any] = {
+            "row kinds": ["changes" if self.is_updating(each) else "insertions" for each in relation.inputs]
+        }
+        if type(relation) in _WITH_TTL:
+            made["time to live"] = "unlimited" if self.ttl_ms is None else "limited"
+        return made
 
     def is_updating(self, relation: LogicalRelation) -> bool:
         """Return whether the rows of a stream have kinds of change."""

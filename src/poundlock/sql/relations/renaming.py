@@ -12,7 +12,7 @@ from poundlock.sql.relations.tree import LogicalRelation, MatchValue, OrderKey, 
 
 Names = Mapping[str, str]
 """What columns are called; those that are not there keep their names."""
-_COLUMNS = frozenset({"keys", "bounds", "rank", "time", "times", "sets", "number", "collection", "ordinality"})
+COLUMN_ATTRIBUTES = frozenset({"keys", "bounds", "rank", "time", "times", "sets", "number", "collection", "ordinality"})
 """The attributes of relations that are columns, or tuples of them."""
 
 
@@ -30,7 +30,7 @@ def renamed(relation: LogicalRelation, names: Names, inputs: Sequence[LogicalRel
             made[each.name] = instead[id(value)]
         elif value is relation.inputs and value:
             made[each.name] = tuple(inputs)
-        elif each.name in _COLUMNS:
+        elif each.name in COLUMN_ATTRIBUTES:
             made[each.name] = _column(value, names)
         else:
             made[each.name] = _part(value, names)

@@ -18,6 +18,8 @@ def expression_text(expression: Expression, column: Column) -> str:
     if isinstance(expression, ColumnRef):
         return column(expression.name)
     if isinstance(expression, Literal):
+        if expression.type.root == "INTERVAL_DAY_TIME" and expression.value is not None:
+            return f"INTERVAL '{_span(int(expression.value))}'"
         return "NULL" if expression.value is None else _quoted(expression.value)
     name = expression.function.removeprefix("DATETIME ")
     parts = [expression_text(each, column) for each in expression.arguments]

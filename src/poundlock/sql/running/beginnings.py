@@ -59,7 +59,9 @@ def _begun_with(checkpoint: Storage, savepoint: str) -> str | None:
         return None
     with suppress(DefinitionError, OSError):
         restored = ledger.read(ledger.first()).restored or {}
-        if savepoint in (restored.get("path"), restored.get("savepoint")):
+        of_checkpoint = read_identity(open_storage(savepoint))
+        known = {restored.get("path"), restored.get("savepoint")}
+        if savepoint in known or (of_checkpoint is not None and of_checkpoint.job_id == restored.get("job_id")):
             return identity.job_id
     return None
 

@@ -178,9 +178,10 @@ class _Builder(JobBuilder):
         )
         return stream.then(node)
 
-    def _is_updating_table(self, scan: LogicalScan) -> bool:
+    def is_updating_table(self, scan: LogicalScan) -> bool:
+        """Return whether the rows of a table or stream change."""
         table = self.streams.get(id(scan.definition))
-        return super()._is_updating_table(scan) if table is None else table.is_updating
+        return super().is_updating_table(scan) if table is None else table.is_updating
 
     def _scan(self, scan: LogicalScan) -> DataStream:
         table = self.streams.get(id(scan.definition))

@@ -83,7 +83,7 @@ class JobBuilder:
             self.job,
             EvaluationContext(self.zone),
             self._scan,
-            self._is_updating_table,
+            self.is_updating_table,
             ttl_ms=self._span_ms("table.exec.state.ttl"),
             idle_ms=self._span_ms("table.exec.source.idle-timeout"),
             identity=self.stable.identity,
@@ -103,7 +103,8 @@ class JobBuilder:
             known = self._sources[id(scan)] = connector_of(table).source(table)
         return known
 
-    def _is_updating_table(self, scan: LogicalScan) -> bool:
+    def is_updating_table(self, scan: LogicalScan) -> bool:
+        """Return whether the rows of a table change."""
         return self._source(scan).is_updating
 
     def _scan(self, scan: LogicalScan) -> DataStream:
@@ -147,7 +148,7 @@ class JobBuilder:
 
     def _stream(self, relation: LogicalRelation) -> tuple[DataStream, bool]:
         """Return the stream of a relation, and whether its rows change: in batch mode none does."""
-        updating = is_updating(relation, self._is_updating_table)
+        updating = is_updating(relation, self.is_updating_table)
         stream = self.lowering.stream(self.stable.of(relation))
         if not (updating and self.is_batch):
             return stream, updating

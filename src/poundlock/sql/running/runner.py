@@ -27,6 +27,7 @@ from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import LogicalRelation, LogicalScan, walk_relations
 from poundlock.sql.running.beginnings import beginning_of, refuse_unfit
 from poundlock.sql.running.collected import CollectingSink
+from poundlock.sql.running.explained import explained
 from poundlock.sql.running.jobs import JobBuilder, new_job
 from poundlock.sql.script import statements_of
 from poundlock.sql.statements.results import (
@@ -154,13 +155,16 @@ class ScriptRunner:
         return {**given, **session.settings}
 
     def _planned(self, session: SqlSession, result: RunsQuery | RunsInserts, name: str = "explained") -> Job:
+        return self._built(session, result, name).job
+
+    def _built(self, session: SqlSession, result: RunsQuery | RunsInserts, name: str = "explained") -> JobBuilder:
         job = new_job(name, self._settings(session))
         builder = JobBuilder(job, session.zone, session.settings)
         if isinstance(result, RunsQuery):
             builder.query(result.relation, CollectingSink("/nowhere"))
         else:
             builder.inserts(result)
-        return job
+        return builder
 
     def _run(self, result: Result, text: str) -> bool:
         """Run a statement; return whether the script goes on."""
@@ -171,8 +175,8 @@ class ScriptRunner:
         elif isinstance(result, RunsInserts):
             return self._inserts(result, text)
         elif isinstance(result, Explained):
-            job = self._planned(self.session, result.of)
-            self.on_shown(ShownRows((("result", STRING),), [(line,) for line in job.explain().splitlines()]))
+            text = explained(result, self._built(self.session, result.of))
+            self.on_shown(ShownRows((("result", STRING),), [(text,)]))
         elif isinstance(result, ShowsJobs):
             self.on_shown(ShownRows(_JOB_COLUMNS, list(self._control().running())))
         elif isinstance(result, StopsJob):

@@ -58,9 +58,14 @@ class RunsInserts:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Queries that are to be explained, and not run."""
+    """Queries that are to be explained, and not run.
+
+    Args:
+        details: what is wanted beside, in Flink's words.
+    """
 
     of: RunsQuery | RunsInserts
+    details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

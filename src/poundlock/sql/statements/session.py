@@ -113,7 +113,7 @@ class SqlSession:
         if isinstance(statement, Explain):
             of = self.take(statement.of, script)
             assert isinstance(of, RunsQuery | RunsInserts)
-            return Explained(of)
+            return Explained(of, statement.details)
         return self._parsed(statement, script)
 
     def analysis(self, script: str) -> Analysis:
