@@ -6,7 +6,7 @@ Building a job touches nothing and imports neither pyspark nor pyarrow.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -81,7 +81,13 @@ class Job:
     sources: list[SourceNode] = field(default_factory=list, init=False, repr=False)
     sinks: list[SinkNode] = field(default_factory=list, init=False, repr=False)
     unnamed: set[str] = field(default_factory=set, init=False, repr=False)
-    script: str = field(default="JOB.PY", init=False, repr=False)  # what was typed to load it, quoted for a shell
+    command: str = field(default="run", init=False, repr=False)  # the command that runs it
+    script: str = field(default="JOB.PY", init=False, repr=False)  # what was typed behind that, quoted for a shell
+    # names operators that are given no name, by their kind; None where it has none for them
+    naming: Callable[[str], str | None] | None = field(default=None, init=False, repr=False)
+    # what the state of operators is made of, by their ids, where that is said otherwise than by their steps
+    made_of: dict[str, Mapping[str, Any]] = field(default_factory=dict, init=False, repr=False)
+    _sql: Any = field(default=None, init=False, repr=False)  # what SQL has defined in it
     _ids: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -150,12 +156,54 @@ class Job:
             return stream
         return stream.assign_timestamps_and_watermarks(watermark_strategy, name=f"{node.id}-time")
 
+    def create_temporary_view(self, name: str, stream: DataStream, *, schema: str | None = None) -> None:
+        """Make a stream a table of SQL, which `sql` reads by its name. Event time is carried over: its column is a time attribute.
+
+        A stream with a column `row_kind`, such as one of `top_n`, is a table that changes.
+
+        Args:
+            name: of the table.
+            stream: one of this job's.
+            schema: DDL of its columns, such as "user string, n bigint"; where it is left out they are those of the stream, whose
+                types have to be known.
+
+        Raises:
+            DefinitionError: the name is taken or none, the columns are not known, or the stream replaces rows without giving
+                those that are replaced.
+        """
+        self._sql_of().create_temporary_view(name, stream, schema)
+
+    def sql(self, script: str) -> Any:
+        """Give the job statements of Flink SQL, such as "SELECT …", one or several.
+
+        Statements that define tables hold for the job. Each INSERT adds a sink to it, under the one decision of its checkpoints.
+
+        Args:
+            script: statements, separated by ";"; a query may be the last one.
+
+        Returns:
+            The stream of the query, None where there is none. Where its rows change, their kind of change is the column `row_kind`.
+
+        Raises:
+            DefinitionError: a statement is wrong, or none for a job of Python; it says line and column.
+        """
+        return self._sql_of().run(script)
+
+    def _sql_of(self) -> Any:
+        if self._sql is None:
+            from poundlock.sql.running.in_job import JobSql
+
+            self._sql = JobSql(self)
+        return self._sql
+
     def operator_id(self, kind: str, name: str | None) -> str:
         """Return the stable id of a new operator: its name, or one made of its kind and how many of the kind came before.
 
         Raises:
             DefinitionError: the name is taken or not a name.
         """
+        if name is None and self.naming is not None:
+            name = self.naming(kind)
         if name is not None:
             if not isinstance(name, str) or not _NAME.fullmatch(name):
                 raise DefinitionError(
@@ -172,6 +220,14 @@ class Job:
             return self.operator_id(kind, None)
         self._ids[made] = 1
         self.unnamed.add(made)
+        return made
+
+    def free_id(self, wanted: str) -> str:
+        """Return an id that no operator has: the wanted one, or that with a number behind it."""
+        number, made = 1, wanted
+        while made in self._ids:
+            number += 1
+            made = f"{wanted}-{number}"
         return made
 
     def unnamed_operators(self) -> list[str]:

@@ -45,8 +45,7 @@ RANKS = [
     {"operators", "stream"},
     {"checkpoint", "audit", "connectors", "state"},
     {"plan", "tasks"},
-    {"job", "savepoint", "spark", "driver", "control"},
-    {"sql"},
+    {"job", "savepoint", "spark", "driver", "control", "sql"},
     {"cli", "deploy", "rest", "dashboard", "testing", "demo", "__main__"},
 ]
 RANK = {name: number for number, names in enumerate(RANKS) for name in names}

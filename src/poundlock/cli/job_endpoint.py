@@ -47,6 +47,7 @@ class Presence:
     requests: Requests
     job_file: str
     arguments: Sequence[str]
+    command: str = "run"
     supervised: Supervised | None = None
     _listening: socket.socket | None = None
     _token: str | None = None
@@ -76,6 +77,7 @@ class Presence:
             checkpoint_dir=folder,
             log=self.log.path,
             job_file=self.job_file,
+            command=self.command,
             arguments=[redact_text(argument, secret) for argument in self.arguments],
         )
         if self.supervised is not None:

@@ -365,7 +365,7 @@ def _open(folder: str, job: Job | None = None) -> FoundCheckpoint | None:
     storage = open_storage(folder)
     identity = read_identity(storage)
     if identity is None:
-        refuse_left(storage, *([job.script] if job else []))  # half of a restore has no identity yet
+        refuse_left(storage, *([job.script, job.command] if job else []))  # half of a restore has no identity yet
     return None if identity is None else FoundCheckpoint(storage=storage, identity=identity, job=job)
 
 

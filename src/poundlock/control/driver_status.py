@@ -116,7 +116,8 @@ def ended_with(entry: JobEntry) -> str | None:
 def start_command(entry: JobEntry) -> str:
     """Return how a job that has ended is started again: from the savepoint that it ended with, as anything else is refused."""
     saved = ended_with(entry)
-    return shlex.join(["poundlock", "run", *(() if saved is None else ("-s", saved)), entry.job_file])
+    target = [entry.job_file] if entry.command == "run" else entry.arguments
+    return shlex.join(["poundlock", entry.command, *(() if saved is None else ("-s", saved)), *target])
 
 
 def gone(entry: JobEntry) -> JobEntry:

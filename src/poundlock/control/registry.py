@@ -47,7 +47,8 @@ class JobEntry:
         pid, process_start: the process; see `process_id.process_start`.
         started_ms: when it started, ms since the epoch.
         child: the process of the job where `pid` is its supervisor; None without one, and between two of them.
-        arguments: the command line of `run` behind the program.
+        command: the command that runs it: "run", or "sql" of a job of a script.
+        arguments: its command line behind the program and the command.
         rest: (host, port) of its REST server; None = it has none.
         token_file: file of the bearer token; None without REST.
         failure: the two lines it failed with, as (what, next); (what it was restarted for, "") while it is RESTARTING.
@@ -71,6 +72,7 @@ class JobEntry:
     checkpoint_dir: str
     log: str
     job_file: str
+    command: str = "run"
     arguments: Sequence[str] = ()
     folder: str = ""
     rest: tuple[str, int] | None = None
@@ -335,7 +337,14 @@ def now_ms() -> int:
 
 
 def registered(
-    *, job_id: str, name: str, checkpoint_dir: str, log: Path, job_file: str, arguments: Sequence[str]
+    *,
+    job_id: str,
+    name: str,
+    checkpoint_dir: str,
+    log: Path,
+    job_file: str,
+    arguments: Sequence[str],
+    command: str = "run",
 ) -> JobEntry:
     """Return an entry of this process, which starts now."""
     pid = os.getpid()
@@ -350,6 +359,7 @@ def registered(
         checkpoint_dir=checkpoint_dir if is_uri(checkpoint_dir) else os.path.abspath(checkpoint_dir),
         log=str(log.absolute()),
         job_file=job_file,
+        command=command,
         arguments=list(arguments),
         folder=os.getcwd(),
     )

@@ -222,7 +222,7 @@ class Driver(Assembly):
                 operators=described(self.plan),
                 after=None if life is None else life.epoch,
             ) as epoch:
-                refuse_left(storage, self.job.script)  # now that nobody else can begin anything here
+                refuse_left(storage, self.job.script, self.job.command)  # now that nobody else can begin anything here
                 if identity.name != self.job.name:
                     self.say(f"Job {identity.job_id} was called {identity.name} and is {self.job.name} now")
                     identity = rename(storage, identity, self.job.name)
@@ -239,7 +239,8 @@ class Driver(Assembly):
     def look_ahead(self) -> None:
         """Begin to look at what the checkpoint folder has, beside the checks of sources and sinks; where it is not made of a savepoint first."""
         if self.beginning is None:
-            self._looking = begin_look(open_storage(checkpoint_dir(self.job, self.settings)), self.job.script)
+            storage = open_storage(checkpoint_dir(self.job, self.settings))
+            self._looking = begin_look(storage, self.job.script, self.job.command)
 
     def _standing(self, storage: Storage) -> Standing:
         """Return what the checkpoint folder has, made of the savepoint that was given, and with no deletion half done."""
@@ -247,11 +248,14 @@ class Driver(Assembly):
             finish_deletion(self.plan, storage, clock=self.clock, say=self.say)
             self._begin(storage)
         looking, self._looking = self._looking, None
-        standing = look(storage, self.job.script) if looking is None else looking.result()
+        standing = self._look(storage) if looking is None else looking.result()
         while standing is None:
             finish_deletion(self.plan, storage, clock=self.clock, say=self.say)
-            standing = look(storage, self.job.script)
+            standing = self._look(storage)
         return standing
+
+    def _look(self, storage: Storage) -> Standing | None:
+        return look(storage, self.job.script, self.job.command)
 
     @property
     def _deleted_when_canceled(self) -> bool:
@@ -270,7 +274,7 @@ class Driver(Assembly):
     def _begin(self, storage: Storage) -> None:
         """Make the checkpoint folder that of a job which goes on from the savepoint, or checkpoint, that was given."""
         assert self.beginning is not None
-        if has_begun(storage, self.beginning, self.job.script, say=self.say):
+        if has_begun(storage, self.beginning, self.job, say=self.say):
             return
         with savepoint_of(self.beginning, storage, self.plan, clock=self.clock, say=self.say) as (given, say):
             begin(self.plan, storage, given, clock=self.clock, say=say)
@@ -311,7 +315,7 @@ class Driver(Assembly):
         if isinstance(error, DamagedRunError):
             whole = newest_whole(open_storage(checkpoint_dir(self.job, self.settings)))
             if whole is not None:
-                error.next = from_whole(*whole, self.job.script)
+                error.next = from_whole(*whole, self.job.script, self.job.command)
         return error
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:

@@ -35,7 +35,7 @@ class Standing:
     newest: Decision | None
 
 
-def look(storage: Storage, script: str) -> Standing | None:
+def look(storage: Storage, script: str, command: str = "run") -> Standing | None:
     """Return how a checkpoint stands; None where it is being deleted, so that nothing else of it counts. Nothing is changed.
 
     Raises:
@@ -43,7 +43,7 @@ def look(storage: Storage, script: str) -> Standing | None:
         TerminalError: what is there is damaged.
     """
     deleting = in_thread(lambda: is_being_deleted(storage), _NAME)
-    left = in_thread(lambda: refuse_left(storage, script), _NAME)
+    left = in_thread(lambda: refuse_left(storage, script, command), _NAME)
     first_edition = in_thread(lambda: refuse_first_edition(storage), _NAME)
     identity = in_thread(lambda: read_identity(storage), _NAME)
     life = in_thread(lambda: newest_life(storage), _NAME)
@@ -55,6 +55,6 @@ def look(storage: Storage, script: str) -> Standing | None:
     return Standing(identity=identity.result(), life=life.result(), newest=newest.result())
 
 
-def begin_look(storage: Storage, script: str) -> Future[Standing | None]:
+def begin_look(storage: Storage, script: str, command: str = "run") -> Future[Standing | None]:
     """Begin to look, beside whatever else a start does first; the future has what `look` returns or raises."""
-    return in_thread(lambda: look(storage, script), _NAME)
+    return in_thread(lambda: look(storage, script, command), _NAME)

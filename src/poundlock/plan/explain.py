@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from poundlock.arguments import function_name
@@ -179,7 +179,7 @@ def _what(node: Node) -> str:
         keys = f"by {', '.join(node.keys)}, " if node.keys else ""
         own = node.function.aggregate if isinstance(node.function, ArrowAggregateWindow) else node.function
         what = ", ".join(node.aggregates) or type(own).__name__
-        return f"{keys}{node.describe()}: {what}, {_lane(node)}"
+        return f"{keys}{node.describe()}: {what}, {_way(_window_reason(node))}"
     if isinstance(node, KeyedNode):
         keys = ", ".join(dict.fromkeys(key for of_input in node.keys for key in of_input))
         what = node.describe()
@@ -195,14 +195,51 @@ def _what(node: Node) -> str:
     return f"DataFrame function {function_name(node.function)}" if isinstance(node, ApplyNode) else "DataFrame function"
 
 
-def _lane(node: WindowNode) -> str:
-    """Return how the tasks compute windows, and why."""
+@dataclass(frozen=True)
+class Ways:
+    """What runs the steps of a job, by their ids.
+
+    Args:
+        spark: those of Spark's SQL engine.
+        columns: those that tasks compute by columns.
+        records: those that tasks compute record by record, and why.
+    """
+
+    spark: Sequence[str]
+    columns: Sequence[str]
+    records: Mapping[str, str]
+
+
+def ways(job: Job) -> Ways:
+    """Return what runs the steps of a job. Raises DefinitionError if it cannot be planned."""
+    stages = outline(make_plan(job))
+    steps = {node.id: node for stage in stages for node in stage.steps if not isinstance(node, SourceNode | SinkNode)}
+    reasons = {id: _reason(node) for id, node in steps.items()}
+    return Ways(
+        [node.id for stage in stages for node in stage.spark],
+        [id for id, reason in reasons.items() if reason is None],
+        {id: reason for id, reason in reasons.items() if reason is not None},
+    )
+
+
+def _reason(node: Node) -> str | None:
+    """Return why tasks compute a step record by record; None where they do so by columns."""
+    if isinstance(node, WindowNode):
+        return _window_reason(node)
+    if isinstance(node, ProcessNode) or (isinstance(node, PythonNode) and node.kind != "map_batches"):
+        return "it is a function of records"
+    if isinstance(node, (IntervalJoinNode, WindowJoinNode)):
+        return join_by_record(node)
+    return process_by_record(node) if isinstance(node, KeyedNode) and not isinstance(node, _BY_COLUMNS) else None
+
+
+def _window_reason(node: WindowNode) -> str | None:
     if not node.aggregates:
         spec = WindowSpec.of(node, None)
         check_columns_do(node.id, spec)
-        return _way(by_record(spec))
+        return by_record(spec)
     aggregates = SqlAggregates(parse_aggregates(node.aggregates, node.id).aggregates)
-    return _way(by_record(WindowSpec.of(node, aggregates)))
+    return by_record(WindowSpec.of(node, aggregates))
 
 
 def _way(reason: str | None) -> str:

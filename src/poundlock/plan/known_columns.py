@@ -78,6 +78,11 @@ def check_columns(nodes: Sequence[Node]) -> None:
                 _check_pair(node.id, text, sides)
 
 
+def columns_of(node: Node) -> pa.Schema | None:
+    """Return the columns that a step gives, those whose type is not known with the type null; None where they are not known."""
+    return _columns(node, {})
+
+
 def _named(node: Node) -> list[list[str]]:
     """Return the columns that a step names, for each of its inputs: keys, what is added up, what records are put in order by."""
     if isinstance(node, (WindowNode, PartitionNode)):

@@ -7,7 +7,7 @@ state is made of.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from msgspec import structs
@@ -35,7 +35,8 @@ def operators(plan: Plan) -> dict[str, Operator]:
     result |= {n: Operator("sink", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sinks.items()}
     for node in plan.nodes:
         if isinstance(node, (WindowNode, KeyedNode)):
-            made_of = _window(node) if isinstance(node, WindowNode) else _keyed(node)
+            own = _window(node) if isinstance(node, WindowNode) else _keyed(node)
+            made_of = {**own, **plan.job.made_of.get(node.id, {})}
             made_of[_GROUPS] = plan.job.max_parallelism
             result[node.id] = Operator("stateful", node.id not in unnamed, made_of)
     return result
@@ -115,8 +116,27 @@ def _telling(operators: Mapping[str, Operator]) -> Set[str]:
     return {i for i, named in ids.items() if named} or ids.keys()
 
 
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What to do about a savepoint that does not fit: where the job has no such operator, and where its state is made of something else."""
+
+    missing: str = (
+        "give the operator its name again; or say --rename-operator OLD=NEW of one with state; or say -n"
+        " (--allow-non-restored-state) to leave its state behind"
+    )
+    changed: str = "write it as it was, or give the new one another name and begin without its state"
+
+
+USUAL_WAYS = Ways()
+
+
 def compare(
-    root: str, saved: Mapping[str, Operator], operators: Mapping[str, Operator], *, allow_non_restored: bool
+    root: str,
+    saved: Mapping[str, Operator],
+    operators: Mapping[str, Operator],
+    *,
+    allow_non_restored: bool,
+    ways: Ways = USUAL_WAYS,
 ) -> list[str]:
     """Return the ids of what is not restored; raise DefinitionError naming what cannot be restored."""
     dropped = [i for i, o in saved.items() if operators.get(i, Operator("")).kind != o.kind]
@@ -125,17 +145,28 @@ def compare(
         kinds = {saved[i].kind for i in dropped}
         new = ", ".join(f"{o.kind} {i!r}" for i, o in operators.items() if o.kind in kinds and i not in saved)
         raise DefinitionError(
-            f"the savepoint {root} has state of {names}, and the job has no such operator{new and f', but {new}'}",
-            next="give the operator its name again; or say --rename-operator OLD=NEW of one with state; or say -n"
-            " (--allow-non-restored-state) to leave its state behind",
+            f"the savepoint {root} has state of {names}, and the job has no such operator{new and f', but {new}'}"
+            f"{_difference(dropped, saved, operators)}",
+            next=ways.missing,
         )
     for i, was in saved.items():
         if i not in dropped and (what := changed(was.made_of, operators[i].made_of)):
             raise DefinitionError(
                 f"{was.kind} {i!r} cannot be restored: {what}",
-                next="write it as it was, or give the new one another name and begin without its state",
+                next=ways.changed,
             )
     return dropped
+
+
+def _difference(dropped: Sequence[str], saved: Mapping[str, Operator], operators: Mapping[str, Operator]) -> str:
+    """Say what is otherwise with the one operator that may be the one that is missing; "" where there are several."""
+    if len(dropped) > 1:
+        return ""
+    was = saved[dropped[0]]
+    new = [each for i, each in operators.items() if i not in saved and each.kind == was.kind]
+    near = [each for each in new if each.made_of.get("kind") == was.made_of.get("kind")]
+    what = changed(was.made_of, near[0].made_of) if len(near) == 1 else None
+    return "" if what is None else f": {what}"
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:

@@ -17,7 +17,7 @@ from poundlock.sql.dialect import Flink, FlinkParser
 from poundlock.sql.errors import Place, SqlError, cut, deep_statements, place_of, too_deep
 from poundlock.sql.reserved import RESERVED
 
-_WHAT_THERE_IS = "write a statement such as CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, SET, SHOW, DESCRIBE, EXPLAIN or EXECUTE STATEMENT SET"
+_WHAT_THERE_IS = "write a statement such as CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, SET, SHOW, DESCRIBE, EXPLAIN, STOP JOB or EXECUTE STATEMENT SET"
 _BEGINNINGS = (
     "SELECT", "WITH", "VALUES", "(", "INSERT", "CREATE", "DROP", "ALTER", "DESCRIBE", "DESC", "USE", "DELETE", "UPDATE", "TRUNCATE",
 )  # fmt: skip
@@ -25,6 +25,9 @@ _SHOWN = (
     "CATALOGS", "CURRENT CATALOG", "DATABASES", "CURRENT DATABASE", "TABLES", "VIEWS", "COLUMNS", "FUNCTIONS",
     "USER FUNCTIONS", "CREATE TABLE", "CREATE VIEW", "PARTITIONS", "JOBS", "MODULES", "FULL MODULES",
 )  # fmt: skip
+
+
+_DETAILS = ("CHANGELOG_MODE", "ESTIMATED_COST", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +81,26 @@ class StatementSet:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN of a query, an insert or a set of them."""
+    """EXPLAIN of a query, an insert or a set of them, with details such as CHANGELOG_MODE."""
 
     text: str
     place: Place
     of: ParsedStatement | StatementSet
+    details: tuple[str, ...] = ()
 
 
-Statement = ParsedStatement | SetOption | ResetOption | Show | StatementSet | Explain
+@dataclass(frozen=True, slots=True)
+class StopJob:
+    """STOP JOB 'id' [WITH SAVEPOINT] [WITH DRAIN]."""
+
+    text: str
+    place: Place
+    job: str
+    with_savepoint: bool
+    with_drain: bool
+
+
+Statement = ParsedStatement | SetOption | ResetOption | Show | StatementSet | Explain | StopJob
 
 
 def statements_of(script: str) -> list[Statement]:
@@ -124,9 +139,7 @@ class _Reader:
     def _statement(self, chunk: list[Token], behind: Iterator[list[Token]]) -> Statement:
         words = [token.text.upper() for token in chunk[:6]]
         if words[0] == "EXPLAIN":
-            rest = chunk[1:]
-            if words[1:3] == ["PLAN", "FOR"]:
-                rest = chunk[3:]
+            rest, details = self._details(chunk)
             if not rest:
                 raise self._at(chunk[-1], "EXPLAIN of nothing", "write a query or an INSERT behind it")
             inner = None if rest[0].text.upper() == "EXPLAIN" else self._statement(rest, behind)
@@ -134,10 +147,10 @@ class _Reader:
                 raise self._at(
                     rest[0], f"EXPLAIN does not take {rest[0].text.upper()}", "write a query or an INSERT behind it"
                 )
-            return Explain(self._text(chunk), self._place(chunk[0]), inner)
+            return Explain(self._text(chunk), self._place(chunk[0]), inner, details)
         if words[:4] == ["EXECUTE", "STATEMENT", "SET", "BEGIN"]:
             return self._set(chunk, chunk[4:], behind)
-        if words[:3] == ["BEGIN", "STATEMENT", "SET"]:
+        if words[:3] in (["BEGIN", "STATEMENT", "SET"], ["STATEMENT", "SET", "BEGIN"]):
             return self._set(chunk, chunk[3:], behind)
         if words[0] == "EXECUTE":
             return self._statement(chunk[1:], behind) if words[1:2] not in ([], ["EXECUTE"]) else self._refused(chunk)
@@ -150,7 +163,21 @@ class _Reader:
             )
         if words[0] == "SHOW":
             return self._show(chunk)
+        if words[:2] == ["STOP", "JOB"]:
+            return self._stop(chunk)
         return self._parsed(chunk) if words[0] in _BEGINNINGS else self._refused(chunk)
+
+    def _details(self, chunk: list[Token]) -> tuple[list[Token], tuple[str, ...]]:
+        """Return what is to be explained, and with which details."""
+        if [token.text.upper() for token in chunk[1:3]] == ["PLAN", "FOR"]:
+            return chunk[3:], ()
+        details, at = [], 1
+        while at < len(chunk) and (word := chunk[at].text.upper()) in _DETAILS:
+            if word != "CHANGELOG_MODE":
+                raise self._at(chunk[at], f"EXPLAIN {word} is not there", "leave it out, or write CHANGELOG_MODE")
+            details.append(word)
+            at += 2 if at + 1 < len(chunk) and chunk[at + 1].text == "," else 1
+        return chunk[at:], tuple(details)
 
     def _parsed(self, chunk: list[Token]) -> ParsedStatement:
         text, parser = self._text(chunk), FlinkParser(error_level=ErrorLevel.IMMEDIATE, dialect=Flink())
@@ -224,6 +251,20 @@ class _Reader:
                 "write [FROM name] [[NOT] LIKE 'pattern'] behind it",
             )
         return Show(self._text(chunk), self._place(chunk[0]), what, name, pattern, is_negated)
+
+    def _stop(self, chunk: list[Token]) -> StopJob:
+        if len(chunk) < 3:
+            raise self._at(chunk[-1], "STOP JOB of no job", "write STOP JOB 'id', as SHOW JOBS has it")
+        words = [token.text.upper() for token in chunk[3:]]
+        parts = [words[at : at + 2] for at in range(0, len(words), 2)]
+        known = (["WITH", "SAVEPOINT"], ["WITH", "DRAIN"])
+        wrong = next((at for at, part in enumerate(parts) if part not in known), None)
+        if wrong is not None:
+            what = f"STOP JOB does not take {chunk[3 + 2 * wrong].text!r}"
+            raise self._at(chunk[3 + 2 * wrong], what, "write STOP JOB 'id' WITH SAVEPOINT WITH DRAIN, or less of it")
+        if known[1] in parts and known[0] not in parts:
+            raise self._at(chunk[3], "WITH DRAIN without a savepoint", "write WITH SAVEPOINT WITH DRAIN")
+        return StopJob(self._text(chunk), self._place(chunk[0]), chunk[2].text, known[0] in parts, known[1] in parts)
 
     def _refused(self, chunk: list[Token]) -> ParsedStatement:
         raise self._at(

@@ -11,6 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from poundlock.errors import DefinitionError, did_you_mean
+from poundlock.savepoint.restore import parse_mode
 from poundlock.sql.errors import OptionError
 from poundlock.values import duration
 
@@ -38,6 +39,10 @@ def _whole(key: str, text: str) -> int:
 
 def _text(key: str, text: str) -> str:
     return text
+
+
+def _claim(key: str, text: str) -> str:
+    return parse_mode(text)
 
 
 def _span(key: str, text: str) -> str:
@@ -69,13 +74,28 @@ class Setting:
     note: str
 
 
+RECOVERY_PATH = "execution.state-recovery.path"
+IGNORE_UNCLAIMED = "execution.state-recovery.ignore-unclaimed-state"
+CLAIM_MODE = "execution.state-recovery.claim-mode"
+SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
+OLDER_NAMES: Mapping[str, str] = {
+    "execution.savepoint.path": RECOVERY_PATH,
+    "execution.savepoint.ignore-unclaimed-state": IGNORE_UNCLAIMED,
+    "execution.savepoint-restore-mode": CLAIM_MODE,
+    "state.savepoints.dir": SAVEPOINT_DIR,
+}
+"""What Flink called settings before, and what it calls them now."""
 SETTINGS: Mapping[str, Setting] = {
     "execution.runtime-mode": Setting(_one_of("streaming", "batch", "automatic"), "whether results are final"),
     "execution.checkpointing.interval": Setting(_span, "the job's checkpoint_interval"),
     "execution.checkpointing.timeout": Setting(_span, "the job's checkpoint_timeout"),
     "execution.checkpointing.min-pause": Setting(_span, "the job's checkpoint_min_pause"),
-    "execution.checkpointing.dir": Setting(_text, "the job's checkpoint_dir"),
-    "state.checkpoints.dir": Setting(_text, "the job's checkpoint_dir"),
+    "execution.checkpointing.dir": Setting(_text, "the folder in which each job has its checkpoint_dir"),
+    "state.checkpoints.dir": Setting(_text, "the folder in which each job has its checkpoint_dir"),
+    RECOVERY_PATH: Setting(_text, "the savepoint or checkpoint that the next INSERT begins with"),
+    IGNORE_UNCLAIMED: Setting(_flag, "whether state of it may be left behind that the job has no operator for"),
+    CLAIM_MODE: Setting(_claim, "whose it is: yours (NO_CLAIM), or the job's (CLAIM), which deletes it"),
+    SAVEPOINT_DIR: Setting(_text, "the folder in which STOP JOB makes savepoints"),
     "parallelism.default": Setting(_whole, "the job's parallelism"),
     "pipeline.max-parallelism": Setting(_whole, "the job's max_parallelism"),
     "pipeline.name": Setting(_text, "the next job's name"),

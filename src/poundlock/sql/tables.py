@@ -75,6 +75,7 @@ class TableDefinition:
         name: with its catalog and database, as far as the statement has them.
         query: what the table is created from, and filled with.
         script: that the statement is of, for errors in its expressions.
+        event_time: the column of event time that rows have already, whose watermark they bring along.
     """
 
     name: tuple[str, ...]
@@ -89,6 +90,7 @@ class TableDefinition:
     like: LikeClause | None
     query: exp.Query | None
     script: str = ""
+    event_time: str | None = None
 
 
 def table_of(created: exp.Create, script: str) -> TableDefinition:

@@ -6,12 +6,12 @@ What is wrong is reported with the user's own line, before anything runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from poundlock.arguments import MAPPING, check_kind
 from poundlock.errors import DefinitionError
-from poundlock.stream.nodes import KeyedNode, Node, PartitionNode, SortColumn, WatermarkNode, WindowNode, walk
+from poundlock.stream.nodes import KeyedNode, Node, PartitionNode, QueryNode, SortColumn, WatermarkNode, WindowNode
 
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream
@@ -84,7 +84,7 @@ def event_time_column(node: Node, what: str, *, needed: bool = False) -> str | N
     Raises:
         DefinitionError: it is needed and there is none, or there are several.
     """
-    columns = {mark.strategy.column for mark in walk([node]) if isinstance(mark, WatermarkNode)}
+    columns = set(_time_columns(node))
     if len(columns) > 1:
         raise DefinitionError(
             f"the streams before {what} keep their event time in different columns: {', '.join(sorted(columns))}",
@@ -118,6 +118,21 @@ def check_places_known(node: Node, strategy: WatermarkStrategy) -> None:
             )
         if not isinstance(each, (KeyedNode, WindowNode)):
             todo += each.inputs
+
+
+def _time_columns(node: Node) -> Iterator[str]:
+    """Yield the columns of event time that steps before have, as far as the nearest query of SQL, which says where it is."""
+    todo, seen = [node], {id(node)}
+    while todo:
+        each = todo.pop()
+        if isinstance(each, QueryNode):
+            yield from [] if each.time is None else [each.time]
+            continue
+        if isinstance(each, WatermarkNode):
+            yield each.strategy.column
+        new = [parent for parent in each.inputs if id(parent) not in seen]
+        seen |= {id(parent) for parent in new}
+        todo += new
 
 
 _SORT = re.compile(r"\s*`?([^`\s]+)`?(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)

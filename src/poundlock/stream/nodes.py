@@ -126,6 +126,17 @@ class CalcNode(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class QueryNode(CalcNode):
+    """The rows of a query of SQL, as steps of streams take them.
+
+    Args:
+        time: the column of their event time, whatever it was called before; None where they have none.
+    """
+
+    time: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class SideOutputNode(Node):
     """The rows a node with side outputs emitted under a tag; `schema` None = the columns of the input the rows came from."""
 

@@ -84,7 +84,7 @@ def _lines(entry: JobEntry, progress: Mapping[str, Any] | None, savepoint: str |
         "process": None if entry.application else f"{entry.pid} on {entry.host}{supervises}",
         "application": f"{entry.application}, with the driver" if entry.application else entry.spark_application,
         "restarts": None if not entry.process_restarts else f"{entry.process_restarts} of the process",
-        "command": shlex.join(["poundlock", "run", *entry.arguments]),
+        "command": shlex.join(["poundlock", entry.command, *entry.arguments]),
         "folder": entry.folder,
         "checkpoint": entry.checkpoint_dir,
         "savepoint": None if savepoint is None else f"{savepoint}, with which it ended",

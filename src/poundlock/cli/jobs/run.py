@@ -8,11 +8,7 @@ third ends the process on the spot (130 or 143 both).
 from __future__ import annotations
 
 import dataclasses
-import signal
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -20,19 +16,15 @@ from typer import Option
 from poundlock.cli.options import Call, JobArgument, MasterOption, ParallelismOption, with_shared_options
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
-from poundlock.threads import has_ended, in_thread
 
 if TYPE_CHECKING:
+    from poundlock.checkpoint.portable import NewerOutput
     from poundlock.cli.job_endpoint import Presence
     from poundlock.config import Settings
     from poundlock.control.logs import JobLog
     from poundlock.control.supervisor import Supervised
-    from poundlock.driver.progress import Progress
     from poundlock.driver.savepoints.restore import Beginning
     from poundlock.job import Job
-
-
-_TELL_S = 1.0
 
 
 @with_shared_options
@@ -116,7 +108,7 @@ def command(
     settings = call.settings(conf=conf or (), rest_enabled=False if no_rest else None, **where)
     beginning = _beginning(savepoint, allow_non_restored, newer_output, claim_mode, rename_operator or ())
     java_of(settings)
-    arguments = [*_typed(call, conf or (), where, no_rest), *typed_beginning(beginning)]
+    arguments = [*typed_options(call, conf or (), where, no_rest), *typed_beginning(beginning)]
     if settings.deploy_mode == "cluster":
         if restart:
             raise DefinitionError(
@@ -175,7 +167,7 @@ def _introduce(line: Supervised, job: Job, settings: Settings, log: JobLog) -> N
         log.logger.warning("started again by the supervisor", restarts=line.situation.restarts, why=why)
 
 
-def _typed(call: Call, conf: Sequence[str], given: Mapping[str, object], no_rest: bool) -> list[str]:
+def typed_options(call: Call, conf: Sequence[str], given: Mapping[str, object], no_rest: bool) -> list[str]:
     """Return the options as they could be typed."""
     words = [word for flag, options in (("-D", call.define), ("--conf", conf)) for o in options for word in (flag, o)]
     for name, value in {"config": call.config, **given}.items():
@@ -193,11 +185,17 @@ def typed_beginning(beginning: Beginning | None) -> list[str]:
     return [*words, "-n"] if beginning.allow_non_restored else words
 
 
+def newer_output_of(text: str | None) -> NewerOutput:
+    """Return what is to become of output that was finished after a savepoint. Raises DefinitionError."""
+    if text not in (None, "refuse", "keep", "retract"):
+        raise DefinitionError(f"--on-newer-output={text} is not known", next="use one of refuse, keep, retract")
+    return text or "refuse"  # type: ignore[return-value]
+
+
 def _beginning(
     savepoint: str | None, allow_non_restored: bool, newer: str | None, mode: str | None, renamed: Sequence[str]
 ) -> Beginning | None:
-    if newer not in (None, "refuse", "keep", "retract"):
-        raise DefinitionError(f"--on-newer-output={newer} is not known", next="use one of refuse, keep, retract")
+    output = newer_output_of(newer)
     if savepoint is None:
         if allow_non_restored or newer is not None or mode is not None or renamed:
             raise DefinitionError(
@@ -212,7 +210,7 @@ def _beginning(
     return Beginning(
         savepoint,
         allow_non_restored,
-        newer or "refuse",  # type: ignore[arg-type]
+        output,
         parse_mode("NO_CLAIM" if mode is None else mode),
         renamed=parse_renamed(renamed),
     )
@@ -221,73 +219,16 @@ def _beginning(
 def _watched(
     job: Job, settings: Settings, output: Output, log: JobLog, presence: Presence, beginning: Beginning | None
 ) -> int:
+    from poundlock.cli.jobs.watched import exit_code_of, run_watched
     from poundlock.cli.progress_display import watcher
     from poundlock.cli.signals import signals_asking
-    from poundlock.driver.driver import run
 
-    stop = presence.stop
-    with watcher(job.name, log.path, output) as watch, signals_asking(stop, watch.say, job) as signals:
+    with (
+        watcher(job.name, log.path, output) as watch,
+        signals_asking(presence.stop, watch.say, job) as signals,
+    ):
         if presence.supervised is not None:
-            presence.supervised.listen(signals.ask, stop)
-
-        completed = _Completed(log)
-
-        def report(progress: Progress) -> None:
-            if progress.message:
-                log.logger.info(progress.message, state=progress.state, checkpoint=progress.checkpoint)
-            completed.update(progress)
-            presence.update(progress)
-            watch.update(progress)
-
-        job_itself = partial(
-            run,
-            job,
-            settings=settings,
-            on_progress=report,
-            stop=stop,
-            requests=presence.requests,
-            on_claim=presence.claimed,
-            beginning=beginning,
-        )
-        try:
-            driver = in_thread(job_itself, "poundlock-driver")
-            while not has_ended(driver, 0.25):  # signals are handled between two waits
-                pass
-            progress = driver.result()
-        except BaseException as error:
-            log.logger.error("the job failed", exc_info=error)
-            if isinstance(error, PoundlockError) and error.next.startswith("see the log"):
-                error.next = f"read {log.path}"
-            raise
-        log.logger.info("the job ended", state=progress.state, checkpoint=progress.checkpoint)
+            presence.supervised.listen(signals.ask, presence.stop)
+        progress = run_watched(job, settings, log, presence, watch.update, beginning)
         watch.done(progress)
-    if progress.state == "CANCELED":
-        return 128 + (signals.newest or signal.SIGINT)
-    return 1 if progress.state == "FAILED" else 0
-
-
-@dataclass(slots=True)
-class _Completed:
-    """Writes completed checkpoints into the log: all at level debug, and one a second, at most, at level info."""
-
-    log: JobLog
-    _newest: int | None = None
-    _logged_at: float = -_TELL_S
-
-    def update(self, progress: Progress) -> None:
-        if progress.checkpoint == self._newest:
-            return
-        self._newest = progress.checkpoint
-        now = time.monotonic()
-        logger = self.log.logger
-        due = now - self._logged_at >= _TELL_S
-        if due:
-            self._logged_at = now
-        (logger.info if due else logger.debug)(
-            "completed checkpoint",
-            checkpoint=progress.checkpoint,
-            ms=progress.last_ms,
-            rows_read=progress.rows_read,
-            rows_written=progress.rows_written,
-            files_finished=progress.files_finished,
-        )
+    return exit_code_of(progress, signals)

@@ -47,13 +47,37 @@ def command(
     check: Annotated[bool, Option("--check", help="Go through the script and run nothing.")] = False,
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
+    savepoint: Annotated[
+        str | None,
+        Option(
+            "-s",
+            "--from-savepoint",
+            metavar="PATH",
+            help="The savepoint or checkpoint that the next INSERT begins with.",
+        ),
+    ] = None,
+    allow_non_restored: Annotated[
+        bool, Option("-n", "--allow-non-restored-state", help="Leave state behind that the job has no operator for.")
+    ] = False,
+    newer_output: Annotated[
+        str | None,
+        Option(
+            "--on-newer-output",
+            metavar="refuse|keep|retract",
+            help="Output finished after the savepoint; default: refuse.",
+        ),
+    ] = None,
+    no_rest: Annotated[bool, Option("--no-rest", help="Serve no REST.")] = False,
 ) -> int:
     """Run a script of Flink SQL.
 
     The whole script is checked before anything runs. Each INSERT is a job that is waited for; STATEMENT SET is one job.
     """
+    from poundlock.cli.jobs.run import newer_output_of, typed_options
+    from poundlock.cli.jobs.sql_jobs import ListedJobs, SqlJobs
     from poundlock.sql.errors import SqlError
     from poundlock.sql.running.runner import ScriptRunner
+    from poundlock.sql.settings import IGNORE_UNCLAIMED, RECOVERY_PATH
     from poundlock.sql.statements.session import SqlSession
 
     if form is not None and form not in _FORMS:
@@ -63,18 +87,34 @@ def command(
     session = SqlSession()
     shown = _Shown(output, session, "json" if output.as_json else form)  # type: ignore[arg-type]
     name = re.sub(r"[^A-Za-z0-9._-]", "-", script.stem) if script is not None else "sql"
-    settings = call.settings(master=master)
-    runner = ScriptRunner(name or "sql", shown.take, shown.known, session, settings, parallelism)
+    settings = call.settings(master=master, rest_enabled=False if no_rest else None)
+    typed = [*([] if script is None else [str(script)]), *(word for each in execute or () for word in ("-e", each))]
+    typed += typed_options(call, (), {"master": master, "parallelism": parallelism}, no_rest)
+    jobs = SqlJobs(output, settings, typed, "sql" if script is None else str(script))
+    runner = ScriptRunner(
+        name or "sql",
+        shown.take,
+        shown.known,
+        session,
+        settings,
+        parallelism,
+        launch=jobs.launch,
+        control=ListedJobs(call),
+        newer=newer_output_of(newer_output),
+    )
+    if savepoint is not None:
+        session.settings |= {RECOVERY_PATH: savepoint, IGNORE_UNCLAIMED: allow_non_restored}
     try:
         if check:
             runner.check(text)
             output.show("the script is in order", {"checked": True})
             return 0
-        runner.run(text, on_statement=shown.end)
+        if not runner.run(text, on_statement=shown.end):
+            output.note("the job was stopped: no statement behind it has run")
     except SqlError as error:
         output.note(error.shown)
         raise
-    return 0
+    return jobs.exit_code
 
 
 def _text(script: Path | None, execute: Sequence[str]) -> str:
@@ -145,6 +185,10 @@ class _Shown:
             self.output.line(_csv(names))
             for row in shown.rows:
                 self.output.line(_csv(row))
+        elif names == ["result"]:  # a text, as EXPLAIN and SHOW CREATE have it
+            for row in shown.rows:
+                for line in str(row[0]).splitlines():
+                    self.output.line(line)
         else:
             self._print(names, [[None if v is None else str(v) for v in row] for row in shown.rows])
 

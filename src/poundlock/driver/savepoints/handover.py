@@ -82,19 +82,19 @@ def _note(storage: Storage, name: str) -> Note | None:
     return read_record(storage, name, parsed(Note), next=next)
 
 
-def refuse_left(storage: Storage, script: str = "JOB.PY") -> None:
+def refuse_left(storage: Storage, script: str = "JOB.PY", command: str = "run") -> None:
     """Raise DefinitionError if a checkpoint folder's job ended with a savepoint, where its data went, or is half restored."""
     restoring = in_thread(lambda: interrupted_restore(storage), "poundlock-look")
     if (path := left(storage)) is not None:
         raise DefinitionError(
             f"the job of {storage.root} ended with the savepoint {path}",
-            next=f"go on from it: poundlock run -s {path} {script}; or start over in another checkpoint_dir",
+            next=f"go on from it: poundlock {command} -s {path} {script}; or start over in another checkpoint_dir",
         )
     if (interrupted := restoring.result()) is not None:
         path = interrupted.savepoint
         raise DefinitionError(
             f"{storage.root} has half of a restore that was interrupted, of the savepoint {path}",
-            next=f"restore it again: poundlock run -s {path} {script}",
+            next=f"restore it again: poundlock {command} -s {path} {script}",
         )
 
 

@@ -22,6 +22,7 @@ from poundlock.driver.savepoints.handover import (
 )
 from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
+from poundlock.job import Job
 from poundlock.plan.plan import Plan
 from poundlock.savepoint.inspection import pending
 from poundlock.savepoint.metadata import Metadata
@@ -55,7 +56,7 @@ def begin(plan: Plan, checkpoint: Storage, beginning: Beginning, *, clock: Clock
         DefinitionError: the savepoint is damaged or does not fit; nothing was touched.
         TransientError: a sink's system, which has to be asked for newer output, is away; nothing was touched.
     """
-    if has_begun(checkpoint, beginning, plan.job.script, say=say):
+    if has_begun(checkpoint, beginning, plan.job, say=say):
         return
     savepoint = open_storage(beginning.path)
     interrupted = interrupted_restore(checkpoint)
@@ -107,7 +108,7 @@ def _waited(metadata: Metadata, name: str) -> str:
     return f", and {rows:,} rows that waited in it" if rows else ""
 
 
-def has_begun(checkpoint: Storage, beginning: Beginning, script: str, *, say: Callable[[str], None]) -> bool:
+def has_begun(checkpoint: Storage, beginning: Beginning, job: Job, *, say: Callable[[str], None]) -> bool:
     """Return whether the job that is to begin has done so before; mend what a kill just behind its last step left.
 
     Raises:
@@ -118,7 +119,7 @@ def has_begun(checkpoint: Storage, beginning: Beginning, script: str, *, say: Ca
         return False
     before = left_by(checkpoint)
     if before is not None and before.job_id == identity.job_id:
-        refuse_left(checkpoint, script)
+        refuse_left(checkpoint, job.script, job.command)
     settle_restore(checkpoint)
     say(f"Begun with savepoint {beginning.named or beginning.path} before; going on from the checkpoint")
     return True

@@ -8,7 +8,7 @@ from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
 from poundlock.sql.catalog import FullName
 from poundlock.sql.expressions.tree import Expression, SqlCall
-from poundlock.sql.relations.fields import Field
+from poundlock.sql.relations.fields import Field, TimeKind
 from poundlock.sql.relations.tree import LogicalAssignWatermark, LogicalProject, LogicalRelation, LogicalScan
 from poundlock.sql.tables import ComputedColumn, ConnectorColumn, PhysicalColumn, TableDefinition
 
@@ -32,7 +32,8 @@ def _scanned(analysis: Analysis, name: FullName, definition: TableDefinition) ->
     given: dict[str, Field] = {}
     for each in definition.columns:
         if isinstance(each, PhysicalColumn | ConnectorColumn):
-            given[each.name] = Field(each.name, analysis.names.fresh(each.name), each.type)
+            time: TimeKind | None = "rowtime" if each.name == definition.event_time else None
+            given[each.name] = Field(each.name, analysis.names.fresh(each.name), each.type, time)
     relation: LogicalRelation = LogicalScan(tuple(given.values()), name, definition)
     scope = QueryScope(definition.script, (NamedFields(name.name, tuple(given.values())),))
     inner = analysis.of_script(definition.script)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,7 +17,17 @@ from poundlock.sql.expressions.evaluation import EvaluationContext
 from poundlock.sql.lowering.schemas import schema_of
 from poundlock.sql.relations.changes import is_updating
 from poundlock.sql.relations.fields import Field
-from poundlock.sql.relations.tree import LogicalLookupJoin, LogicalRelation, LogicalScan
+from poundlock.sql.relations.stable import OperatorIdentity
+from poundlock.sql.relations.tree import (
+    LogicalAggregate,
+    LogicalDeduplicate,
+    LogicalJoin,
+    LogicalLookupJoin,
+    LogicalOver,
+    LogicalRelation,
+    LogicalScan,
+    LogicalTopN,
+)
 from poundlock.stream.nodes import CalcNode
 from poundlock.stream.stream import DataStream
 
@@ -25,6 +36,9 @@ if TYPE_CHECKING:
 
 Rule: TypeAlias = Callable[["Lowering", Any], DataStream]
 """Makes the stream of a relation of one kind."""
+_WITHOUT_STATE = ("calc", "rowtime", "insertions", "values")
+"""Kinds of steps beside the one that a relation is."""
+_WITH_TTL = (LogicalAggregate, LogicalJoin, LogicalTopN, LogicalDeduplicate, LogicalOver)
 
 
 @dataclass
@@ -38,6 +52,7 @@ class Lowering:
         lookup: makes what a table is asked by.
         ttl_ms: how long state of a key is kept after its last change; None for ever.
         idle_ms: a partition without rows for longer is not waited for; None where each is waited for.
+        identity: says what the operator of a relation is, by which it is known in savepoints.
     """
 
     job: Job
@@ -48,6 +63,7 @@ class Lowering:
     lookup: Callable[[LogicalLookupJoin], RowLookup]
     ttl_ms: int | None = None
     idle_ms: int | None = None
+    identity: Callable[[LogicalRelation], OperatorIdentity | None] = lambda relation: None
     _made: dict[int, tuple[LogicalRelation, DataStream]] = field(default_factory=dict)
 
     def stream(self, relation: LogicalRelation) -> DataStream:
@@ -58,8 +74,37 @@ class Lowering:
         """
         known = self._made.get(id(relation))
         if known is None:
-            known = self._made[id(relation)] = relation, self._lowered(relation)
+            with self._named(relation):
+                known = self._made[id(relation)] = relation, self._lowered(relation)
         return known[1]
+
+    @contextmanager
+    def _named(self, relation: LogicalRelation) -> Iterator[None]:
+        """Have the operator of a relation called by what it is."""
+        before, identity = self.job.naming, self.identity(relation)
+
+        def naming(kind: str) -> str | None:
+            if identity is None or kind in _WITHOUT_STATE:
+                return None
+            id = self.job.free_id(identity.name(kind))
+            if identity.made_of:
+                self.job.made_of[id] = {**identity.made_of, **self._kept_as(relation)}
+            return id
+
+        self.job.naming = naming
+        try:
+            yield
+        finally:
+            self.job.naming = before
+
+    def _kept_as(self, relation: LogicalRelation) -> dict[str, Any]:
+        """Return what the state of an operator is made of beside what its relation says."""
+        made: dict[str, Any] = {
+            "row kinds": ["changes" if self.is_updating(each) else "insertions" for each in relation.inputs]
+        }
+        if type(relation) in _WITH_TTL:
+            made["time to live"] = "unlimited" if self.ttl_ms is None else "limited"
+        return made
 
     def is_updating(self, relation: LogicalRelation) -> bool:
         """Return whether the rows of a stream have kinds of change."""

@@ -25,6 +25,8 @@ from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.relations.changes import is_updating, upsert_key
 from poundlock.sql.relations.demands import ScanDemand, demands_of
 from poundlock.sql.relations.fields import Field
+from poundlock.sql.relations.meanings import digest_of
+from poundlock.sql.relations.stable import StableRelations
 from poundlock.sql.relations.tree import LogicalFilter, LogicalLookupJoin, LogicalProject, LogicalRelation, LogicalScan
 from poundlock.sql.statements.results import RunsInserts, SinkTable
 from poundlock.sql.types import BYTES, STRING, SqlType
@@ -32,7 +34,7 @@ from poundlock.stream.nodes import CalcNode
 from poundlock.stream.stream import DataStream
 from poundlock.values import duration
 
-_SETTINGS: Mapping[str, str] = {
+ARGUMENTS: Mapping[str, str] = {
     "execution.checkpointing.interval": "checkpoint_interval",
     "execution.checkpointing.timeout": "checkpoint_timeout",
     "execution.checkpointing.min-pause": "checkpoint_min_pause",
@@ -52,7 +54,9 @@ def new_job(name: str, settings: Mapping[str, Any], **given: Any) -> Job:
     Args:
         given: arguments that settings do not change.
     """
-    arguments = {_SETTINGS[key]: value for key, value in settings.items() if key in _SETTINGS}
+    arguments = {ARGUMENTS[key]: value for key, value in settings.items() if key in ARGUMENTS}
+    if "checkpoint_dir" in arguments:
+        arguments["checkpoint_dir"] = f"{arguments['checkpoint_dir'].rstrip('/')}/{name}"  # a script has several jobs
     mode = settings.get("execution.runtime-mode", "streaming")
     return Job(name, **{"on_error": "fail", "runtime_mode": mode, **arguments, **given})
 
@@ -68,6 +72,7 @@ class JobBuilder:
     job: Job
     zone: ZoneInfo
     settings: Mapping[str, Any]
+    stable: StableRelations = field(default_factory=StableRelations)
     _sources: dict[int, TableSource] = field(default_factory=dict)
     _demands: Mapping[int, ScanDemand] = field(default_factory=dict)
 
@@ -81,11 +86,12 @@ class JobBuilder:
             self.job,
             EvaluationContext(self.zone),
             self._scan,
-            self._is_updating_table,
+            self.is_updating_table,
             RULES,
             self._lookup,
             ttl_ms=self._span_ms("table.exec.state.ttl"),
             idle_ms=self._span_ms("table.exec.source.idle-timeout"),
+            identity=self.stable.identity,
         )
 
     def _span_ms(self, key: str) -> int | None:
@@ -103,7 +109,8 @@ class JobBuilder:
             known = self._sources[id(scan)] = connector_of(table).source(table)
         return known
 
-    def _is_updating_table(self, scan: LogicalScan) -> bool:
+    def is_updating_table(self, scan: LogicalScan) -> bool:
+        """Return whether the rows of a table change."""
         return self._source(scan).is_updating
 
     def _scan(self, scan: LogicalScan) -> DataStream:
@@ -140,11 +147,11 @@ class JobBuilder:
         """
         relations = [self._enforced(each) for each in inserts.sinks]
         self._demands = demands_of(relations)
-        for number, (each, relation) in enumerate(zip(inserts.sinks, relations, strict=True)):
-            self._insert(each, relation, number)
+        for each, relation in zip(inserts.sinks, relations, strict=True):
+            self._insert(each, relation)
 
-    def _insert(self, into: SinkTable, relation: LogicalRelation, number: int) -> None:
-        changes = not self.is_batch and is_updating(relation, self._is_updating_table)
+    def _insert(self, into: SinkTable, relation: LogicalRelation) -> None:
+        changes = not self.is_batch and is_updating(relation, self.is_updating_table)
         table = TableContext(into.name, into.definition, relation.fields, self.zone, self.is_batch, is_updating=changes)
         sink = connector_of(table).sink(table, overwrite=into.overwrite)
         stream, updating = self._stream(relation)
@@ -162,13 +169,12 @@ class JobBuilder:
             )
         schema = ddl.render(sink.schema)
         node = CalcNode(self.job.operator_id("encode", None), [stream.node], sink.program, schema)
-        name = into.name.name if number == 0 else f"{into.name.name}-{number}"
-        stream.then(node).sink_to(sink.sink, name=_named(self.job, f"{name}-sink"))
+        stream.then(node).sink_to(sink.sink, name=_named(self.job, f"{into.name.name}-sink"))
 
     def _stream(self, relation: LogicalRelation) -> tuple[DataStream, bool]:
         """Return the stream of a relation, and whether its rows change: in batch mode none does."""
-        updating = is_updating(relation, self._is_updating_table)
-        stream = self.lowering.stream(relation)
+        updating = is_updating(relation, self.is_updating_table)
+        stream = self.lowering.stream(self.stable.of(relation))
         if not (updating and self.is_batch):
             return stream, updating
         kind = SqlCall("$INSERTION", (ColumnRef(ROW_KIND, SqlType("VARCHAR", (2,))),), _BOOLEAN)
@@ -244,7 +250,7 @@ def _given_types(relation: LogicalRelation) -> Sequence[SqlType]:
     return [f.type for f in relation.fields] if expressions is None else [each.type for each in expressions]
 
 
-def _named(job: Job, name: str) -> str | None:
-    """Return a name for a step, None where it is taken or no name of a step."""
-    taken = {node.id for node in (*job.sources, *job.sinks)}
-    return name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,90}", name) and name not in taken else None
+def _named(job: Job, name: str) -> str:
+    """Return a name for a step that no other has."""
+    known = name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,90}", name) else f"table-{digest_of(name)}"
+    return job.free_id(known)

@@ -3,36 +3,75 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
+from poundlock.checkpoint.portable import NewerOutput
 from poundlock.config import Settings, load_settings
 from poundlock.driver.driver import run
 from poundlock.driver.progress import StopRequest
 from poundlock.driver.restart import NoRestart
+from poundlock.driver.savepoints.restore import Beginning
 from poundlock.errors import DefinitionError
+from poundlock.job import Job
 from poundlock.spark.launch.session import Session
 from poundlock.sql.dialect import Flink
 from poundlock.sql.errors import SqlError, too_deep
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import LogicalRelation, LogicalScan, walk_relations
+from poundlock.sql.running.beginnings import beginning_of, refuse_unfit
 from poundlock.sql.running.collected import CollectingSink
+from poundlock.sql.running.explained import explained
 from poundlock.sql.running.jobs import JobBuilder, new_job
 from poundlock.sql.script import statements_of
-from poundlock.sql.statements.results import Done, Explained, Result, RunsInserts, RunsQuery, ShownRows
+from poundlock.sql.statements.results import (
+    Done,
+    Explained,
+    Result,
+    RunsInserts,
+    RunsQuery,
+    ShownRows,
+    ShowsJobs,
+    StopsJob,
+)
 from poundlock.sql.statements.session import SqlSession, placed
 from poundlock.sql.tables import ComputedColumn, TableColumn
-from poundlock.sql.types import STRING
+from poundlock.sql.types import STRING, SqlType
 
 Rows = Callable[[tuple[Field, ...], pa.RecordBatch], None]
 """Is given columns of a query's result and rows of it, with their kinds of change behind where rows change."""
+
+
+class JobControl(Protocol):
+    """What statements ask of jobs that run."""
+
+    def running(self) -> Sequence[tuple[str, str, str, str]]:
+        """Return id, name, state and start of each, the newest first."""
+
+    def check(self, job: str) -> None:
+        """Check that a job runs.
+
+        Raises:
+            DefinitionError: it does not.
+        """
+
+    def stop(self, stopped: StopsJob) -> str | None:
+        """Stop a job and wait for its end; return the path of the savepoint, None where none is asked for.
+
+        Raises:
+            PoundlockError: it does not run, or the savepoint was not taken.
+        """
+
+
+Launch = Callable[[Job, Beginning | None], bool]
+"""Runs a job; returns whether it came to the end of its input, so that the script goes on."""
 
 
 @dataclass
@@ -45,6 +84,9 @@ class ScriptRunner:
         on_shown: is given rows that are known at once.
         parallelism: of jobs to which settings give none.
         spark: the Spark session that jobs run in; None: each has one of its own.
+        launch: runs the jobs of inserts; None: they run here, and nobody sees them from outside.
+        control: reaches jobs that run; None: nobody does, and statements about them are refused.
+        newer: what becomes of output that was finished after the savepoint that a job begins with.
     """
 
     name: str
@@ -55,10 +97,13 @@ class ScriptRunner:
     parallelism: int | None = None
     spark: Session | None = None
     stop: StopRequest = field(default_factory=StopRequest)
+    launch: Launch | None = None
+    control: JobControl | None = None
+    newer: NewerOutput = "refuse"
     _jobs: Counter[str] = field(default_factory=Counter)
 
-    def run(self, script: str, on_statement: Callable[[], None] = lambda: None) -> None:
-        """Check a whole script, then run one statement behind the other.
+    def run(self, script: str, on_statement: Callable[[], None] = lambda: None) -> bool:
+        """Check a whole script, then run one statement behind the other; return whether all have run, and no job was stopped.
 
         Args:
             on_statement: is called when a statement has run.
@@ -69,8 +114,10 @@ class ScriptRunner:
         """
         self.check(script)
         for statement in statements_of(script):
-            self._run(self.session.take(statement, script), statement.text)
+            if not self._run(self.session.take(statement, script), statement.text):
+                return False
             on_statement()
+        return True
 
     def check(self, script: str) -> None:
         """Go through a script as far as its jobs' plans, without running anything.
@@ -78,53 +125,85 @@ class ScriptRunner:
         Raises:
             SqlError: a statement cannot be run.
         """
-        trial = deepcopy(self.session)
+        trial, names = deepcopy(self.session), Counter(self._jobs)
         for statement in statements_of(script):
             result = trial.take(statement, script)
-            of = result.of if isinstance(result, Explained) else result
-            if isinstance(of, RunsQuery | RunsInserts):
-                try:
-                    self._planned(trial, of)
-                except RecursionError:
-                    raise too_deep(statement.place, script) from None
-                except SqlError:
-                    raise
-                except DefinitionError as error:
-                    raise placed(error, statement.place, script) from error
+            try:
+                self._check(trial, result, statement.text, names)
+            except RecursionError:
+                raise too_deep(statement.place, script) from None
+            except SqlError:
+                raise
+            except DefinitionError as error:
+                raise placed(error, statement.place, script) from error
 
-    def _settings(self) -> dict[str, Any]:
-        """Return the session's settings, with the runner's parallelism where they give none."""
+    def _check(self, session: SqlSession, result: Result, text: str, names: Counter[str]) -> None:
+        if isinstance(result, Explained):
+            self._planned(session, result.of)
+        elif isinstance(result, RunsQuery):
+            self._planned(session, result)
+        elif isinstance(result, RunsInserts):
+            job = self._planned(session, result, self._job_name(session, result, text, names))
+            beginning = self._beginning(session, job)
+            if beginning is not None:
+                refuse_unfit(job, beginning)
+        elif isinstance(result, ShowsJobs | StopsJob):
+            control = self._control()
+            if isinstance(result, StopsJob):
+                control.check(result.job)
+
+    def _settings(self, session: SqlSession) -> dict[str, Any]:
+        """Return a session's settings, with the runner's parallelism where they give none."""
         given = {} if self.parallelism is None else {"parallelism.default": self.parallelism}
-        return {**given, **self.session.settings}
+        return {**given, **session.settings}
 
-    def _planned(self, session: SqlSession, result: RunsQuery | RunsInserts) -> Any:
-        job = new_job("check", session.settings)
+    def _planned(self, session: SqlSession, result: RunsQuery | RunsInserts, name: str = "explained") -> Job:
+        return self._built(session, result, name).job
+
+    def _built(self, session: SqlSession, result: RunsQuery | RunsInserts, name: str = "explained") -> JobBuilder:
+        job = new_job(name, self._settings(session))
         builder = JobBuilder(job, session.zone, session.settings)
         if isinstance(result, RunsQuery):
             builder.query(result.relation, CollectingSink("/nowhere"))
         else:
             builder.inserts(result)
-        return job
+        return builder
 
-    def _run(self, result: Result, text: str) -> None:
+    def _run(self, result: Result, text: str) -> bool:
+        """Run a statement; return whether the script goes on."""
         if isinstance(result, ShownRows):
             self.on_shown(result)
         elif isinstance(result, RunsQuery):
             self._query(result)
         elif isinstance(result, RunsInserts):
-            self._inserts(result, text)
+            return self._inserts(result, text)
         elif isinstance(result, Explained):
-            job = self._planned(self.session, result.of)
-            self.on_shown(ShownRows((("result", STRING),), [(line,) for line in job.explain().splitlines()]))
+            text = explained(result, self._built(self.session, result.of))
+            self.on_shown(ShownRows((("result", STRING),), [(text,)]))
+        elif isinstance(result, ShowsJobs):
+            self.on_shown(ShownRows(_JOB_COLUMNS, list(self._control().running())))
+        elif isinstance(result, StopsJob):
+            path = self._control().stop(result)
+            if path is not None:
+                self.on_shown(ShownRows((("savepoint path", STRING),), [(path,)]))
         else:
             assert isinstance(result, Done)
+        return True
+
+    def _control(self) -> JobControl:
+        if self.control is None:
+            raise DefinitionError(
+                "statements about jobs that run have nobody here who reaches them",
+                next="run the script with poundlock sql",
+            )
+        return self.control
 
     def _query(self, query: RunsQuery) -> None:
         with _folder() as folder:
             sink = CollectingSink(f"{folder}/rows")
             job = new_job(
                 f"{self.name}-query",
-                self._settings(),
+                self._settings(self.session),
                 checkpoint_dir=f"{folder}/job",
                 restart=NoRestart(),
                 checkpoint_interval="0 s",
@@ -132,17 +211,36 @@ class ScriptRunner:
             builder = JobBuilder(job, self.session.zone, self.session.settings)
             builder.query(query.relation, sink)
             sink.given_to(lambda rows: self.on_rows(query.relation.fields, rows))
-            settings = (self.settings or load_settings()).model_copy(update={"on_error": None, "checkpoint_dir": None})
+            settings = self._run_settings().model_copy(update={"on_error": None, "checkpoint_dir": None})
             run(job, settings=settings, stop=self.stop, session=self.spark)
 
-    def _inserts(self, inserts: RunsInserts, text: str) -> None:
-        name = self.session.settings.get("pipeline.name") or f"{self.name}-{identity_of(inserts, text)}"
-        self._jobs[name] += 1
-        if self._jobs[name] > 1:
-            name = f"{name}-{self._jobs[name]}"
-        job = new_job(name, self._settings())
-        JobBuilder(job, self.session.zone, self.session.settings).inserts(inserts)
-        run(job, settings=self.settings or load_settings(), stop=self.stop, session=self.spark)
+    def _inserts(self, inserts: RunsInserts, text: str) -> bool:
+        job = self._planned(self.session, inserts, self._job_name(self.session, inserts, text, self._jobs))
+        return (self.launch or self._launched)(job, self._beginning(self.session, job))
+
+    def _launched(self, job: Job, beginning: Beginning | None) -> bool:
+        run(job, settings=self._run_settings(), stop=self.stop, session=self.spark, beginning=beginning)
+        return not self.stop.stopping
+
+    def _job_name(self, session: SqlSession, inserts: RunsInserts, text: str, names: Counter[str]) -> str:
+        """Return what the job of a statement is called, by which it goes on where it was; `names` are those that are taken."""
+        name = session.settings.get("pipeline.name") or f"{self.name}-{identity_of(inserts, text)}"
+        names[name] += 1
+        return name if names[name] == 1 else f"{name}-{names[name]}"
+
+    def _beginning(self, session: SqlSession, job: Job) -> Beginning | None:
+        return beginning_of(session.settings, job, self._run_settings(), self.newer)
+
+    def _run_settings(self) -> Settings:
+        return self.settings or load_settings()
+
+
+_JOB_COLUMNS = (
+    ("job id", STRING),
+    ("job name", STRING),
+    ("status", STRING),
+    ("start time", SqlType("TIMESTAMP_LTZ", (3,))),
+)
 
 
 def identity_of(inserts: RunsInserts, text: str) -> str:

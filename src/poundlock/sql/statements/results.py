@@ -58,9 +58,36 @@ class RunsInserts:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Queries that are to be explained, and not run."""
+    """Queries that are to be explained, and not run.
+
+    Args:
+        details: what is wanted beside, in Flink's words.
+    """
 
     of: RunsQuery | RunsInserts
+    details: tuple[str, ...] = ()
 
 
-Result = Done | ShownRows | RunsQuery | RunsInserts | Explained
+@dataclass(frozen=True, slots=True)
+class ShowsJobs:
+    """The jobs that run are to be shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopsJob:
+    """A job is to be stopped.
+
+    Args:
+        job: its id, the beginning of it, or its name.
+        with_savepoint: whether it leaves all to a savepoint, whose path is shown.
+        with_drain: whether every window fires before that.
+        directory: in which the savepoint is made; None for the one in the state directory.
+    """
+
+    job: str
+    with_savepoint: bool
+    with_drain: bool
+    directory: str | None
+
+
+Result = Done | ShownRows | RunsQuery | RunsInserts | Explained | ShowsJobs | StopsJob

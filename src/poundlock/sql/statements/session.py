@@ -27,12 +27,23 @@ from poundlock.sql.script import (
     Show,
     Statement,
     StatementSet,
+    StopJob,
     statements_of,
 )
-from poundlock.sql.settings import SETTINGS, checked
+from poundlock.sql.settings import OLDER_NAMES, SAVEPOINT_DIR, SETTINGS, checked
 from poundlock.sql.statements.definitions import altered, create, describe, drop
 from poundlock.sql.statements.inserts import insert_of
-from poundlock.sql.statements.results import Done, Explained, Result, RunsInserts, RunsQuery, ShownRows, SinkTable
+from poundlock.sql.statements.results import (
+    Done,
+    Explained,
+    Result,
+    RunsInserts,
+    RunsQuery,
+    ShownRows,
+    ShowsJobs,
+    SinkTable,
+    StopsJob,
+)
 from poundlock.sql.statements.shows import shown
 from poundlock.sql.types import STRING
 
@@ -92,6 +103,11 @@ class SqlSession:
             return self._set(statement)
         if isinstance(statement, ResetOption):
             return self._reset(statement)
+        if isinstance(statement, StopJob):
+            folder = self.settings.get(SAVEPOINT_DIR)
+            return StopsJob(statement.job, statement.with_savepoint, statement.with_drain, folder)
+        if isinstance(statement, Show) and statement.what == "JOBS":
+            return ShowsJobs()
         if isinstance(statement, Show):
             return shown(self.analysis(script), statement)
         if isinstance(statement, StatementSet):
@@ -99,7 +115,7 @@ class SqlSession:
         if isinstance(statement, Explain):
             of = self.take(statement.of, script)
             assert isinstance(of, RunsQuery | RunsInserts)
-            return Explained(of)
+            return Explained(of, statement.details)
         return self._parsed(statement, script)
 
     def analysis(self, script: str) -> Analysis:
@@ -152,8 +168,9 @@ class SqlSession:
             rows = [(key, text) for key, text in sorted(self.written.items())]
             return ShownRows((("key", STRING), ("value", STRING)), rows)
         assert statement.value is not None
-        self.settings[statement.key] = checked(statement.key, statement.value)
-        self.written[statement.key] = statement.value
+        key = OLDER_NAMES.get(statement.key, statement.key)
+        self.settings[key] = checked(key, statement.value)
+        self.written[key] = statement.value
         return Done()
 
     def _reset(self, statement: ResetOption) -> Result:
@@ -161,10 +178,11 @@ class SqlSession:
             self.settings.clear()
             self.written.clear()
         else:
-            if statement.key not in SETTINGS:
-                checked(statement.key, "")
-            self.settings.pop(statement.key, None)
-            self.written.pop(statement.key, None)
+            key = OLDER_NAMES.get(statement.key, statement.key)
+            if key not in SETTINGS:
+                checked(key, "")
+            self.settings.pop(key, None)
+            self.written.pop(key, None)
         return Done()
 
 

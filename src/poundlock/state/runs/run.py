@@ -217,6 +217,8 @@ def damaged(file: RunFile, how: str, operators: Sequence[str] = ()) -> DamagedRu
     )
 
 
-def from_whole(checkpoint: int, path: str, script: str = "JOB.PY") -> str:
+def from_whole(checkpoint: int, path: str, script: str = "JOB.PY", command: str = "run") -> str:
     """Return what to do about it where a copy of an older checkpoint is whole."""
-    return f"checkpoint {checkpoint} is whole; go on from it: poundlock run {script} -s {path} -D checkpoint_dir=NEW"
+    return (
+        f"checkpoint {checkpoint} is whole; go on from it: poundlock {command} {script} -s {path} -D checkpoint_dir=NEW"
+    )
