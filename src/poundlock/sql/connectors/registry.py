@@ -7,7 +7,7 @@ from functools import partial
 
 from poundlock.sql.connectors.blackhole import BlackholeTable
 from poundlock.sql.connectors.filesystem import FilesystemTable
-from poundlock.sql.connectors.kafka import KafkaTable
+from poundlock.sql.connectors.kafka.table import KafkaTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
 from poundlock.sql.connectors.print_table import PrintTable
 from poundlock.sql.connectors.table import TableConnector, TableContext

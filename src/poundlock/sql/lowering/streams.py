@@ -38,6 +38,7 @@ from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import (
     LogicalAggregate,
     LogicalAssignWatermark,
+    LogicalChangelogNormalize,
     LogicalDeduplicate,
     LogicalExpand,
     LogicalFilter,
@@ -63,7 +64,13 @@ from poundlock.sql.relations.tree import (
 )
 from poundlock.sql.types import SqlType
 from poundlock.stream.changelog_nodes import AggregateCall as GroupAggregateCall
-from poundlock.stream.changelog_nodes import AggregateName, ChangelogTopNNode, GroupAggregateNode, RegularJoinNode
+from poundlock.stream.changelog_nodes import (
+    AggregateName,
+    ChangelogNormalizeNode,
+    ChangelogTopNNode,
+    GroupAggregateNode,
+    RegularJoinNode,
+)
 from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.matching import MatchNode
 from poundlock.stream.nodes import (
@@ -138,6 +145,7 @@ class Lowering:
             LogicalScan: self.scan,
             LogicalValues: self._values,
             LogicalAssignWatermark: self._watermark,
+            LogicalChangelogNormalize: self._normalize,
             LogicalUnionAll: self._union,
             LogicalUnnest: self._unnest,
             LogicalExpand: self._expand,
@@ -212,7 +220,7 @@ class Lowering:
         inner = relation.input
         fields = (*inner.fields, Field(TIME, TIME, _INSTANT))
         time = relation.field(relation.time)
-        instant = SqlCall("$ROWTIME", (time.ref,), _INSTANT)
+        instant = SqlCall("$ROWTIME", (time.ref, *self._kind_of(inner)), _INSTANT)
         expressions: tuple[Expression, ...] = (*(f.ref for f in inner.fields), instant)
         steps = (CalcStep(tuple(f.column for f in fields), expressions),)
         updating = self.is_updating(inner)
@@ -222,6 +230,10 @@ class Lowering:
             strategy = strategy.with_idleness(timedelta(milliseconds=self.idle_ms))
         node = WatermarkNode(self.job.operator_id("watermark", None), [stream.node], strategy)
         return stream.then(node)
+
+    def _kind_of(self, relation: LogicalRelation) -> tuple[Expression, ...]:
+        """Return the kind of change of rows that have one, as an argument."""
+        return (ColumnRef(ROW_KIND, SqlType("VARCHAR", (2,))),) if self.is_updating(relation) else ()
 
     def _union(self, relation: LogicalUnionAll) -> DataStream:
         kinds = [self.is_updating(part) for part in relation.parts]
@@ -264,6 +276,20 @@ class Lowering:
         )
 
     # --- changelogs -------------------------------------------------------------------------------------------------------
+
+    def _normalize(self, relation: LogicalChangelogNormalize) -> DataStream:
+        step = CalcStep(tuple(f.column for f in relation.fields), tuple(f.ref for f in relation.fields))
+        stream = self.calc(self.stream(relation.input), CalcProgram((step,), self.context), relation.fields, kinds=True)
+        node = ChangelogNormalizeNode(
+            self.job.operator_id("changelog-normalize", None),
+            [stream.node],
+            [keys_text(relation.keys)],
+            [None],
+            None,
+            {},
+            ttl_ms=self.ttl_ms,
+        )
+        return stream.then(node)
 
     def _aggregate(self, relation: LogicalAggregate) -> DataStream:
         inner = relation.input
