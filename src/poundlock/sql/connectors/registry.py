@@ -9,6 +9,7 @@ from poundlock.sql.connectors.blackhole import BlackholeTable
 from poundlock.sql.connectors.filesystem import FilesystemTable
 from poundlock.sql.connectors.kafka.table import KafkaTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
+from poundlock.sql.connectors.postgres_cdc import PostgresCdcTable
 from poundlock.sql.connectors.print_table import PrintTable
 from poundlock.sql.connectors.table import TableConnector, TableContext
 
@@ -16,6 +17,7 @@ CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "blackhole": BlackholeTable,
     "filesystem": FilesystemTable,
     "kafka": KafkaTable,
+    "postgres-cdc": PostgresCdcTable,
     "print": PrintTable,
     "upsert-kafka": partial(KafkaTable, is_upsert=True),
 }

@@ -40,7 +40,6 @@ class RecordColumns:
         if not self.is_upsert:  # what both have is read of the value
             of_key = tuple(each for each in of_key if each.column not in {other.column for other in self.value})
         if not of_key:
-            self.options.text("key.format")
             if self.key:  # its options are checked nevertheless
                 self._key_decoder(self.key)
             return of_value, None
