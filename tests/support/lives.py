@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.failpoints import Failpoint, StreamFailpoint
@@ -114,6 +114,7 @@ class Lives:
         folder: where the log goes.
         arguments: further arguments of `poundlock run`; restarts within a life are made quick.
         patience_s: how long one life may go without doing what is waited for.
+        command: of `poundlock` that runs it: "sql" for a script.
     """
 
     def __init__(
@@ -124,8 +125,9 @@ class Lives:
         folder: Path,
         arguments: Sequence[str] = (),
         patience_s: float = 300.0,
+        command: Literal["run", "sql"] = "run",
     ) -> None:
-        self._job = job
+        self._job, self._command = job, command
         self._environment = {"POUNDLOCK_STATE_DIR": str(folder / "state"), **environment}
         self._arguments = [*(word for setting in _QUICK_RESTARTS for word in ("-D", setting)), *arguments]
         self.folder = folder
@@ -152,6 +154,7 @@ class Lives:
             environment={**self._environment, **environment},
             tag=self.tag,
             log=self.folder / "job.log",
+            command=self._command,
         )
         return self.job
 

@@ -18,7 +18,12 @@ from poundlock.plan.outline import StageOutline, outline
 from poundlock.plan.plan import DEAD_LETTER, make_plan
 from poundlock.plan.segments import spark_streams
 from poundlock.plan.sql_text import parse_aggregates
-from poundlock.stream.changelog_nodes import ChangelogTopNNode, GroupAggregateNode, RegularJoinNode
+from poundlock.stream.changelog_nodes import (
+    ChangelogNormalizeNode,
+    ChangelogTopNNode,
+    GroupAggregateNode,
+    RegularJoinNode,
+)
 from poundlock.stream.functions.process import ArrowAggregateWindow
 from poundlock.stream.nodes import (
     ApplyNode,
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
     from poundlock.job import Job
 
 _BY_COLUMNS = (
+    ChangelogNormalizeNode,
     ChangelogTopNNode,
     GroupAggregateNode,
     OverNode,

@@ -18,6 +18,7 @@ from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.operators.records import record_maker
 from poundlock.plan.sql_text import Part, named_column, parse_aggregates, parts_of, resolve_column, without_alias
 from poundlock.stream.changelog_nodes import (
+    ChangelogNormalizeNode,
     ChangelogTopNNode,
     GroupAggregateNode,
     RegularJoinNode,
@@ -149,6 +150,8 @@ def _after_keyed(node: KeyedNode, before: Sequence[pa.Schema | None]) -> pa.Sche
         return None if keys is None else change_schema(pa.schema([*keys, *results]))
     if isinstance(node, ChangelogTopNNode) and first is not None:
         return change_schema(pa.schema([field for field in first if field.name != ROW_KIND]), node.rank)
+    if isinstance(node, ChangelogNormalizeNode):
+        return first
     if isinstance(node, RegularJoinNode):
         return _joined(node, *before)
     if isinstance(node, OverNode):

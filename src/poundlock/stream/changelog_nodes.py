@@ -132,6 +132,26 @@ class ChangelogTopNNode(KeyedNode):
 
 
 @dataclass(frozen=True, eq=False)
+class ChangelogNormalizeNode(KeyedNode):
+    """The whole changelog of upserts, of which one that deletes may have nothing but its key.
+
+    The first row of a key comes out with +I, one that replaces another with +U, and -U with the one before it; a row that is deleted
+    comes out with -D as it was. An upsert that is equal to the row of its key changes nothing, nor does a deletion of a key without
+    a row.
+
+    Args:
+        ttl_ms: how long a key is known after its last upsert, by the clock; None for ever. An equal upsert comes out, too, where keys are
+            forgotten, so that steps behind this one know that it is alive.
+    """
+
+    ttl_ms: int | None = None
+
+    def describe(self) -> str:
+        """Return the step in words, for `explain`."""
+        return f"changelog of upserts{living(self.ttl_ms)}"
+
+
+@dataclass(frozen=True, eq=False)
 class RegularJoinNode(KeyedNode):
     """A join of all rows of two inputs that have equal keys, as a changelog.
 

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 
@@ -80,7 +80,7 @@ class Line:
 
 
 class JobProcess:
-    """One life of a job, started by `poundlock run … --json`.
+    """One life of a job, started by `poundlock run … --json`, or of a script of SQL.
 
     Args:
         job: the job file, with `:name` where it holds several.
@@ -88,6 +88,7 @@ class JobProcess:
         environment: variables added to this process's own.
         tag: carried by the whole process tree; see `tagged`.
         log: file that everything else the process prints is appended to.
+        command: that runs it: "run", or "sql" for a script, which prints no progress.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class JobProcess:
         environment: Mapping[str, str] | None = None,
         tag: str,
         log: Path,
+        command: Literal["run", "sql"] = "run",
     ) -> None:
         self._lines: list[Line] = []
         self._changed = threading.Condition()
@@ -106,7 +108,7 @@ class JobProcess:
         self.started = time.monotonic()
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "poundlock.cli.main", "run", str(job), "--json", *arguments],
+                [sys.executable, "-m", "poundlock.cli.main", command, str(job), "--json", *arguments],
                 env={**os.environ, **(environment or {}), TAG: tag},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

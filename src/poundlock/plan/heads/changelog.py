@@ -1,4 +1,4 @@
-"""Keyed operators over changelogs for the tasks: aggregates of groups, Top-N, and regular joins."""
+"""Keyed operators over changelogs for the tasks: aggregates of groups, Top-N, changelogs of upserts, and regular joins."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.operators.columns.changelog.aggregates import GroupAggregates
 from poundlock.operators.columns.changelog.group_aggregate import ColumnGroupAggregation
+from poundlock.operators.columns.changelog.normalize import ColumnChangelogNormalization
 from poundlock.operators.columns.changelog.top_n import ColumnChangelogTopN
 from poundlock.operators.columns.joins.regular_join import ChangelogSide, ColumnRegularJoin
 from poundlock.operators.columns.rows.keys import RowKeys
@@ -19,7 +20,13 @@ from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.operators.records import RecordMaker
 from poundlock.plan.sql_text import ordered_column, resolve_column
 from poundlock.state.hashing import key_hashes
-from poundlock.stream.changelog_nodes import ChangelogTopNNode, GroupAggregateNode, RegularJoinNode, one_sided
+from poundlock.stream.changelog_nodes import (
+    ChangelogNormalizeNode,
+    ChangelogTopNNode,
+    GroupAggregateNode,
+    RegularJoinNode,
+    one_sided,
+)
 from poundlock.tasks.keyed_rows import KeyedInput, RecordRows
 from poundlock.tasks.keyed_stage import KeyedHead
 
@@ -82,6 +89,17 @@ def changelog_top_n_head(
         node.ttl_ms,
         bounded,
     )
+    return _head(node.id, of.operator, [_taken(keys, schema.names)], of.changes)
+
+
+def changelog_normalize_head(node: ChangelogNormalizeNode, schema: pa.Schema, keys: Sequence[str]) -> KeyedHead:
+    """Return the operator of the changelog of upserts.
+
+    Args:
+        schema: the columns of the input; `keys`: those of its key.
+    """
+    own = pa.schema([field for field in schema if field.name != ROW_KIND])
+    of = ColumnChangelogNormalization(own, RowKeys(tuple(keys), key_hashes), node.ttl_ms)
     return _head(node.id, of.operator, [_taken(keys, schema.names)], of.changes)
 
 

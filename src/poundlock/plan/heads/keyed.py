@@ -45,13 +45,23 @@ from poundlock.operators.process.top_n import TopN
 from poundlock.operators.records import RecordMaker, record_maker
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
-from poundlock.plan.heads.changelog import changelog_top_n_head, group_aggregate_head, regular_join_head
+from poundlock.plan.heads.changelog import (
+    changelog_normalize_head,
+    changelog_top_n_head,
+    group_aggregate_head,
+    regular_join_head,
+)
 from poundlock.plan.heads.over import over_head, temporal_join_head
 from poundlock.plan.heads.timed_join import timed_join_head
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.sql_text import ordered_column, resolve_column
 from poundlock.state.hashing import key_hashes
-from poundlock.stream.changelog_nodes import ChangelogTopNNode, GroupAggregateNode, RegularJoinNode
+from poundlock.stream.changelog_nodes import (
+    ChangelogNormalizeNode,
+    ChangelogTopNNode,
+    GroupAggregateNode,
+    RegularJoinNode,
+)
 from poundlock.stream.functions.process import ArrowAggregateWindow, CoGroupFunction
 from poundlock.stream.matching import MatchNode
 from poundlock.stream.nodes import (
@@ -137,6 +147,8 @@ def keyed_head(
         return group_aggregate_head(node, schemas[0], fields, bounded=bounded)
     if isinstance(node, ChangelogTopNNode):
         return changelog_top_n_head(node, own[0], keys[0], bounded=bounded)
+    if isinstance(node, ChangelogNormalizeNode):
+        return changelog_normalize_head(node, own[0], keys[0])
     if isinstance(node, RegularJoinNode):
         return regular_join_head(node, own, keys, bounded=bounded)
     if isinstance(node, MatchNode):

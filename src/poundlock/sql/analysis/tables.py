@@ -1,4 +1,4 @@
-"""Tables in FROM: their rows with computed columns, and the event time that WATERMARK gives them."""
+"""Tables in FROM: their rows with computed columns, the event time that WATERMARK gives them, and of upserts the whole changelog."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from dataclasses import replace
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
 from poundlock.sql.catalog import FullName
+from poundlock.sql.connectors.upserts import gives_upserts
 from poundlock.sql.expressions.tree import Expression, SqlCall
 from poundlock.sql.relations.fields import Field, TimeKind
-from poundlock.sql.relations.tree import LogicalAssignWatermark, LogicalProject, LogicalRelation, LogicalScan
+from poundlock.sql.relations.tree import (
+    LogicalAssignWatermark,
+    LogicalChangelogNormalize,
+    LogicalProject,
+    LogicalRelation,
+    LogicalScan,
+)
 from poundlock.sql.tables import ComputedColumn, ConnectorColumn, PhysicalColumn, TableDefinition
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
@@ -24,7 +31,12 @@ def scanned(analysis: Analysis, name: FullName, definition: TableDefinition) -> 
     """
     known = analysis.scans.get(name)
     if known is None:
-        known = analysis.scans[name] = _scanned(analysis, name, definition)
+        known = _scanned(analysis, name, definition)
+        if gives_upserts(definition):
+            # Behind the watermark, which each partition has as it is read.
+            keys = tuple(each.column for each in known.fields if each.name in definition.primary_key)
+            known = LogicalChangelogNormalize(known.fields, known, keys)
+        analysis.scans[name] = known
     return known
 
 

@@ -20,16 +20,22 @@ class TableOptions:
     Args:
         table: its name, for errors.
         given: as they are written.
+        prefix: what stands before each name that is asked for.
     """
 
     table: str
     given: Mapping[str, str]
     _read: set[str] = field(default_factory=set)
+    prefix: str = ""
+
+    def under(self, prefix: str) -> TableOptions:
+        """Return the options whose names begin with a prefix, to be asked for without it."""
+        return TableOptions(self.table, self.given, self._read, self.prefix + prefix)
 
     def text(self, name: str, default: str | None = None) -> str | None:
         """Return an option as it is written; the default where it is not."""
-        self._read.add(name)
-        return self.given.get(name, default)
+        self._read.add(self.prefix + name)
+        return self.given.get(self.prefix + name, default)
 
     def required(self, name: str) -> str:
         """Return an option.
@@ -40,8 +46,8 @@ class TableOptions:
         value = self.text(name)
         if value is None:
             raise OptionError(
-                f"{self.table} has no option {name!r}",
-                next=f"WITH ('{name}' = '…') of the table",
+                f"{self.table} has no option {self.prefix + name!r}",
+                next=f"WITH ('{self.prefix}{name}' = '…') of the table",
                 kind="missing_option",
             )
         return value
@@ -63,8 +69,8 @@ class TableOptions:
             return read(text)
         except (ValueError, DefinitionError):
             raise OptionError(
-                f"{self.table}: {name!r} = {text!r} cannot be",
-                next=f"write such as '{name}' = '{such}'",
+                f"{self.table}: {self.prefix + name!r} = {text!r} cannot be",
+                next=f"write such as '{self.prefix}{name}' = '{such}'",
                 kind="bad_option_value",
             ) from None
 

@@ -9,8 +9,9 @@ from poundlock.sql.connectors.blackhole import BlackholeTable
 from poundlock.sql.connectors.datagen.table import DatagenTable
 from poundlock.sql.connectors.filesystem import FilesystemTable
 from poundlock.sql.connectors.jdbc.table import JdbcTable
-from poundlock.sql.connectors.kafka import KafkaTable
+from poundlock.sql.connectors.kafka.table import KafkaTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
+from poundlock.sql.connectors.postgres_cdc import PostgresCdcTable
 from poundlock.sql.connectors.print_table import PrintTable
 from poundlock.sql.connectors.table import TableConnector, TableContext
 
@@ -20,6 +21,7 @@ CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "filesystem": FilesystemTable,
     "jdbc": JdbcTable,
     "kafka": KafkaTable,
+    "postgres-cdc": PostgresCdcTable,
     "print": PrintTable,
     "upsert-kafka": partial(KafkaTable, is_upsert=True),
 }

@@ -58,6 +58,7 @@ class ChangelogDecoder:
         columns: those of the table.
         has_schema: whether the change is the payload beside its schema, as Kafka Connect writes it.
         included: patterns of the databases and of the tables whose changes are read, of Canal; None: all.
+        prefix: what stands before the names of the format's options.
     """
 
     table: str
@@ -66,6 +67,7 @@ class ChangelogDecoder:
     rules: JsonRules
     has_schema: bool = False
     included: tuple[str | None, str | None] = (None, None)
+    prefix: str = ""
     is_updating: bool = True
     leaves_out: bool = False
 
@@ -96,7 +98,7 @@ class ChangelogDecoder:
     @property
     def option(self) -> str:
         """The option that leaves records out that cannot be read."""
-        return f"{self.dialect}.ignore-parse-errors"
+        return f"{self.prefix}{self.dialect}.ignore-parse-errors"
 
 
 class _Changes:
@@ -289,7 +291,9 @@ def _read_options(
 ) -> tuple[ChangelogDecoder, JsonTexts]:
     """Return the decoder, and how values are written, as all options say; a table may be read and written."""
     check_keys(row_type(context.columns), context.table, "JSON")
-    decoder = ChangelogDecoder(context.table, dialect, context.columns, json_rules(options, dialect))
+    decoder = ChangelogDecoder(
+        context.table, dialect, context.columns, json_rules(options, dialect), prefix=options.prefix
+    )
     texts = json_texts(options, dialect)
     if dialect == "debezium-json":
         decoder = replace(decoder, has_schema=options.flag("debezium-json.schema-include"))

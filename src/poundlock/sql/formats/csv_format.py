@@ -27,12 +27,14 @@ class CsvFormat:
 
     Args:
         columns: those of the table, as they stand in a record.
+        option: that says that records that cannot be read are left out.
     """
 
     table: str
     columns: tuple[FormatColumn, ...]
     dialect: CsvDialect
     rules: CsvRules
+    option: str = _OPTION
     is_updating: bool = False
     leaves_out: bool = True
     takes_updates: bool = False
@@ -64,13 +66,13 @@ class CsvFormat:
                 bad[int(parts.places[row])] = f"it has {parts.counts[row]} fields, the table {width}"
         if bad:
             place = min(bad)
-            raise bad_record(self.table, f"{records[place].as_py()[:60]!r}: {bad[place]}", _OPTION)
+            raise bad_record(self.table, f"{records[place].as_py()[:60]!r}: {bad[place]}", self.option)
 
     def _failed_at(self, records: pa.Array, parts: CutRecords, column: FormatColumn, bad: Flags) -> Exception:
         row = int(np.argmax(bad))
         begin = records[int(parts.places[row])].as_py()[:60]
         text = parts.columns[self.columns.index(column)][row].as_py()
-        return bad_record(self.table, f"{begin!r}: field {column.name}: {text!r} is no {column.type}", _OPTION)
+        return bad_record(self.table, f"{begin!r}: field {column.name}: {text!r} is no {column.type}", self.option)
 
     def encode(self, rows: pa.RecordBatch) -> pa.Array:
         """Return a record for each row."""
@@ -118,7 +120,7 @@ def csv_format(options: TableOptions, context: FormatContext) -> CsvFormat:
         is_lenient=options.flag(_OPTION),
         plain_decimals=not options.flag("csv.write-bigdecimal-in-scientific-notation", True),
     )
-    return CsvFormat(context.table, context.columns, dialect, rules)
+    return CsvFormat(context.table, context.columns, dialect, rules, options.prefix + _OPTION)
 
 
 def _character(options: TableOptions, name: str, default: str) -> str:

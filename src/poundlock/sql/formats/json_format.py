@@ -233,7 +233,7 @@ def json_rules(options: TableOptions, prefix: str = "json") -> JsonRules:
 def json_decoder(options: TableOptions, context: FormatContext) -> RecordDecoder:
     """Return what reads objects; raises as `json_rules`."""
     rules, _ = _options(options, context)
-    return JsonDecoder(context.table, context.columns, rules)
+    return JsonDecoder(context.table, context.columns, rules, f"{options.prefix}json.ignore-parse-errors")
 
 
 def json_encoder(options: TableOptions, context: FormatContext) -> RecordEncoder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,6 +51,10 @@ class JsonTexts:
             if not self.leaves_nulls_out and text.null_count:
                 pair = pc.if_else(pc.is_valid(text), pair, one(f"{key}null"))
             parts.append(pair)
+        if self.leaves_nulls_out:
+            # Arrow forgets the rows in which all parts are null.
+            is_empty = functools.reduce(pc.and_, map(pc.is_null, parts))
+            parts[0] = pc.if_else(is_empty, one(""), parts[0])
         inner = pc.binary_join_element_wise(*parts, one(","), null_handling="skip")
         return joined_texts(one("{"), inner, one("}"))
 

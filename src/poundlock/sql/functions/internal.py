@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import column_of, numbers_in, valid_in
+from poundlock.formats.arrays import column_of, numbers_in, texts_of, valid_in
 from poundlock.sql.functions.casts import cast
 from poundlock.sql.functions.function import (
     Evaluation,
@@ -24,6 +24,7 @@ from poundlock.sql.types import SqlType
 _MICROS = SqlType("TIMESTAMP", (6,))
 _INSTANT = SqlType("TIMESTAMP_LTZ", (3,))
 _BIGINT = SqlType("BIGINT", is_nullable=False)
+_OLDEST_US = -62_135_596_800_000_000  # 0001-01-01, the oldest event time that there is
 
 
 def _as_declared(given: Sequence[Given]) -> SqlType:
@@ -63,10 +64,16 @@ def _average(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
 def _rowtime(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     """Return event times as instants: those without a zone count as UTC.
 
+    Kinds of change may stand behind them. A deletion without a time, as one by the key alone is, counts as older than all rows.
+
     Raises:
         TerminalError: a row has none.
     """
-    (column,) = columns
+    column, *kinds = columns
+    if kinds and column.null_count:
+        is_gone = pc.and_(pc.is_null(column), pc.equal(kinds[0], texts_of(["-D"])[0]))
+        oldest = pc.cast(column_of(np.full(len(column), _OLDEST_US), pa.timestamp("us", column.type.tz)), column.type)
+        column = pc.if_else(is_gone, oldest, column)
     if column.null_count:
         raise NullRowtime(
             "a row has NULL for its event time",

@@ -20,6 +20,7 @@ from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.stable import OperatorIdentity
 from poundlock.sql.relations.tree import (
     LogicalAggregate,
+    LogicalChangelogNormalize,
     LogicalDeduplicate,
     LogicalJoin,
     LogicalLookupJoin,
@@ -38,7 +39,7 @@ Rule: TypeAlias = Callable[["Lowering", Any], DataStream]
 """Makes the stream of a relation of one kind."""
 _WITHOUT_STATE = ("calc", "rowtime", "insertions", "values")
 """Kinds of steps beside the one that a relation is."""
-_WITH_TTL = (LogicalAggregate, LogicalJoin, LogicalTopN, LogicalDeduplicate, LogicalOver)
+_WITH_TTL = (LogicalAggregate, LogicalChangelogNormalize, LogicalJoin, LogicalTopN, LogicalDeduplicate, LogicalOver)
 
 
 @dataclass

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from poundlock.sql.relations.tree import (
     LogicalAggregate,
+    LogicalAssignWatermark,
+    LogicalChangelogNormalize,
     LogicalDeduplicate,
     LogicalFilter,
     LogicalIntervalJoin,
@@ -54,7 +56,7 @@ def is_updating(relation: LogicalRelation, of_table: Updates) -> bool:
         isinstance(relation, LogicalTopN) and not relation.order
     ):  # of rows as they come, nothing is in the place of another
         return is_updating(relation.input, of_table)
-    if isinstance(relation, LogicalAggregate | LogicalTopN):
+    if isinstance(relation, LogicalAggregate | LogicalTopN | LogicalChangelogNormalize):
         return True
     if isinstance(relation, LogicalDeduplicate):
         return relation.keep == "last" or is_updating(relation.input, of_table)
@@ -83,13 +85,13 @@ def _is_updating_join(join: LogicalJoin, of_table: Updates) -> bool:
 
 def upsert_key(relation: LogicalRelation) -> tuple[str, ...] | None:
     """Return columns whose values no two rows of a relation share at a time, None where none are known; () where there is one row."""
-    if isinstance(relation, LogicalAggregate | LogicalWindowAggregate):
+    if isinstance(relation, LogicalAggregate | LogicalWindowAggregate | LogicalChangelogNormalize):
         return relation.keys
     if isinstance(relation, LogicalTopN):
         return None if relation.rank is None else (*relation.keys, relation.rank)
     if isinstance(relation, LogicalDeduplicate):
         return relation.keys
-    if isinstance(relation, LogicalFilter | LogicalSort):
+    if isinstance(relation, LogicalFilter | LogicalSort | LogicalAssignWatermark):
         return upsert_key(relation.input)
     if isinstance(relation, LogicalScan):
         key = relation.definition.primary_key

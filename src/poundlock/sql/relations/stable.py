@@ -20,6 +20,7 @@ from poundlock.sql.relations.texts import order_text, window_text
 from poundlock.sql.relations.tree import (
     LogicalAggregate,
     LogicalAssignWatermark,
+    LogicalChangelogNormalize,
     LogicalDeduplicate,
     LogicalIntervalJoin,
     LogicalJoin,
@@ -39,6 +40,7 @@ from poundlock.sql.relations.tree import (
 
 _WITH_STATE = (
     LogicalAggregate,
+    LogicalChangelogNormalize,
     LogicalWindowAggregate,
     LogicalTopN,
     LogicalDeduplicate,

@@ -85,6 +85,17 @@ class LogicalAssignWatermark(Unary):
 
 
 @dataclass(frozen=True, eq=False)
+class LogicalChangelogNormalize(Unary):
+    """The whole changelog of a table that gives upserts by its primary key.
+
+    Args:
+        keys: the columns of the primary key.
+    """
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class LogicalProject(Unary):
     """An expression for each column."""
 

@@ -107,6 +107,12 @@ class JobBuilder:
             demand = self._demands.get(id(scan), ScanDemand())
             table = TableContext(scan.table, scan.definition, scan.fields, self.zone, self.is_batch, demand)
             known = self._sources[id(scan)] = connector_of(table).source(table)
+            if self.is_batch and known.is_updating:
+                raise OptionError(
+                    f"the rows of {scan.table.name} change, and in batch mode tables of insertions alone can be read",
+                    next="SET 'execution.runtime-mode' = 'streaming'",
+                    kind="unsupported_query",
+                )
         return known
 
     def is_updating_table(self, scan: LogicalScan) -> bool:

@@ -227,3 +227,10 @@ def test_objects_with_nulls_are_read_with_those_that_look_alike(nulls: list[tupl
     made, places = decoder(columns_of(**types), "json", **options).decode(binary(records), list(types))
     assert places is None
     assert made.to_pylist() == alone(records, types, JsonRules())
+
+
+def test_rows_of_nulls_alone_are_empty_objects_where_nulls_are_left_out() -> None:
+    columns = columns_of(n=SqlType("INT"), r=SqlType("ROW", of=(SqlType("INT"),), names=("p",)))
+    made = encoder(columns, "json", encode__ignore_null_fields="true")
+    rows = pa.RecordBatch.from_pylist([{"n": 1, "r": None}, {"n": None, "r": None}, {"n": None, "r": {"p": None}}], pa.schema([(c.name, c.type.arrow) for c in columns]))  # fmt: skip
+    assert made.encode(rows).to_pylist() == [b'{"n":1}', b"{}", b'{"r":{}}']

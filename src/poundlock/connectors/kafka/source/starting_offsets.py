@@ -154,7 +154,7 @@ class StartingOffsets:
         if missing and otherwise == "fail":
             raise DefinitionError(
                 f"no {'committed ' if self.kind == 'committed' else ''}offset for {names(missing)}",
-                next='give otherwise="earliest" or "latest"',
+                next='give otherwise="earliest" or "latest"; in SQL, properties.auto.offset.reset',
             )
         filled = (where.begin if otherwise == "earliest" else where.end)(missing) if missing else {}
         return offsets | filled

@@ -99,7 +99,7 @@ def check_ready(
     if needs_old and not relation.full_identity:
         raise DefinitionError(
             f"the server does not log the rows of {what} as they were before a change",
-            next=f'ALTER TABLE {relation.source} REPLICA IDENTITY FULL, or say before="key" to do with the key of deleted rows',
+            next=f'ALTER TABLE {relation.source} REPLICA IDENTITY FULL, or say before="key" to do with the key of deleted rows; in SQL, changelog-mode upsert',
         )
 
 

@@ -1,15 +1,16 @@
-"""Aggregates of groups without a window: their rows change."""
+"""Aggregates of groups without a window, whose rows change, and changelogs made whole by their keys."""
 
 from __future__ import annotations
 
 from typing import get_args
 
 from poundlock.errors import DefinitionError
+from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.lowering.windows import keys_text
-from poundlock.sql.relations.tree import LogicalAggregate, SqlAggregateCall
+from poundlock.sql.relations.tree import LogicalAggregate, LogicalChangelogNormalize, SqlAggregateCall
 from poundlock.stream.changelog_nodes import AggregateCall as GroupAggregateCall
-from poundlock.stream.changelog_nodes import AggregateName, GroupAggregateNode
+from poundlock.stream.changelog_nodes import AggregateName, ChangelogNormalizeNode, GroupAggregateNode
 from poundlock.stream.stream import DataStream
 
 
@@ -29,6 +30,23 @@ def aggregate(lowering: Lowering, relation: LogicalAggregate) -> DataStream:
         None,
         {},
         aggregates=[group_aggregate(call) for call in relation.calls],
+        ttl_ms=lowering.ttl_ms,
+    )
+    return stream.then(node)
+
+
+def normalize(lowering: Lowering, relation: LogicalChangelogNormalize) -> DataStream:
+    """Return the whole changelog of a stream of upserts."""
+    step = CalcStep(tuple(f.column for f in relation.fields), tuple(f.ref for f in relation.fields))
+    program = CalcProgram((step,), lowering.context)
+    stream = lowering.calc(lowering.stream(relation.input), program, relation.fields, kinds=True)
+    node = ChangelogNormalizeNode(
+        lowering.job.operator_id("changelog-normalize", None),
+        [stream.node],
+        [keys_text(relation.keys)],
+        [None],
+        None,
+        {},
         ttl_ms=lowering.ttl_ms,
     )
     return stream.then(node)

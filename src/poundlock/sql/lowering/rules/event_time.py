@@ -6,8 +6,9 @@ from datetime import timedelta
 from functools import partial
 
 from poundlock.errors import DefinitionError
+from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.analysis.windows import bounds_of
-from poundlock.sql.expressions.tree import Expression, SqlCall
+from poundlock.sql.expressions.tree import ColumnRef, Expression, SqlCall
 from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.lowering.watermarks import DelayedWatermarks, delay_of
@@ -38,10 +39,11 @@ def watermark(lowering: Lowering, relation: LogicalAssignWatermark) -> DataStrea
     inner = relation.input
     fields = (*inner.fields, Field(TIME, TIME, INSTANT))
     time = relation.field(relation.time)
-    instant = SqlCall("$ROWTIME", (time.ref,), INSTANT)
+    updating = lowering.is_updating(inner)
+    kind = (ColumnRef(ROW_KIND, SqlType("VARCHAR", (2,))),) if updating else ()
+    instant = SqlCall("$ROWTIME", (time.ref, *kind), INSTANT)
     expressions: tuple[Expression, ...] = (*(f.ref for f in inner.fields), instant)
     steps = (CalcStep(tuple(f.column for f in fields), expressions),)
-    updating = lowering.is_updating(inner)
     stream = lowering.calc(
         lowering.stream(inner), CalcProgram(steps, lowering.context), fields, kinds=updating, name="rowtime"
     )

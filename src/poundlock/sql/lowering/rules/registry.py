@@ -9,6 +9,7 @@ from poundlock.sql.lowering.streams import Rule
 from poundlock.sql.relations.tree import (
     LogicalAggregate,
     LogicalAssignWatermark,
+    LogicalChangelogNormalize,
     LogicalDeduplicate,
     LogicalExpand,
     LogicalFilter,
@@ -44,6 +45,7 @@ RULES: Mapping[type[LogicalRelation], Rule] = {
     LogicalWindowTable: windows.window_table,
     LogicalWindowAggregate: windows.window_aggregate,
     LogicalAggregate: aggregates.aggregate,
+    LogicalChangelogNormalize: aggregates.normalize,
     LogicalJoin: joins.join,
     LogicalIntervalJoin: joins.interval_join,
     LogicalWindowJoin: joins.window_join,
