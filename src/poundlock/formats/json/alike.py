@@ -26,9 +26,11 @@ LEAST = 64
 
 _Bytes = npt.NDArray[np.uint8]
 
-_MEMBER = re.compile(
-    rb'([ \t]*"([^"\\\x00-\x1f]+)"[ \t]*:[ \t]*)(?:"([^"\\\x00-\x1f]*)"|(-?\d[\d.]*|true|false|null))([ \t]*[,}])'
-)
+_NAME = re.compile(rb'[ \t]*"([^"\\\x00-\x1f]+)"[ \t]*:[ \t]*')
+_HELD = re.compile(rb'"([^"\\\x00-\x1f]*)"|(-?\d[\d.]*|true|false|null)')
+_BEHIND = re.compile(rb"[ \t]*([,}])")
+WITHIN = "\x1f"
+"""Stands in the name of a field between those of the objects that it is in and its own; no name has it."""
 _FEW_BYTES = 2  # what ends a line, where no word fits any more
 _LENGTHS = 6  # so many lengths of a value are tried before its end is looked for
 _DIFFERENT = 8  # one in so many may differ from the pattern
@@ -41,42 +43,79 @@ class Pattern:
 
     Args:
         between: what stands before, between and behind that; the quotes of a text are part of it.
-        names: of the fields.
+        names: of the fields; of one of an object in it with those of the objects, see WITHIN.
         texts: for each field, whether it is a text; others are numbers, true, false or null.
         lengths: of what the fields hold in the object that this is the pattern of.
+        objects: the names of the objects in it.
     """
 
     between: Sequence[bytes]
     names: Sequence[str]
     texts: Sequence[bool]
     lengths: Sequence[int]
+    objects: frozenset[str] = frozenset()
 
 
 def pattern_of(value: bytes) -> Pattern | None:
-    """Return the pattern of an object; None where it is not one of texts, numbers and words with different names."""
-    if not value.startswith(b"{"):
+    """Return the pattern of an object; None where it is not one of texts, numbers, words and such objects, with different names."""
+    read = _Reader(value)
+    try:
+        return read.pattern() if value.startswith(b"{") else None
+    except UnicodeDecodeError:  # which is a record that cannot be read, and says so when it is read alone
         return None
-    between: list[bytes] = []
-    names: list[bytes] = []
-    texts: list[bool] = []
-    lengths: list[int] = []
-    at, before = 1, b"{"
-    while match := _MEMBER.match(value, at):
-        opening, name, text, bare, behind = match.groups()
+
+
+class _Reader:
+    """Reads the pattern of one object."""
+
+    def __init__(self, value: bytes) -> None:
+        self._value, self._at, self._before = value, 1, b"{"
+        self._between: list[bytes] = []
+        self._fields: list[tuple[str, bool, int]] = []
+        self._objects: list[str] = []
+
+    def pattern(self) -> Pattern | None:
+        """Return it, None where there is none."""
+        within: list[str] = []
+        while (opening := self._take(_NAME)) is not None:
+            name = WITHIN.join((*within, str(opening[1], "utf-8")))
+            if self._value.startswith(b"{", self._at):
+                self._at, self._before = self._at + 1, self._before + b"{"
+                self._objects.append(name)
+                within = name.split(WITHIN)
+                continue
+            if not self._field(name):
+                return None
+            while (behind := self._take(_BEHIND)) is not None and behind[1] == b"}":
+                if not within:
+                    return self._whole()
+                within = within[:-1]
+            if behind is None:
+                return None
+        return None
+
+    def _take(self, what: re.Pattern[bytes]) -> re.Match[bytes] | None:
+        match = what.match(self._value, self._at)
+        if match is not None:
+            self._at, self._before = match.end(), self._before + match[0]
+        return match
+
+    def _field(self, name: str) -> bool:
+        held = _HELD.match(self._value, self._at)
+        if held is None:
+            return False
+        text, bare = held.groups()
         quote = b"" if text is None else b'"'
-        between.append(before + opening + quote)
-        names.append(name)
-        texts.append(text is not None)
-        lengths.append(len(bare if text is None else text))
-        at, before = match.end(), quote + behind
-        if behind.endswith(b"}"):
-            if at != len(value) or len(set(names)) != len(names):
-                return None
-            try:
-                return Pattern((*between, before), [str(name, "utf-8") for name in names], texts, lengths)
-            except UnicodeDecodeError:  # which is a record that cannot be read, and says so when it is read alone
-                return None
-    return None
+        self._between.append(self._before + quote)
+        self._fields.append((name, text is not None, len(bare if text is None else text)))
+        self._at, self._before = held.end(), quote
+        return True
+
+    def _whole(self) -> Pattern | None:
+        names, texts, lengths = zip(*self._fields, strict=True)
+        if self._at != len(self._value) or len({*names, *self._objects}) != len(names) + len(self._objects):
+            return None
+        return Pattern((*self._between, self._before), names, texts, lengths, frozenset(self._objects))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +144,24 @@ class AlikeObjects:
     Args:
         columns: the fields that are wanted.
         as_written: those of them, texts, that are wanted whatever stands there: of a number, true and false the word as it is written.
+        objects: the names of objects that fields are wanted of; null may stand in the place of one.
     """
 
-    def __init__(self, columns: pa.Schema, as_written: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, columns: pa.Schema, as_written: frozenset[str] = frozenset(), objects: frozenset[str] = frozenset()
+    ) -> None:
         self._columns = columns
+        self._objects = objects
         self._as_written = as_written
         self._possible = all(field.type in TYPES for field in columns)  # others are converted in Python
         self._pattern: Pattern | None = None
         self._in_vain = 0
         self._skip = 0
+
+    @property
+    def objects(self) -> frozenset[str]:
+        """The names of the objects that are in those decoded last."""
+        return frozenset() if self._pattern is None else self._pattern.objects
 
     def decode(self, values: Values) -> tuple[pa.RecordBatch, Numbers] | None:
         """Return the rows of values that look alike, and the numbers of those values; None where too few do.
@@ -144,7 +192,9 @@ class AlikeObjects:
             return None
         if len(values.data) <= sum(map(len, pattern.between)):  # not one such value
             return None
-        if 2 * len(self._columns) < len(pattern.names):
+        if any(field.name in pattern.objects for field in self._columns):
+            return None
+        if 2 * sum(name in self._columns.names for name in pattern.names) < len(pattern.names):
             return None  # each field costs the same here, wanted or not; elsewhere those that are skipped cost little
         least = max(len(values) - len(values) // _DIFFERENT, 1)
         places = _places(values, pattern)
@@ -169,6 +219,9 @@ class AlikeObjects:
                     continue
             values = (text_tokens if pattern.texts[i] else tokens)(data, places.starts[i], places.ends[i])
             bad |= values.bad
+            if name in self._objects:
+                null = (values.words or {}).get(b"null")
+                bad |= True if null is None else ~null
             if field is None:
                 continue
             if name in self._as_written and not values.is_text:

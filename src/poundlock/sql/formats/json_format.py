@@ -25,7 +25,14 @@ from poundlock.sql.formats.format import (
     bad_record,
     rows_in_order,
 )
-from poundlock.sql.formats.json_columns import READ_AS_TEXT, column_of_texts, columns_of_structs, struct_decoder
+from poundlock.sql.formats.json_columns import (
+    READ_AS_TEXT,
+    Leaf,
+    column_of_leaves,
+    columns_of_structs,
+    leaves_of,
+    struct_decoder,
+)
 from poundlock.sql.formats.json_text import JsonTexts, check_keys, json_texts
 from poundlock.sql.formats.json_values import JsonRules, Unfit, column_of_values, object_of
 from poundlock.sql.functions.function import EvaluationError
@@ -74,17 +81,20 @@ class JsonDecoder:
 
     def _alike(self, records: pa.Array, columns: Sequence[FormatColumn]) -> list[_Rows]:
         """Return the rows of objects that look alike; where not all do, of those with as many quotes: a null has none."""
-        kinds = [_ALIKE.get(each.type.root) for each in columns]
+        leaves = [leaf for each in columns for leaf in leaves_of(each.name, each.type)]
+        nested = len(leaves) > len(columns)
         data = records.buffers()[2]
-        if not columns or None in kinds or records.null_count or data is None or len(records) < LEAST:
+        if not columns or records.null_count or data is None or len(records) < LEAST:
             return []
-        schema = pa.schema([pa.field(each.name, kind) for each, kind in zip(columns, kinds, strict=True)])
-        as_written = frozenset(each.name for each in columns if each.type.root in _AS_WRITTEN)
+        if any(each.type.root not in _ALIKE for each in leaves) or (nested and self.rules.fails_on_missing):
+            return []
+        wanted = tuple(leaves)
         ends = ends_in(records)
         values = Values(np.frombuffer(data, np.uint8), ends[:-1], ends[1:])
-        decoded = _alike_objects(schema, as_written, -1).decode(values)
+        objects = alike_objects(wanted, -1)
+        decoded = objects.decode(values)
         if decoded is not None:
-            return self._converted(records, columns, *decoded)
+            return self._converted(records, columns, *decoded, objects.objects)
         quotes = numbers_in(pc.count_substring(records, b'"'))
         parts: list[_Rows] = []
         for count, some in zip(*np.unique(quotes, return_counts=True), strict=True):
@@ -92,22 +102,25 @@ class JsonDecoder:
                 continue
             rows = np.flatnonzero(quotes == count)
             group = Values(values.data, values.starts[rows], values.ends[rows])
-            decoded = _alike_objects(schema, as_written, int(count)).decode(group)
+            objects = alike_objects(wanted, int(count))
+            decoded = objects.decode(group)
             if decoded is not None:
-                parts += self._converted(records, columns, decoded[0], rows[decoded[1]])
+                parts += self._converted(records, columns, decoded[0], rows[decoded[1]], objects.objects)
         return parts
 
     def _converted(
-        self, records: pa.Array, columns: Sequence[FormatColumn], rows: pa.RecordBatch, places: Numbers
+        self,
+        records: pa.Array,
+        columns: Sequence[FormatColumn],
+        rows: pa.RecordBatch,
+        places: Numbers,
+        objects: frozenset[str],
     ) -> list[_Rows]:
         """Return the rows of objects that look alike with the types of the columns; none where they have not all fields."""
         if self.rules.fails_on_missing and not self._has_all(records[int(places[0])].as_py(), columns):
             return []
         try:
-            arrays = [
-                column_of_texts(column, each.type, self.rules) if each.type.root in READ_AS_TEXT else column
-                for column, each in zip(rows.columns, columns, strict=True)
-            ]
+            arrays = [column_of_leaves(rows, each.name, each.type, objects, self.rules) for each in columns]
         except Unfit as error:
             raise self._failed_at(records, columns, error) from None
         return [(pa.RecordBatch.from_arrays(arrays, [each.column for each in columns]), places.astype(np.int64))]
@@ -196,9 +209,11 @@ def _is_utf8(records: pa.Array) -> bool:
 
 
 @lru_cache(64)
-def _alike_objects(schema: pa.Schema, as_written: frozenset[str], quotes: int) -> AlikeObjects:
+def alike_objects(leaves: tuple[Leaf, ...], quotes: int) -> AlikeObjects:
     """Return a decoder of objects that look alike, which remembers how: one for each number of quotes, and one for all."""
-    return AlikeObjects(schema, as_written)
+    schema = pa.schema([pa.field(each.name, _ALIKE[each.type.root]) for each in leaves])
+    as_written = frozenset(each.name for each in leaves if each.type.root in _AS_WRITTEN)
+    return AlikeObjects(schema, as_written, frozenset(name for each in leaves for name in each.within))
 
 
 @dataclass(frozen=True)

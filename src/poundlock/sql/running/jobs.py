@@ -23,6 +23,7 @@ from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.relations.changes import is_updating, upsert_key
 from poundlock.sql.relations.fields import Field
+from poundlock.sql.relations.pruning import pruned
 from poundlock.sql.relations.tree import LogicalFilter, LogicalProject, LogicalRelation, LogicalScan
 from poundlock.sql.statements.results import RunsInserts, SinkTable
 from poundlock.sql.types import BYTES, STRING, SqlType
@@ -115,11 +116,11 @@ class JobBuilder:
         Raises:
             DefinitionError: a table cannot be read or written so.
         """
-        for number, each in enumerate(inserts.sinks):
-            self._insert(each, number)
+        relations = pruned([self._enforced(each) for each in inserts.sinks])
+        for number, (each, relation) in enumerate(zip(inserts.sinks, relations, strict=True)):
+            self._insert(each, relation, number)
 
-    def _insert(self, into: SinkTable, number: int) -> None:
-        relation = self._enforced(into)
+    def _insert(self, into: SinkTable, relation: LogicalRelation, number: int) -> None:
         table = TableContext(into.name, into.definition, relation.fields, self.zone, self.is_batch)
         sink = connector_of(table).sink(table, overwrite=into.overwrite)
         stream, updating = self._stream(relation)
@@ -200,7 +201,7 @@ class JobBuilder:
 
     def query(self, relation: LogicalRelation, sink: Any) -> pa.Schema:
         """Add a query whose rows go into a sink; return their columns, the kind of change behind them where rows change."""
-        stream, updating = self._stream(relation)
+        stream, updating = self._stream(pruned([relation])[0])
         schema = pa.schema([pa.field(f.column, f.type.arrow) for f in relation.fields])
         if updating:
             schema = schema.append(pa.field(ROW_KIND, pa.string()))
