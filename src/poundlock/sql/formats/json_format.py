@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import Numbers, ends_in, indices_of, numbers_in
+from poundlock.formats.arrays import Numbers, ends_in, indices_of
 from poundlock.formats.chunk import Values
-from poundlock.formats.json.alike import LEAST, AlikeObjects
+from poundlock.formats.json.alike import LEAST, AlikeObjects, QuotedValues
+from poundlock.formats.words import SIZE
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.errors import OptionError
 from poundlock.sql.formats.format import (
@@ -45,6 +46,8 @@ _ALIKE: Mapping[str, pa.DataType] = {
 """What objects that look alike may have, and what it is read as there."""
 _AS_WRITTEN = ("CHAR", "VARCHAR", "DECIMAL")
 """What numbers are read as by their text."""
+
+_SHAPES = 4  # so many of objects with as many quotes are read by columns
 
 _Rows = tuple[pa.RecordBatch, Numbers]
 
@@ -89,23 +92,45 @@ class JsonDecoder:
         if any(each.type.root not in _ALIKE for each in leaves) or (nested and self.rules.fails_on_missing):
             return []
         wanted = tuple(leaves)
+        if not SIZE <= len(data) < 1 << 31:
+            return []
         ends = ends_in(records)
-        values = Values(np.frombuffer(data, np.uint8), ends[:-1], ends[1:])
-        objects = alike_objects(wanted, -1)
-        decoded = objects.decode(values)
-        if decoded is not None:
-            return self._converted(records, columns, *decoded, objects.objects)
-        quotes = numbers_in(pc.count_substring(records, b'"'))
+        values = QuotedValues(Values(np.frombuffer(data, np.uint8), ends[:-1], ends[1:]))
+        rows: Numbers = np.arange(len(records))
+        parts = self._of_shapes(records, columns, wanted, values, rows)
+        left = np.setdiff1d(rows, np.concatenate([places for _, places in parts])) if parts else rows
+        counts = values.counts[left]
+        for count, alike in zip(*np.unique(counts, return_counts=True), strict=True):
+            if LEAST <= alike < len(records):
+                parts += self._of_shapes(records, columns, wanted, values, left[counts == count], int(count))
+        return parts
+
+    def _of_shapes(
+        self,
+        records: pa.Array,
+        columns: Sequence[FormatColumn],
+        wanted: tuple[Leaf, ...],
+        values: QuotedValues,
+        rows: Numbers,
+        quotes: int = -1,
+    ) -> list[_Rows]:
+        """Return the rows of some records, shape after shape.
+
+        Args:
+            rows: the numbers of the records, `quotes`: how many each has; -1 for all records, of which one shape alone is looked for that
+                most of them have.
+        """
         parts: list[_Rows] = []
-        for count, some in zip(*np.unique(quotes, return_counts=True), strict=True):
-            if not LEAST <= some < len(records):
-                continue
-            rows = np.flatnonzero(quotes == count)
-            group = Values(values.data, values.starts[rows], values.ends[rows])
-            objects = alike_objects(wanted, int(count))
-            decoded = objects.decode(group)
-            if decoded is not None:
-                parts += self._converted(records, columns, decoded[0], rows[decoded[1]], objects.objects)
+        for shape in range(1 if quotes < 0 else _SHAPES):
+            if len(rows) < LEAST:
+                break
+            objects = alike_objects(wanted, quotes, shape)
+            most = len(rows) - len(rows) // 8
+            decoded = objects.decode_quoted(values.those(rows), most if quotes < 0 else LEAST)
+            if decoded is None:
+                break
+            parts += self._converted(records, columns, decoded[0], rows[decoded[1]], objects.objects)
+            rows = np.delete(rows, decoded[1])
         return parts
 
     def _converted(
@@ -209,8 +234,8 @@ def _is_utf8(records: pa.Array) -> bool:
 
 
 @lru_cache(64)
-def alike_objects(leaves: tuple[Leaf, ...], quotes: int) -> AlikeObjects:
-    """Return a decoder of objects that look alike, which remembers how: one for each number of quotes, and one for all."""
+def alike_objects(leaves: tuple[Leaf, ...], quotes: int, shape: int) -> AlikeObjects:
+    """Return a decoder of objects that look alike, which remembers how: one for each number of quotes and shape, and one for all."""
     schema = pa.schema([pa.field(each.name, _ALIKE[each.type.root]) for each in leaves])
     as_written = frozenset(each.name for each in leaves if each.type.root in _AS_WRITTEN)
     return AlikeObjects(schema, as_written, frozenset(name for each in leaves for name in each.within))
