@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Events", "events", "lines", "lines_of", "side_input"]
+__all__ = ["Events", "bids_in", "events", "lines", "lines_of", "side_input"]
 
 BASE_MS = 1_767_225_600_000  # 2026-01-01 00:00:00
 CHANNELS = 10_000
@@ -231,6 +231,11 @@ class Events:
     bids: int
 
 
+def bids_in(count: int) -> int:
+    """Return how many of so many events, a multiple of a round, are bids."""
+    return count // _ROUND * _SHARES[2]
+
+
 def events(home: Path, count: int, files: int = 2) -> Events:
     """Return a folder with events, made once.
 
@@ -242,8 +247,7 @@ def events(home: Path, count: int, files: int = 2) -> Events:
         files: how many files.
     """
     folder = home / f"nexmark-{count}-{files}"
-    bids = count // _ROUND * _SHARES[2]
-    made = Events(folder, count, bids)
+    made = Events(folder, count, bids_in(count))
     if folder.exists():
         return made
     partly = _empty(folder)
@@ -273,7 +277,9 @@ def side_input(home: Path) -> Path:
     folder = home / "nexmark-side"
     if not folder.exists():
         partly = _empty(folder)
-        (partly / "side.csv").write_text("".join(f"{key},word-{key},2025-12-31 00:00:00.000\n" for key in range(CHANNELS)))
+        (partly / "side.csv").write_text(
+            "".join(f"{key},word-{key},2025-12-31 00:00:00.000\n" for key in range(CHANNELS))
+        )
         partly.rename(folder)
     return folder
 

@@ -17,7 +17,11 @@ def options_of(options: Mapping[str, str]) -> str:
 
 
 def script(
-    queries: Sequence[str], events: Mapping[str, str], sink: Mapping[str, str], files: Mapping[str, str], side: Mapping[str, str]
+    queries: Sequence[str],
+    events: Mapping[str, str],
+    sink: Mapping[str, str],
+    files: Mapping[str, str],
+    side: Mapping[str, str],
 ) -> str:
     """Return the statements of queries; of several as one job, each with a table of its own.
 

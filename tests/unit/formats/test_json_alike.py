@@ -254,9 +254,12 @@ def test_what_is_no_object_where_one_is_wanted_is_left() -> None:
 def test_an_object_where_a_value_is_wanted_is_no_null() -> None:
     values = [nested(i) for i in range(90)]
     assert AlikeObjects(ddl.parse("kind int, bid string")).decode(values_of(lines_of(values))) is None
-    assert AlikeObjects(ddl.parse("kind int, price bigint, more boolean, name string")).decode(
-        values_of(lines_of([b'{"kind":1,"price":2,"more":true,"name":{"price":5}}'] * 90))
-    ) is None
+    assert (
+        AlikeObjects(ddl.parse("kind int, price bigint, more boolean, name string")).decode(
+            values_of(lines_of([b'{"kind":1,"price":2,"more":true,"name":{"price":5}}'] * 90))
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,23 +7,26 @@ numbers nor texts are few different ones mostly, each of which the codec writes 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import Numbers, binary_array, ends_in, indices_of, is_text, numbers_in, valid_in
+from poundlock.formats.arrays import Numbers, binary_array, column_of, ends_in, indices_of, is_text, numbers_in, valid_in
 from poundlock.formats.convert import column_values
 from poundlock.operators.columns.msgpack.cursor import Cursor, UnexpectedValue
 from poundlock.operators.columns.msgpack.tags import EXTENSION, INTS, NIL, UNSIGNEDS
 from poundlock.operators.columns.msgpack.values import packed
 from poundlock.operators.columns.msgpack.writing import cut, list_head, written
-from poundlock.operators.keyed.codec import TUPLE, encode_each, normal
+from poundlock.operators.keyed.codec import TUPLE, decode, encode_each, normal
 
 _LONGEST_FIXED = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}
 """What extensions of these lengths begin with, without a length."""
 _LENGTHS = {1: EXTENSION, 2: 0xC8, 4: 0xC9}
 """What others begin with, by how many bytes their length has."""
+_EPOCH = datetime(1970, 1, 1)
+_MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _LEAST = 64  # keys; fewer are sooner written one by one
 
 
@@ -43,18 +46,42 @@ def key_bytes(columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def key_columns(keys: pa.Array, kinds: Sequence[pa.DataType]) -> list[pa.Array] | None:
-    """Return the columns of keys; None where they are not all whole numbers and texts."""
-    if not len(keys) or not all(is_text(kind) or _is_whole(kind) for kind in kinds):
+    """Return the columns of keys; None where they are not all whole numbers, texts and timestamps."""
+    if not all(is_text(kind) or _is_whole(kind) or _is_moment(kind) for kind in kinds):
         return None
+    if not len(keys):
+        return [pa.nulls(0, kind) for kind in kinds]
     cursor = Cursor(keys)
     try:
         if len(kinds) > 1:
             cursor.enter_extensions(TUPLE)
             cursor.skip(list_head(len(kinds)))
-        made = [cursor.texts(kind)() if is_text(kind) else cursor.integers() for kind in kinds]
-        return [column if column.type == kind else pc.cast(column, kind) for column, kind in zip(made, kinds, strict=True)]
+        return [_read(cursor, kind) for kind in kinds]
     except (UnexpectedValue, pa.ArrowInvalid):
         return None
+
+
+def _read(cursor: Cursor, kind: pa.DataType) -> pa.Array:
+    if is_text(kind):
+        return cursor.texts(kind)()
+    if _is_moment(kind):
+        encoded = cursor.extensions().dictionary_encode()
+        moments = [decode(each) for each in encoded.dictionary.to_pylist()]
+        micros = np.array([0 if each is None else _micros(each, kind) for each in moments], np.int64)
+        valid = np.array([each is not None for each in moments], np.bool_)
+        return column_of(micros // _MICROS[kind.unit], kind, valid).take(encoded.indices)
+    column = cursor.integers()
+    return column if column.type == kind else pc.cast(column, kind)
+
+
+def _micros(moment: object, kind: pa.DataType) -> int:
+    if not isinstance(moment, datetime) or (moment.tzinfo is None) != (kind.tz is None):
+        raise UnexpectedValue
+    return (moment - (_EPOCH if kind.tz is None else _EPOCH.replace(tzinfo=UTC))) // timedelta(microseconds=1)
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind)) and kind.unit in _MICROS and kind.tz in (None, "UTC")
 
 
 def _is_whole(kind: pa.DataType) -> bool:

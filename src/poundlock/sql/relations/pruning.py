@@ -237,7 +237,9 @@ def _project(project: LogicalProject, read: ReadColumns, inner: LogicalRelation)
     for own, expression in kept:
         typed = _typed(expression, inner)
         expressions.append(typed)
-        fields.append(replace(own, type=typed.type) if isinstance(typed, ColumnRef) and typed is not expression else own)
+        fields.append(
+            replace(own, type=typed.type) if isinstance(typed, ColumnRef) and typed is not expression else own
+        )
     return LogicalProject(tuple(fields), inner, tuple(expressions))
 
 

@@ -54,7 +54,19 @@ def test_keys_of_every_sort(columns: list[pa.Array], keys: list[Any]) -> None:
 
 
 EDGES = [0, 1, 127, 128, 255, 256, 65_535, 65_536, (1 << 32) - 1, 1 << 32, (1 << 63) - 1]
-WHOLE = [*EDGES, *(-edge for edge in EDGES), -32, -33, -128, -129, -32_768, -32_769, -(1 << 31), -(1 << 31) - 1, -(1 << 63)]
+WHOLE = [
+    *EDGES,
+    *(-edge for edge in EDGES),
+    -32,
+    -33,
+    -128,
+    -129,
+    -32_768,
+    -32_769,
+    -(1 << 31),
+    -(1 << 31) - 1,
+    -(1 << 63),
+]
 DAY = dt.datetime(2026, 1, 5, 10)
 PARTS = {
     "whole": (pa.int64(), [*WHOLE, None]),

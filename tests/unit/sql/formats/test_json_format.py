@@ -238,7 +238,12 @@ EVENTS = {
 }  # fmt: skip
 
 
-@given(shapes=st.lists(st.tuples(st.sampled_from(EVENTS["bid"]), st.sampled_from(EVENTS["seller"])), min_size=1, max_size=4), odd=st.integers(1, 300))
+@given(
+    shapes=st.lists(
+        st.tuples(st.sampled_from(EVENTS["bid"]), st.sampled_from(EVENTS["seller"])), min_size=1, max_size=4
+    ),
+    odd=st.integers(1, 300),
+)
 @examples(100)
 def test_rows_of_objects_that_look_alike_are_those_read_alone(shapes: list[tuple[str, str]], odd: int) -> None:
     records = []
