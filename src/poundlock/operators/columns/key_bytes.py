@@ -13,7 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import Numbers, binary_array, column_of, ends_in, indices_of, is_text, numbers_in, valid_in
+from poundlock.formats.arrays import (
+    Numbers,
+    binary_array,
+    column_of,
+    ends_in,
+    indices_of,
+    is_text,
+    numbers_in,
+    valid_in,
+)
 from poundlock.formats.convert import column_values
 from poundlock.operators.columns.msgpack.cursor import Cursor, UnexpectedValue
 from poundlock.operators.columns.msgpack.tags import EXTENSION, INTS, NIL, UNSIGNEDS
