@@ -313,8 +313,7 @@ def _places(given: QuotedValues, pattern: Pattern) -> _Places:
         alike &= _matches(data, words, np.maximum(end, 0), piece)
         at, seen = end + len(piece), seen + piece.count(_QUOTE)
     alike &= at == ends
-    found = _Places(rows, begins, stops)
-    return found.those(alike)
+    return _Places(rows, begins, stops).those(alike)
 
 
 def _matches(data: _Bytes, words: Words, at: Numbers, text: bytes) -> Flags:

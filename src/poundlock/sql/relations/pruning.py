@@ -284,7 +284,7 @@ def _format_of(definition: TableDefinition) -> str | None:
 
 
 def _reads_some_columns(definition: TableDefinition) -> bool:
-    """Return whether a table's connector gives some of the columns alone; records in topics have to be told by names for it."""
+    """Return whether a table's connector gives some of the columns alone; those of records in topics must be known by name."""
     options = definition.options
     if options.get("json.fail-on-missing-field") == "true":
         return False
