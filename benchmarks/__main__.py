@@ -16,6 +16,7 @@ from rich.console import Console
 from benchmarks.cases import CASES, ROOT, Bench, Case
 from benchmarks.data import WrongOutput
 from benchmarks.measure import UsageLost
+from benchmarks.nexmark.ratios import show_ratios
 from benchmarks.result import Result, show, write
 from poundlock.errors import PoundlockError
 
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = [_middle(runs) for runs in found.values()]
         write(ROOT / "build" / "bench" / "report.json", results)
     show(console, results)
+    show_ratios(console, results)
     if given.quick:
         console.print("quick: inputs are small, so start-up weighs most and the bars mean nothing")
     if missing := [name for name, there in (("Flink", bench.flink), ("PyFlink", bench.pyflink)) if there is None]:

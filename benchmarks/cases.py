@@ -29,6 +29,7 @@ from benchmarks import (
 )
 from benchmarks.bench import ROOT, Bench, Case, measured, program
 from benchmarks.data import check
+from benchmarks.nexmark import cases as nexmark
 from benchmarks.peers import cases as peers
 from benchmarks.result import Result
 from benchmarks.spark_connector import connector_jars
@@ -106,5 +107,6 @@ CASES: tuple[Case, ...] = (
     *skew.CASES,
     *small.CASES,
     *cluster.CASES,
+    *nexmark.CASES,
     *peers.CASES,
 )

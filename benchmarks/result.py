@@ -282,6 +282,11 @@ BARS = (
         for work, more in (("lines", ()), ("windows", ("pyflink_datastream",)))
         for peer in ("bytewax", "quix", "pathway", "pyflink", *more)
     ),
+    *(
+        Bar(name=f"{source}_q{number}/poundlock", factor=0.3, against=f"{source}_q{number}/flink")
+        for source in ("nexmark", "nexmark_kafka")
+        for number in range(23)
+    ),
 )
 
 

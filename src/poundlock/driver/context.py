@@ -251,7 +251,7 @@ class Assembly:
             exchanges=self.plan.exchanges,
             store=storage,
             streams=self.plan.has_streams,
-            modules=modules_of(self.plan),
+            modules=[*modules_of(self.plan), *self.plan.program_modules],
             say=self.say,
         )
 

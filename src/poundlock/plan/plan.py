@@ -18,7 +18,7 @@ from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
 from poundlock.plan.known_columns import check_columns
 from poundlock.storage import below, open_storage
-from poundlock.stream.nodes import KeyedNode, Node, PartitionNode, SinkNode, SourceNode, WindowNode, walk
+from poundlock.stream.nodes import CalcNode, KeyedNode, Node, PartitionNode, SinkNode, SourceNode, WindowNode, walk
 
 if TYPE_CHECKING:
     from poundlock.job import Job
@@ -61,6 +61,11 @@ class Plan:
     def exchanges(self) -> bool:
         """Whether rows go from tasks to other tasks."""
         return self.keyed or any(isinstance(node, PartitionNode) for node in self.nodes)
+
+    @property
+    def program_modules(self) -> Sequence[str]:
+        """The modules of the programs that tasks run over columns: loaded before workers are forked, they are loaded once."""
+        return list(dict.fromkeys(type(node.program).__module__ for node in self.nodes if isinstance(node, CalcNode)))
 
     @property
     def has_streams(self) -> bool:

@@ -222,3 +222,50 @@ def test_numbers_and_words_as_they_are_written() -> None:
     rows, numbers = decoded
     assert numbers.tolist() == [n for n in range(200) if n not in (4, 5, 6)]  # an exponent, a text, no number
     assert rows["a"].to_pylist()[:5] == ["1.50", "-7", "true", None, "2.0"]
+
+
+NESTED = ddl.parse("kind int, `bid\x1fprice` bigint, `bid\x1furl` string, `bid\x1fby\x1fname` string")
+OBJECTS = frozenset({"bid", "bid\x1fby", "person"})
+
+
+def nested(i: int) -> bytes:
+    bid = {"price": i, "url": f"u{i % 9}", "by": {"name": f"n{i}", "age": 3}, "more": True}
+    return json.dumps({"kind": i % 5, "bid": bid, "person": None}, separators=(",", ": ")).encode()
+
+
+def test_fields_of_objects_in_objects() -> None:
+    alike = AlikeObjects(NESTED, objects=OBJECTS)
+    decoded = alike.decode(values_of(lines_of([nested(i) for i in range(90)])))
+    assert decoded is not None
+    rows = decoded[0].to_pylist()
+    assert [list(row.values()) for row in rows] == [[i % 5, i, f"u{i % 9}", f"n{i}"] for i in range(90)]
+    assert alike.objects == {"bid", "bid\x1fby"}
+
+
+def test_what_is_no_object_where_one_is_wanted_is_left() -> None:
+    values = [nested(i) for i in range(90)]
+    values[7] = values[7].replace(b"null", b"5")
+    values[8] = values[8].replace(b"null", b'"x"')
+    decoded = AlikeObjects(NESTED, objects=OBJECTS).decode(values_of(lines_of(values)))
+    assert decoded is not None
+    assert sorted(set(range(90)) - set(decoded[1].tolist())) == [7, 8]
+
+
+def test_an_object_where_a_value_is_wanted_is_no_null() -> None:
+    values = [nested(i) for i in range(90)]
+    assert AlikeObjects(ddl.parse("kind int, bid string")).decode(values_of(lines_of(values))) is None
+    assert (
+        AlikeObjects(ddl.parse("kind int, price bigint, more boolean, name string")).decode(
+            values_of(lines_of([b'{"kind":1,"price":2,"more":true,"name":{"price":5}}'] * 90))
+        )
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b'{"a":{"b":1}', b'{"a":{"b":1}}}', b'{"a":{"b":1},}', b'{"a":{"b":1},"a":2}', b'{"a":2,"a":{"b":1}}',
+     b'{"a":{"b":1},"a":{"c":1}}', b'{"a":{"b":1}x}', b'{"a":{}}', b'{"a":[1]}', b'{"a":{"b":1,"b":2}}'],
+)  # fmt: skip
+def test_objects_in_objects_that_are_no_pattern(value: bytes) -> None:
+    assert pattern_of(value) is None

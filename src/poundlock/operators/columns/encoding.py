@@ -12,27 +12,29 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from poundlock.formats.arrays import Numbers, binary_array, column_of, is_text
+from poundlock.formats.arrays import Numbers, binary_array, column_of
 from poundlock.formats.convert import column_values
+from poundlock.operators.columns.key_bytes import is_key_by_columns, key_bytes, key_columns
 from poundlock.operators.columns.msgpack.cursor import Cursor, UnexpectedValue
 from poundlock.operators.columns.msgpack.tags import UNSIGNED
-from poundlock.operators.columns.msgpack.values import is_by_columns, packed, packed_lists, read_value
+from poundlock.operators.columns.msgpack.values import is_by_columns, packed_lists, read_value
 from poundlock.operators.columns.msgpack.writing import Fixed, list_head, written
 from poundlock.operators.keyed.codec import canonical_key, decode, encode, encode_each, encode_keys, normal, pack
 
 
 def encode_key_columns(columns: Sequence[pa.Array]) -> pa.Array:
     """Return the bytes of keys, large_binary; several columns are a composite key."""
-    if len(columns) == 1 and is_text(columns[0].type):
-        return packed(columns[0])
+    if is_key_by_columns(columns):
+        return key_bytes(columns)
     values = [normal(column_values(c)) if pa.types.is_floating(c.type) else column_values(c) for c in columns]
     return binary_array(encode_keys(values[0] if len(values) == 1 else list(zip(*values, strict=True))))
 
 
 def decode_key_columns(keys: pa.Array, kinds: Sequence[pa.DataType]) -> list[pa.Array]:
     """Return the columns of keys that were encoded."""
-    if len(kinds) == 1 and is_text(kinds[0]):
-        return [Cursor(keys).texts(kinds[0])()]
+    columns = key_columns(keys, kinds)
+    if columns is not None:
+        return columns
     values = [canonical_key(decode(data)) for data in keys.to_pylist()]
     parts = [values] if len(kinds) == 1 else list(zip(*values, strict=True))
     return [pa.array(part, kind) for part, kind in zip(parts or [[] for _ in kinds], kinds, strict=True)]

@@ -22,18 +22,18 @@ _encode = msgspec.msgpack.Encoder().encode
 _DEEPEST = 100  # levels of values within values: what is written must be readable from any depth of Python's stack
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
-_TUPLE, _SET, _FROZENSET, _DECIMAL, _DATE, _DATETIME, _TIME, _TIMEDELTA, _INT, _DICT = range(1, 11)
+TUPLE, _SET, _FROZENSET, _DECIMAL, _DATE, _DATETIME, _TIME, _TIMEDELTA, _INT, _DICT = range(1, 11)
 UTC_MICROS, LOCAL_MICROS = 11, 12
 """Timestamps as microseconds since 1970, 64 bits: what columns write, with the zone UTC or none."""
 _EPOCH = {UTC_MICROS: datetime(1970, 1, 1, tzinfo=UTC), LOCAL_MICROS: datetime(1970, 1, 1)}
 
 
 def _from_ext(code: int, data: memoryview) -> Any:
-    if code in (_TUPLE, _SET, _FROZENSET, _DICT):
+    if code in (TUPLE, _SET, _FROZENSET, _DICT):
         items = _decode(data)
         if code == _DICT:
             return dict(zip(map(canonical_key, items[0]), items[1], strict=True))
-        return (tuple if code == _TUPLE else set if code == _SET else frozenset)(items)
+        return (tuple if code == TUPLE else set if code == _SET else frozenset)(items)
     if code in _EPOCH:
         try:
             return _EPOCH[code] + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
@@ -161,7 +161,7 @@ def _pack_all(value: Any, kind: type, levels: int) -> Any:
     if kind is list:
         return value if _plain(value, levels) else [pack(item, levels) for item in value]
     if kind is tuple:
-        return _Ext(_TUPLE, encode([pack(item, levels) for item in value]))
+        return _Ext(TUPLE, encode([pack(item, levels) for item in value]))
     if kind is not dict:
         # A set has no order, and the same state must give the same bytes on every run.
         return _Ext(_SET if kind is set else _FROZENSET, encode(sorted((pack(v, levels) for v in value), key=_encode)))

@@ -136,9 +136,11 @@ class FilesystemTable:
     @staticmethod
     def _recorded(table: TableContext) -> tuple[FormatColumn, ...]:
         """Return the columns of records, those too that nobody reads: some formats tell columns by their places."""
-        read = {f.name: f.column for f in table.fields}
+        read = {f.name: f for f in table.fields}
         return tuple(
-            FormatColumn(c.name, read.get(c.name, f"$unread {c.name}"), c.type)
+            FormatColumn(c.name, read[c.name].column, read[c.name].type)
+            if c.name in read
+            else FormatColumn(c.name, f"$unread {c.name}", c.type)
             for c in table.definition.columns
             if isinstance(c, PhysicalColumn) and c.name not in table.definition.partitioned_by
         )

@@ -6,7 +6,8 @@ Both give what `json_values` gives, or leave it to that.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.formats.arrays import Flags
+from poundlock.formats.json.alike import WITHIN
 from poundlock.sql.formats.json_values import (
     JsonRules,
     bytes_of,
@@ -97,6 +99,51 @@ _READ: Mapping[str, _Read] = {
 
 def _became_null(column: pa.Array, made: pa.Array) -> Flags:
     return trues(pc.and_(pc.is_valid(column), pc.is_null(made)))
+
+
+# --- rows of objects that look alike ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A value in an object, or in the objects in it.
+
+    Args:
+        name: as objects that look alike call it.
+        within: the names of the objects that it is in.
+    """
+
+    name: str
+    type: SqlType
+    within: tuple[str, ...] = ()
+
+
+def leaves_of(name: str, kind: SqlType, within: tuple[str, ...] = ()) -> Iterator[Leaf]:
+    """Yield the values that a column is made of: itself, or those of the fields of its row."""
+    if kind.root != "ROW":
+        yield Leaf(name, kind, within)
+    for own, of in zip(kind.names, kind.of, strict=True) if kind.root == "ROW" else ():
+        yield from leaves_of(f"{name}{WITHIN}{own}", of, (*within, name))
+
+
+def column_of_leaves(
+    rows: pa.RecordBatch, name: str, kind: SqlType, objects: frozenset[str], rules: JsonRules
+) -> pa.Array:
+    """Return a column of objects that look alike; raises as `column_of_texts`.
+
+    Args:
+        objects: the names of those that there are: a row that is not among them is null.
+    """
+    if kind.root != "ROW":
+        column = rows.column(name)
+        return column_of_texts(column, kind, rules) if kind.root in READ_AS_TEXT else column
+    if name not in objects:
+        return pa.nulls(rows.num_rows, kind.arrow)
+    inner = [
+        column_of_leaves(rows, f"{name}{WITHIN}{own}", of, objects, rules)
+        for own, of in zip(kind.names, kind.of, strict=True)
+    ]
+    return pa.StructArray.from_arrays(inner, fields=list(kind.arrow))
 
 
 # --- structs ---------------------------------------------------------------------------------------------------------

@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import Numbers, ends_in, indices_of, numbers_in
+from poundlock.formats.arrays import Numbers, ends_in, indices_of
 from poundlock.formats.chunk import Values
-from poundlock.formats.json.alike import LEAST, AlikeObjects
+from poundlock.formats.json.alike import LEAST, AlikeObjects, QuotedValues
+from poundlock.formats.words import SIZE
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.errors import OptionError
 from poundlock.sql.formats.format import (
@@ -25,7 +26,14 @@ from poundlock.sql.formats.format import (
     bad_record,
     rows_in_order,
 )
-from poundlock.sql.formats.json_columns import READ_AS_TEXT, column_of_texts, columns_of_structs, struct_decoder
+from poundlock.sql.formats.json_columns import (
+    READ_AS_TEXT,
+    Leaf,
+    column_of_leaves,
+    columns_of_structs,
+    leaves_of,
+    struct_decoder,
+)
 from poundlock.sql.formats.json_text import JsonTexts, check_keys, json_texts
 from poundlock.sql.formats.json_values import JsonRules, Unfit, column_of_values, object_of
 from poundlock.sql.functions.function import EvaluationError
@@ -38,6 +46,8 @@ _ALIKE: Mapping[str, pa.DataType] = {
 """What objects that look alike may have, and what it is read as there."""
 _AS_WRITTEN = ("CHAR", "VARCHAR", "DECIMAL")
 """What numbers are read as by their text."""
+
+_SHAPES = 4  # so many of objects with as many quotes are read by columns
 
 _Rows = tuple[pa.RecordBatch, Numbers]
 
@@ -74,40 +84,68 @@ class JsonDecoder:
 
     def _alike(self, records: pa.Array, columns: Sequence[FormatColumn]) -> list[_Rows]:
         """Return the rows of objects that look alike; where not all do, of those with as many quotes: a null has none."""
-        kinds = [_ALIKE.get(each.type.root) for each in columns]
+        leaves = [leaf for each in columns for leaf in leaves_of(each.name, each.type)]
+        nested = len(leaves) > len(columns)
         data = records.buffers()[2]
-        if not columns or None in kinds or records.null_count or data is None or len(records) < LEAST:
+        if not columns or records.null_count or data is None or len(records) < LEAST:
             return []
-        schema = pa.schema([pa.field(each.name, kind) for each, kind in zip(columns, kinds, strict=True)])
-        as_written = frozenset(each.name for each in columns if each.type.root in _AS_WRITTEN)
+        if any(each.type.root not in _ALIKE for each in leaves) or (nested and self.rules.fails_on_missing):
+            return []
+        wanted = tuple(leaves)
+        if not SIZE <= len(data) < 1 << 31:
+            return []
         ends = ends_in(records)
-        values = Values(np.frombuffer(data, np.uint8), ends[:-1], ends[1:])
-        decoded = _alike_objects(schema, as_written, -1).decode(values)
-        if decoded is not None:
-            return self._converted(records, columns, *decoded)
-        quotes = numbers_in(pc.count_substring(records, b'"'))
+        values = QuotedValues(Values(np.frombuffer(data, np.uint8), ends[:-1], ends[1:]))
+        rows: Numbers = np.arange(len(records))
+        parts = self._of_shapes(records, columns, wanted, values, rows)
+        left = np.setdiff1d(rows, np.concatenate([places for _, places in parts])) if parts else rows
+        counts = values.counts[left]
+        for count, alike in zip(*np.unique(counts, return_counts=True), strict=True):
+            if LEAST <= alike < len(records):
+                parts += self._of_shapes(records, columns, wanted, values, left[counts == count], int(count))
+        return parts
+
+    def _of_shapes(
+        self,
+        records: pa.Array,
+        columns: Sequence[FormatColumn],
+        wanted: tuple[Leaf, ...],
+        values: QuotedValues,
+        rows: Numbers,
+        quotes: int = -1,
+    ) -> list[_Rows]:
+        """Return the rows of some records, shape after shape.
+
+        Args:
+            rows: the numbers of the records, `quotes`: how many each has; -1 for all records, of which one shape alone is looked for that
+                most of them have.
+        """
         parts: list[_Rows] = []
-        for count, some in zip(*np.unique(quotes, return_counts=True), strict=True):
-            if not LEAST <= some < len(records):
-                continue
-            rows = np.flatnonzero(quotes == count)
-            group = Values(values.data, values.starts[rows], values.ends[rows])
-            decoded = _alike_objects(schema, as_written, int(count)).decode(group)
-            if decoded is not None:
-                parts += self._converted(records, columns, decoded[0], rows[decoded[1]])
+        for shape in range(1 if quotes < 0 else _SHAPES):
+            if len(rows) < LEAST:
+                break
+            objects = alike_objects(wanted, quotes, shape)
+            most = len(rows) - len(rows) // 8
+            decoded = objects.decode_quoted(values.those(rows), most if quotes < 0 else LEAST)
+            if decoded is None:
+                break
+            parts += self._converted(records, columns, decoded[0], rows[decoded[1]], objects.objects)
+            rows = np.delete(rows, decoded[1])
         return parts
 
     def _converted(
-        self, records: pa.Array, columns: Sequence[FormatColumn], rows: pa.RecordBatch, places: Numbers
+        self,
+        records: pa.Array,
+        columns: Sequence[FormatColumn],
+        rows: pa.RecordBatch,
+        places: Numbers,
+        objects: frozenset[str],
     ) -> list[_Rows]:
         """Return the rows of objects that look alike with the types of the columns; none where they have not all fields."""
         if self.rules.fails_on_missing and not self._has_all(records[int(places[0])].as_py(), columns):
             return []
         try:
-            arrays = [
-                column_of_texts(column, each.type, self.rules) if each.type.root in READ_AS_TEXT else column
-                for column, each in zip(rows.columns, columns, strict=True)
-            ]
+            arrays = [column_of_leaves(rows, each.name, each.type, objects, self.rules) for each in columns]
         except Unfit as error:
             raise self._failed_at(records, columns, error) from None
         return [(pa.RecordBatch.from_arrays(arrays, [each.column for each in columns]), places.astype(np.int64))]
@@ -196,9 +234,11 @@ def _is_utf8(records: pa.Array) -> bool:
 
 
 @lru_cache(64)
-def _alike_objects(schema: pa.Schema, as_written: frozenset[str], quotes: int) -> AlikeObjects:
-    """Return a decoder of objects that look alike, which remembers how: one for each number of quotes, and one for all."""
-    return AlikeObjects(schema, as_written)
+def alike_objects(leaves: tuple[Leaf, ...], quotes: int, shape: int) -> AlikeObjects:
+    """Return a decoder of objects that look alike, which remembers how: one for each number of quotes and shape, and one for all."""
+    schema = pa.schema([pa.field(each.name, _ALIKE[each.type.root]) for each in leaves])
+    as_written = frozenset(each.name for each in leaves if each.type.root in _AS_WRITTEN)
+    return AlikeObjects(schema, as_written, frozenset(name for each in leaves for name in each.within))
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from poundlock.sql.relations.changes import is_updating, upsert_key
 from poundlock.sql.relations.demands import ScanDemand, demands_of
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.meanings import digest_of
+from poundlock.sql.relations.pruning import pruned
 from poundlock.sql.relations.stable import StableRelations
 from poundlock.sql.relations.tree import LogicalFilter, LogicalLookupJoin, LogicalProject, LogicalRelation, LogicalScan
 from poundlock.sql.statements.results import RunsInserts, SinkTable
@@ -151,7 +152,7 @@ class JobBuilder:
         Raises:
             DefinitionError: a table cannot be read or written so.
         """
-        relations = [self._enforced(each) for each in inserts.sinks]
+        relations = pruned([self._enforced(each) for each in inserts.sinks])
         self._demands = demands_of(relations)
         for each, relation in zip(inserts.sinks, relations, strict=True):
             self._insert(each, relation)
@@ -237,8 +238,9 @@ class JobBuilder:
 
     def query(self, relation: LogicalRelation, sink: Any) -> pa.Schema:
         """Add a query whose rows go into a sink; return their columns, the kind of change behind them where rows change."""
-        self._demands = demands_of([relation])
-        stream, updating = self._stream(relation)
+        (wanted,) = pruned([relation])
+        self._demands = demands_of([wanted])
+        stream, updating = self._stream(wanted)
         schema = pa.schema([pa.field(f.column, f.type.arrow) for f in relation.fields])
         if updating:
             schema = schema.append(pa.field(ROW_KIND, pa.string()))

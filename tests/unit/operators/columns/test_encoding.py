@@ -18,6 +18,7 @@ from poundlock.operators.columns.encoding import (
     encode_key_columns,
 )
 from poundlock.operators.keyed.codec import decode, encode_keys
+from support.examples import examples
 
 TEXTS = st.text(max_size=40) | st.sampled_from(["", "a" * 31, "a" * 32, "é" * 16])
 
@@ -50,6 +51,56 @@ def test_keys_of_every_sort(columns: list[pa.Array], keys: list[Any]) -> None:
     assert [column.to_pylist() for column in back] == [
         [0.0 if value == 0 else value for value in column.to_pylist()] for column in columns
     ]
+
+
+EDGES = [0, 1, 127, 128, 255, 256, 65_535, 65_536, (1 << 32) - 1, 1 << 32, (1 << 63) - 1]
+WHOLE = [
+    *EDGES,
+    *(-edge for edge in EDGES),
+    -32,
+    -33,
+    -128,
+    -129,
+    -32_768,
+    -32_769,
+    -(1 << 31),
+    -(1 << 31) - 1,
+    -(1 << 63),
+]
+DAY = dt.datetime(2026, 1, 5, 10)
+PARTS = {
+    "whole": (pa.int64(), [*WHOLE, None]),
+    "small": (pa.int16(), [0, -1, 127, 128, 32_767, -32_768, None]),
+    "text": (pa.string(), ["", "a", "é" * 16, "x" * 300, "y" * 70_000, None]),
+    "time": (pa.timestamp("us"), [DAY, DAY.replace(microsecond=5), None]),
+    "instant": (pa.timestamp("ms", "UTC"), [DAY.replace(tzinfo=dt.UTC), None]),
+    "decimal": (pa.decimal128(5, 2), [Decimal("1.50"), Decimal("-2.00"), None]),
+    "float": (pa.float64(), [0.0, -0.0, 1.5, float("nan"), None]),
+    "flag": (pa.bool_(), [True, False, None]),
+    "nothing": (pa.null(), [None]),
+    "bytes": (pa.binary(), [b"", b"x" * 40, None]),
+}
+
+
+@given(
+    names=st.lists(st.sampled_from(list(PARTS)), min_size=1, max_size=4),
+    picks=st.lists(st.integers(0, 1000), min_size=1, max_size=8),
+)
+@examples(60)
+def test_many_keys_have_the_bytes_of_each_alone(names: list[str], picks: list[int]) -> None:
+    columns = []
+    for place, name in enumerate(names):
+        kind, values = PARTS[name]
+        some = [values[(pick + place * at) % len(values)] for at, pick in enumerate((picks * 80)[:80])]
+        columns.append(pa.array(some, kind))
+    keys = encode_key_columns(columns)
+    assert keys.type == pa.large_binary()
+    few = [encode_key_columns([column.slice(at, 1) for column in columns])[0].as_py() for at in range(len(picks))]
+    assert keys.to_pylist()[: len(few)] == few
+    back = decode_key_columns(keys, [column.type for column in columns])
+    for column, name in zip(back, names, strict=True):
+        assert column.type == PARTS[name][0]
+    assert encode_key_columns(back).to_pylist() == keys.to_pylist()
 
 
 @pytest.mark.parametrize(

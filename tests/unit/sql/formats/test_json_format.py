@@ -234,3 +234,31 @@ def test_rows_of_nulls_alone_are_empty_objects_where_nulls_are_left_out() -> Non
     made = encoder(columns, "json", encode__ignore_null_fields="true")
     rows = pa.RecordBatch.from_pylist([{"n": 1, "r": None}, {"n": None, "r": None}, {"n": None, "r": {"p": None}}], pa.schema([(c.name, c.type.arrow) for c in columns]))  # fmt: skip
     assert made.encode(rows).to_pylist() == [b'{"n":1}', b"{}", b'{"r":{}}']
+
+
+BID = SqlType("ROW", of=(BIGINT, STRING, TIMESTAMP), names=("price", "url", "at"))
+SELLER = SqlType("ROW", of=(STRING, SqlType("ROW", of=(INT,), names=("n",))), names=("name", "rank"))
+EVENTS = {
+    "bid": ['{"price":7,"url":"u","at":"2026-01-05 10:00:00.123"}', '{"price":8,"url":"a longer one","at":"2026-01-05 10:00:01"}',
+            '{"price":null,"url":"u","at":null}', '{"price":"9","url":"u"}', '{"at":"2026-01-05 10:00:00"}', "{}", "null", '{"price":1,"url":"\\u0041"}'],
+    "seller": ['{"name":"x","rank":{"n":1}}', '{"name":"y","rank":null}', '{"rank":{"n":2},"name":"z"}', "null", '{"name":"w"}'],
+}  # fmt: skip
+
+
+@given(
+    shapes=st.lists(
+        st.tuples(st.sampled_from(EVENTS["bid"]), st.sampled_from(EVENTS["seller"])), min_size=1, max_size=4
+    ),
+    odd=st.integers(1, 300),
+)
+@examples(100)
+def test_rows_of_objects_that_look_alike_are_those_read_alone(shapes: list[tuple[str, str]], odd: int) -> None:
+    records = []
+    for place in range(300):
+        bid, seller = shapes[(place % odd == 0) * (place % len(shapes))]
+        records.append(f'{{"id":{place},"bid":{bid},"seller":{seller}}}'.encode())
+    types = {"id": BIGINT, "bid": BID, "seller": SELLER}
+    read = decoder(columns_of(**types), "json")
+    rows, places = read.decode(binary(records), list(types))
+    assert places is None or places.tolist() == list(range(300))
+    assert rows.to_pylist() == alone(records, types, JsonRules())

@@ -142,6 +142,14 @@ class Cursor:
         self._at = starts + np.where(tags == NIL, 1, lengths)
         return self._cut(starts, self._at, pa.large_binary())
 
+    def enter_extensions(self, code: int) -> None:
+        """Go behind what values of a code of their own begin with: all of them have this one, and none is nil."""
+        tags = self._numbers("u1", self._at)
+        heads = _known(_EXTENSION_HEADS[tags])
+        self._move(heads)
+        if (self._data[self._places() - 1] != code).any():
+            raise UnexpectedValue
+
     def list_lengths(self) -> Numbers:
         """Read what lists begin with: how many each has."""
         tags = self._numbers("u1", self._at)
@@ -247,4 +255,5 @@ _INT_SIZES = _sizes(dict.fromkeys(_SHORT_INTS, 0) | {NIL: 0, 0xCC: 1, 0xCD: 2, 0
 _TEXT_SIZES = _sizes(dict.fromkeys(range(SHORT_TEXT, SHORT_TEXT + 32), 0) | {NIL: 0} | _by_tag(TEXTS))
 _BINARY_SIZES = _sizes({NIL: 0} | _by_tag(BINARIES))
 _LIST_SIZES = _sizes(dict.fromkeys(range(LIST, LIST + 16), 0) | _by_tag(LISTS))
+_EXTENSION_HEADS = _sizes({EXTENSION: 3, 0xC8: 4, 0xC9: 6, **dict.fromkeys(range(0xD4, 0xD9), 2)})
 _EXTENSION_SIZES = _sizes({NIL: 0, EXTENSION: 0, 0xD4: 1, 0xD5: 2, 0xD6: 4, EXTENSION_OF_8: 8, 0xD8: 16})

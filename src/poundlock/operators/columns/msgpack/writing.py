@@ -146,7 +146,7 @@ def _text_heads(lengths: Numbers, valid: Flags | None, *, text: bool) -> Part:
         cells[short, 0], sizes[short] = SHORT_TEXT + lengths[short], 1
     if valid is not None:
         cells[~valid, 0], sizes[~valid] = NIL, 1
-    return _cut(cells, sizes)
+    return cut(cells, sizes)
 
 
 def lists_of(rows: pa.Array, counts: Numbers) -> pa.Array:
@@ -160,7 +160,7 @@ def lists_of(rows: pa.Array, counts: Numbers) -> pa.Array:
     return written([head, items], len(counts))
 
 
-def _cut(cells: _Cells, sizes: Numbers) -> pa.Array:
+def cut(cells: _Cells, sizes: Numbers) -> pa.Array:
     """Return the first bytes of cells, so many of each."""
     ends = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ends[1:])

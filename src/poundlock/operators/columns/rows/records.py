@@ -47,6 +47,8 @@ def lists_of_records(values: pa.Array, schema: pa.Schema) -> tuple[Numbers, list
             return counts, _each_in_turn(cursor, counts, schema)
     except UnexpectedValue:
         pass
+    if not len(values):
+        return np.empty(0, np.int64), [pa.nulls(0, kind) for kind in schema.types]
     lists = unpacked(values)
     lengths = np.array(list(map(len, lists)), np.int64)
     return lengths, columns_of([record for each in lists for record in each], schema)
