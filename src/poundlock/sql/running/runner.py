@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from poundlock.config import Settings, load_settings
 from poundlock.driver.driver import run
-from poundlock.driver.progress import StopRequest
+from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.restart import NoRestart
 from poundlock.errors import DefinitionError
 from poundlock.spark.launch.session import Session
@@ -42,8 +42,10 @@ class ScriptRunner:
         name: what jobs are called that settings give no name.
         on_rows: is given the rows of queries.
         on_shown: is given rows that are known at once.
+        on_query: is given the columns of a query before it runs.
         parallelism: of jobs to which settings give none.
-        spark: the Spark session that jobs run in; None: each has one of its own.
+        spark: gives the Spark session that the next job runs in; None: it has one of its own.
+        on_progress: is given what becomes of jobs, in their threads.
     """
 
     name: str
@@ -52,7 +54,9 @@ class ScriptRunner:
     session: SqlSession = field(default_factory=SqlSession)
     settings: Settings | None = None
     parallelism: int | None = None
-    spark: Session | None = None
+    spark: Callable[[], Session | None] = lambda: None
+    on_progress: Callable[[Progress], None] | None = None
+    on_query: Callable[[tuple[Field, ...]], None] = lambda fields: None
     stop: StopRequest = field(default_factory=StopRequest)
     _jobs: Counter[str] = field(default_factory=Counter)
 
@@ -128,18 +132,20 @@ class ScriptRunner:
             )
             builder = JobBuilder(job, self.session.zone, self.session.settings)
             builder.query(query.relation, sink)
+            self.on_query(query.relation.fields)
             sink.given_to(lambda rows: self.on_rows(query.relation.fields, rows))
             settings = (self.settings or load_settings()).model_copy(update={"on_error": None, "checkpoint_dir": None})
-            run(job, settings=settings, stop=self.stop, session=self.spark)
+            run(job, settings=settings, stop=self.stop, session=self.spark(), on_progress=self.on_progress)
 
     def _inserts(self, inserts: RunsInserts, text: str) -> None:
         name = self.session.settings.get("pipeline.name") or f"{self.name}-{identity_of(inserts, text)}"
-        self._jobs[name] += 1
-        if self._jobs[name] > 1:
-            name = f"{name}-{self._jobs[name]}"
-        job = new_job(name, self._settings())
+        times = self._jobs[name] + 1
+        job = new_job(name if times == 1 else f"{name}-{times}", self._settings())
         JobBuilder(job, self.session.zone, self.session.settings).inserts(inserts)
-        run(job, settings=self.settings or load_settings(), stop=self.stop, session=self.spark)
+        settings = self.settings or load_settings()
+        run(job, settings=settings, stop=self.stop, session=self.spark(), on_progress=self.on_progress)
+        if not self.stop.stopping:  # else the same statement goes on with it
+            self._jobs[name] = times
 
 
 def identity_of(inserts: RunsInserts, text: str) -> str:
