@@ -53,13 +53,14 @@ def lines_of(folder: Path) -> list[str]:
 
 
 def test_a_session_in_a_terminal(folder: Path, processes: None) -> None:
-    with shell(folder) as terminal:
+    (folder / "init.sql").write_text(ORDERS)
+    with shell(folder, "-i", "init.sql") as terminal:
         terminal.await_text("Type help")
-        terminal.type(ORDERS.replace("\n", "\r") + "\r")
-        terminal.await_text("OK\n")
-        terminal.type("SELECT product FROM (VALUES ('red'), ('blue')) AS t (product);\r")
+        terminal.type("SELECT product\rFROM (VALUES ('red'), ('blue')) AS t (product); SELECT nothing; SELECT 3;\r")
         terminal.await_text("| product |")
         assert "| blue    |" in terminal.await_text("2 rows")
+        terminal.await_text("error: line 2, column 56")
+        terminal.await_text("not run: 1 statement behind it")
 
         # An error shows its place, and the shell goes on.
         terminal.type("SELECT produkt FROM orders;\r")
@@ -94,20 +95,6 @@ def test_a_session_in_a_terminal(folder: Path, processes: None) -> None:
         terminal.await_text("the same statement goes on where it was")
         assert [line.split(",")[0] for line in lines_of(folder / "copies")] == [f'{{"id":{n}' for n in (1, 2, 3, 4)]
 
-        terminal.type("quit\r")
-        assert terminal.await_end() == 0
-    assert "SELECT produkt" in (folder / "state" / "sql-history").read_text()
-
-
-def test_statements_that_run_first_and_results_as_a_changelog(folder: Path, processes: None) -> None:
-    (folder / "init.sql").write_text(f"{ORDERS}\nSET 'execution.runtime-mode' = 'batch';")
-    with shell(folder, "-i", "init.sql", "--output", "changelog") as terminal:
-        terminal.await_text("Type help")
-        terminal.type("SELECT id FROM (VALUES (1), (2)) AS t (id); SELECT nothing; SELECT 3;\r")
-        terminal.await_text("op[id]")
-        terminal.await_text("+I[2]")
-        terminal.await_text("Received a total of 2 rows")
-        terminal.await_text("error: line 1, column 52")
-        terminal.await_text("not run: the 1 statements behind it")
         terminal.type(CTRL_D)
         assert terminal.await_end() == 0
+    assert "SELECT produkt" in (folder / "state" / "sql-history").read_text()

@@ -40,7 +40,7 @@ class ResultView(Protocol):
         """Print what stays when the query has ended."""
 
 
-class TableView:
+class ResultTableView:
     """The rows that are there, in place."""
 
     def __init__(self, names: Sequence[str], zone: ZoneInfo, most: int) -> None:

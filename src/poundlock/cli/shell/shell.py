@@ -10,7 +10,7 @@ from poundlock import __version__
 from poundlock.cli.output import Output, plural
 from poundlock.cli.progress_display import status_line
 from poundlock.cli.shell.prompt import command_of
-from poundlock.cli.shell.result_views import ChangelogView, ResultView, TableView, TailView
+from poundlock.cli.shell.result_views import ChangelogView, ResultTableView, ResultView, TailView
 from poundlock.cli.shell.statement_run import StatementRun
 from poundlock.cli.text_tables import table_lines
 from poundlock.driver.progress import Progress, StopRequest
@@ -70,7 +70,7 @@ class Shell:
     _shown: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self.runner.spark = self.spark.session
+        self.runner.spark, self.runner.same_again = self.spark.session, True
         self.runner.on_query = self._query
         self.runner.on_rows = self._rows
         self.runner.on_shown = self._known
@@ -119,7 +119,7 @@ class Shell:
         for number, statement in enumerate(statements, 1):
             if not self._statement(statement):
                 if number < len(statements):
-                    self.output.note(f"not run: the {len(statements) - number} statements behind it")
+                    self.output.note(f"not run: {plural(len(statements) - number, 'statement')} behind it")
                 return False
         return True
 
@@ -187,7 +187,7 @@ class Shell:
             return ChangelogView(names, session.zone)
         if mode == "tableau":
             return TailView(names, session.zone, most, has_kinds=not session.is_batch)
-        return TableView(names, session.zone, most)
+        return ResultTableView(names, session.zone, most)
 
     def _rows(self, fields: tuple[Field, ...], rows: pa.RecordBatch) -> None:
         assert self._run.view is not None

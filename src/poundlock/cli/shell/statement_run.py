@@ -107,6 +107,8 @@ class StatementRun:
             doing = "finishing the checkpoint and all pending files; Ctrl-C once more to end at once"
             return doing if self.writes and self.interrupts == 1 else "ending"
         progress = self.progress
+        if progress is not None and progress.state in ("FINISHED", "CANCELED", "FAILED"):
+            return status_line(progress)
         state = "starting" if progress is None or progress.checkpoint is None else status_line(progress)
         return f"{state}  Ctrl-C ends {'the INSERT' if self.writes else 'the query'}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -43,6 +43,8 @@ class ScriptRunner:
         on_rows: is given the rows of queries.
         on_shown: is given rows that are known at once.
         on_query: is given the columns of a query before it runs.
+        same_again: whether an INSERT that is there a second time goes on with the job of the first; else it is a job of its own, as in a
+            script, which means both.
         parallelism: of jobs to which settings give none.
         spark: gives the Spark session that the next job runs in; None: it has one of its own.
         on_progress: is given what becomes of jobs, in their threads.
@@ -58,7 +60,9 @@ class ScriptRunner:
     on_progress: Callable[[Progress], None] | None = None
     on_query: Callable[[tuple[Field, ...]], None] = lambda fields: None
     stop: StopRequest = field(default_factory=StopRequest)
-    _jobs: Counter[str] = field(default_factory=Counter)
+    same_again: bool = False
+    _jobs: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """The statements that have run, by the name of their jobs."""
 
     def run(self, script: str, on_statement: Callable[[], None] = lambda: None) -> None:
         """Check a whole script, then run one statement behind the other.
@@ -138,14 +142,16 @@ class ScriptRunner:
             run(job, settings=settings, stop=self.stop, session=self.spark(), on_progress=self.on_progress)
 
     def _inserts(self, inserts: RunsInserts, text: str) -> None:
-        name = self.session.settings.get("pipeline.name") or f"{self.name}-{identity_of(inserts, text)}"
-        times = self._jobs[name] + 1
+        identity = identity_of(inserts, text)
+        name = self.session.settings.get("pipeline.name") or f"{self.name}-{identity}"
+        known = self._jobs[name]
+        if identity not in known or not self.same_again:
+            known.append(identity)
+        times = known.index(identity) + 1 if self.same_again else len(known)
         job = new_job(name if times == 1 else f"{name}-{times}", self._settings())
         JobBuilder(job, self.session.zone, self.session.settings).inserts(inserts)
         settings = self.settings or load_settings()
         run(job, settings=settings, stop=self.stop, session=self.spark(), on_progress=self.on_progress)
-        if not self.stop.stopping:  # else the same statement goes on with it
-            self._jobs[name] = times
 
 
 def identity_of(inserts: RunsInserts, text: str) -> str:

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from poundlock.cli.shell.result_views import ChangelogView, TableView, TailView
+from poundlock.cli.shell.result_views import ChangelogView, ResultTableView, TailView
 from poundlock.cli.text_tables import table_lines
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.relations.fields import Field
@@ -23,7 +23,7 @@ def batch(*changes: tuple[str, str | None]) -> pa.RecordBatch:
 
 
 def test_a_table_changes_in_place_and_is_printed_at_the_end() -> None:
-    view = TableView(["who"], UTC, 100)
+    view = ResultTableView(["who"], UTC, 100)
     view.take(FIELDS, batch(("+I", "ann"), ("+I", "bob")))
     view.take(FIELDS, batch(("-U", "ann"), ("+U", "amy")))
     assert view.lines(20)[3:] == ["| amy |", "| bob |", "+-----+", "2 rows"]
@@ -33,7 +33,7 @@ def test_a_table_changes_in_place_and_is_printed_at_the_end() -> None:
 
 
 def test_a_table_that_is_longer_than_the_terminal_shows_its_last_rows() -> None:
-    view = TableView(["who"], UTC, 100)
+    view = ResultTableView(["who"], UTC, 100)
     view.take(FIELDS, batch(*(("+I", str(n)) for n in range(50))))
     lines = view.lines(10)
     assert len(lines) == 10
@@ -42,7 +42,7 @@ def test_a_table_that_is_longer_than_the_terminal_shows_its_last_rows() -> None:
 
 
 def test_what_is_not_kept_is_named() -> None:
-    view = TableView(["who"], UTC, 2)
+    view = ResultTableView(["who"], UTC, 2)
     view.take(FIELDS, batch(*(("+I", str(n)) for n in range(5))))
     printed: list[str] = []
     view.end(printed.append)
