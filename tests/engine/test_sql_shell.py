@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -34,25 +33,11 @@ def shell(folder: Path, *arguments: str) -> PseudoTerminal:
     return PseudoTerminal(command, folder, environment)
 
 
-@pytest.fixture
-def processes() -> Iterator[None]:
-    """See that no process is left behind."""
-    before = {each.pid for each in psutil.process_iter()}
-    yield
-    me = os.getuid()
-    left = []
-    for each in psutil.process_iter(["pid", "uids", "cmdline"]):
-        command = " ".join(each.info["cmdline"] or ())
-        if each.pid not in before and each.info["uids"].real == me and "sql-shell" in command:
-            left.append(command[:200])
-    assert left == []
-
-
 def lines_of(folder: Path) -> list[str]:
     return sorted(line for path in folder.glob("[!._]*") for line in path.read_text().splitlines())
 
 
-def test_a_session_in_a_terminal(folder: Path, processes: None) -> None:
+def test_a_session_in_a_terminal(folder: Path) -> None:
     (folder / "init.sql").write_text(ORDERS)
     with shell(folder, "-i", "init.sql") as terminal:
         terminal.await_text("Type help")
@@ -95,6 +80,12 @@ def test_a_session_in_a_terminal(folder: Path, processes: None) -> None:
         terminal.await_text("the same statement goes on where it was")
         assert [line.split(",")[0] for line in lines_of(folder / "copies")] == [f'{{"id":{n}' for n in (1, 2, 3, 4)]
 
+        # Nothing is left behind: neither Java nor the processes of tasks.
+        started = psutil.Process(terminal.process.pid).children(recursive=True)
+        assert any("java" in each.name() for each in started)
+        assert len(started) > 1
         terminal.type(CTRL_D)
         assert terminal.await_end() == 0
+        _, left = psutil.wait_procs(started, timeout=60)
+        assert left == []
     assert "SELECT produkt" in (folder / "state" / "sql-history").read_text()

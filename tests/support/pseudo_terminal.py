@@ -56,7 +56,7 @@ class PseudoTerminal:
         """Press keys."""
         os.write(self._master, keys.encode())
 
-    def await_text(self, text: str, seconds: float = 120.0) -> str:
+    def await_text(self, text: str, seconds: float = 300.0) -> str:
         """Wait until a text comes up behind what was awaited before; return what stands before it.
 
         Raises:
@@ -72,7 +72,7 @@ class PseudoTerminal:
             if not self._read(deadline):
                 raise TimeoutError(f"no {text!r} in {screen[self._at :][-3000:]!r}")
 
-    def await_end(self, seconds: float = 60.0) -> int:
+    def await_end(self, seconds: float = 300.0) -> int:
         """Wait until the command has ended; return its exit code."""
         deadline = time.monotonic() + seconds
         while self._read(deadline):

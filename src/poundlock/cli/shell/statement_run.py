@@ -63,9 +63,9 @@ class StatementRun:
 
     def run(self, call: Callable[[], None]) -> None:
         """Make a call in a thread and show how it goes until it has ended; raises what it raises."""
-        running = in_thread(call, "poundlock-statement")
-        begun = drawn = time.monotonic()
         with self._interruptible(), self._terminal() as (console, live):
+            running = in_thread(call, "poundlock-statement")
+            begun = drawn = time.monotonic()
 
             def print_line(text: str) -> None:
                 console.print(text, markup=False, highlight=False, soft_wrap=True)
