@@ -16,6 +16,7 @@ from poundlock.sql.tables import PhysicalColumn, TableDefinition
 from poundlock.sql.types import STRING
 
 _MADE_UP = "1"  # a number, and a name as well
+_MADE_UP_URL = "jdbc:postgresql://localhost/made_up"
 _MOST_TRIALS = 12
 _FORMAT = "json"
 
@@ -70,7 +71,7 @@ def _asked(connector: str, format: str, *, is_sink: bool) -> dict[str, None]:
         last = next(reversed(options.asked), None)
         if made or last is None or last in given:
             break
-        given[last] = format if last.endswith("format") else _MADE_UP
+        given[last] = format if last.endswith("format") else _MADE_UP_URL if last == "url" else _MADE_UP
     return asked
 
 
