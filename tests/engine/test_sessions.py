@@ -194,7 +194,7 @@ while cancelled.progress.checkpoint is None:
 cancelled.cancel()
 assert cancelled.await_termination(60)
 slow = Job("slow", checkpoint_interval="0 s", restart=NoRestart())
-sleeping = slow.from_source(DatagenSource(count=10), name="in").map(lambda row: time.sleep(60) or row, name="sleeps")
+sleeping = slow.from_source(DatagenSource(count=10), name="in").filter(lambda row: time.sleep(60) is None, name="sleeps")
 sleeping.sink_to(FileSink(str(folder / "slow"), row="value"), name="out")
 ending, tracker = slow.start(spark, settings=settings), spark.sparkContext.statusTracker()
 while ending.status != "RUNNING" or not tracker.getActiveStageIds():
