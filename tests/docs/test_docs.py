@@ -12,11 +12,12 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from poundlock.cli.main import app
 from poundlock.config import Settings, _spelled, load_settings
 from poundlock.errors import PoundlockError
 from poundlock.failpoints import Failpoint, SavepointFailpoint
+from support.pseudo_terminal import PseudoTerminal
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -36,7 +38,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").glob("*.md")),
 ]
-LANGUAGES = {"python", "bash", "toml", "json", "text", "sql"}
+LANGUAGES = {"python", "bash", "toml", "json", "text", "sql", "console"}
 MOST_NOT_RUN = 12
 PROGRAMS = {".", "cat", "cd", "export", "find", "head", "kill", "ls", "rm", "sed", "sort", "wc", "xargs"}
 
@@ -123,6 +125,8 @@ def check_block(block: Block) -> None:
             block.fail(str(error.msg), block.line + (error.lineno or 1))
     elif block.language == "bash":
         check_shell(block)
+    elif block.language == "console":
+        check_shell(replace(block, code=_command_of(block) + "\n"))
     elif block.language == "toml":
         check_settings(block)
     elif block.language == "sql":
@@ -142,6 +146,14 @@ def check_sql(block: Block) -> None:
         SqlSession().check(block.code)
     except PoundlockError as error:
         block.fail(str(error))
+
+
+def _command_of(block: Block) -> str:
+    """Return what a session in a terminal begins with."""
+    command = block.code.partition("\n")[0]
+    if not command.startswith("$ "):
+        block.fail("a session begins with what is typed to start it: $ poundlock sql")
+    return command.removeprefix("$ ")
 
 
 def check_shell(block: Block) -> None:
@@ -270,6 +282,10 @@ class Reader:
                 if self.output is not None:
                     self.compare(block)
                 self.output = None
+            elif block.language == "console":
+                if block.runs:
+                    self.console(block)
+                self.output = None
             elif block.runs:
                 self.output = self.python(block) if block.language == "python" else self.shell(block)
             else:
@@ -300,6 +316,31 @@ class Reader:
         if done.returncode:
             block.fail(f"exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.stdout
+
+    def console(self, block: Block) -> None:
+        """Type a session into the shell of SQL, in a terminal: what the page says of each statement has to come up."""
+        typed: list[str] = []
+        with PseudoTerminal(["bash", "-c", _command_of(block)], self.folder, self.environment) as terminal:
+            try:
+                for line in block.code.splitlines()[1:]:
+                    if line.startswith(("sql> ", "  -> ")):
+                        typed.append(line[5:])
+                        continue
+                    if typed:
+                        terminal.type("\r".join(typed) + "\r")
+                        typed.clear()
+                    if line == "^C":
+                        terminal.type("\x03")
+                    elif line == "Killed":
+                        assert terminal.await_end() in (-signal.SIGKILL, 128 + signal.SIGKILL)
+                        return
+                    else:
+                        for part in line.split("…"):
+                            terminal.await_text(part)
+                terminal.type("\r".join(typed) + "\r")
+                assert terminal.await_end() == 0
+            except TimeoutError as error:
+                block.fail(str(error))
 
     def compare(self, block: Block) -> None:
         assert self.output is not None

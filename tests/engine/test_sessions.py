@@ -193,6 +193,15 @@ while cancelled.progress.checkpoint is None:
     assert not cancelled.await_termination(0.05)
 cancelled.cancel()
 assert cancelled.await_termination(60)
+slow = Job("slow", checkpoint_interval="0 s", restart=NoRestart())
+sleeping = slow.from_source(DatagenSource(count=10), name="in").filter(lambda row: time.sleep(60) is None, name="sleeps")
+sleeping.sink_to(FileSink(str(folder / "slow"), row="value"), name="out")
+ending, tracker = slow.start(spark, settings=settings), spark.sparkContext.statusTracker()
+while ending.status != "RUNNING" or not tracker.getActiveStageIds():
+    assert not ending.await_termination(0.05)
+ending.cancel()
+assert ending.await_termination(60)
+tasks_left = list(tracker.getActiveStageIds())
 refused = made("refused").start(spark, settings=settings, from_savepoint=str(folder / "nowhere"))
 try:
     refused.await_termination(60)
@@ -207,7 +216,7 @@ except Exception as error:
 after = dict(spark.sparkContext.getConf().getAll()), dict(os.environ), {s: signal.getsignal(s) for s in (2, 15)}
 print(json.dumps([
     no_effect, ended.status, lines("ended"), busy, Path(path).is_dir(), still, going.status, lines("going") == going.progress.rows_written,
-    cancelled.status, refused.status, why, before == after, spark.range(3).count(), repr(ended),
+    cancelled.status, ending.status, tasks_left, refused.status, why, before == after, spark.range(3).count(), repr(ended),
 ]))
 spark.stop()
 try:
@@ -219,8 +228,8 @@ except Exception as error:
     )
     rows, _, late = out.partition("\n")
     assert json.loads(rows) == [
-        *(True, "FINISHED", 50, "RUNNING", True, "RUNNING", "FINISHED", True, "CANCELED", "FAILED", "DefinitionError"),
-        *(True, 3, "<job ended: FINISHED, checkpoint 0, 50 rows>"),
+        *(True, "FINISHED", 50, "RUNNING", True, "RUNNING", "FINISHED", True, "CANCELED", "CANCELED", []),
+        *("FAILED", "DefinitionError", True, 3, "<job ended: FINISHED, checkpoint 0, 50 rows>"),
     ]
     assert late.startswith("the Spark session was stopped")
 

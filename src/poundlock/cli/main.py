@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None, failed: Callable[[PoundlockErro
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        failure = (unreadable(error) if isinstance(error, OSError) else None) or _unexpected(error)
+        failure = (unreadable(error) if isinstance(error, OSError) else None) or unexpected(error)
         output.error(failure)
         failed(failure)
         return failure.exit_code
@@ -141,7 +141,7 @@ def _one_savepoint(typed: Sequence[str]) -> DefinitionError | None:
     )
 
 
-def _unexpected(error: Exception) -> PoundlockError:
+def unexpected(error: Exception) -> PoundlockError:
     """Keep the stack trace of an error nobody foresaw in a file, and say where."""
     from poundlock.redaction import redact_text
 

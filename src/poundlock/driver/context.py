@@ -257,7 +257,7 @@ class Assembly:
 
     def _look_at(self, session: Session, storage: Storage) -> None:
         """See that the machines of a cluster, or of a session that others set up, can do the work; look after it from now on."""
-        if self.watch is None and not (session.local and session.owned):
+        if self.watch is None and not (session.local and session.ours):
             self.watch = Watch(session, self.settings.executor_timeout)
             if not session.local:
                 self.tracker.application(session.context.applicationId)

@@ -261,6 +261,11 @@ class Driver(Assembly):
     def _deleted_when_canceled(self) -> bool:
         return self.job.checkpoint_retention == "DELETE_ON_CANCELLATION"
 
+    @property
+    def _session_goes_on(self) -> bool:
+        """Whether tasks do not end with the job's session."""
+        return self.session is not None and not self.session.owned
+
     def _delete(self, storage: Storage, identity: Identity, epoch: Epoch) -> None:
         coordinator = self.coordinator(storage, identity, epoch)
         try:
@@ -338,7 +343,7 @@ class Driver(Assembly):
                 loop.await_tasks()  # the next life's recovery counts on no task writing any more
                 raise
             if ended is None:
-                if self._deleted_when_canceled:
+                if self._deleted_when_canceled or self._session_goes_on:
                     loop.kill()
                     loop.await_tasks()  # what a task still writes would stay behind
                 return self._canceled()

@@ -16,24 +16,48 @@ from poundlock.sql.errors import OptionError
 from poundlock.values import duration
 
 
-def _one_of(*words: str) -> Callable[[str, str], Any]:
-    def read(key: str, text: str) -> str:
-        if text.lower() not in words:
+@dataclass(frozen=True)
+class OneOf:
+    """Reads a setting that is one of some words."""
+
+    words: tuple[str, ...]
+
+    def __call__(self, key: str, text: str) -> Any:
+        if text.lower() not in self.words:
             raise OptionError(
-                f"{key} = {text!r} is not known", next=f"use one of {', '.join(words)}", kind="bad_option_value"
+                f"{key} = {text!r} is not known", next=f"use one of {', '.join(self.words)}", kind="bad_option_value"
             )
         return text.lower()
 
-    return read
+
+def _one_of(*words: str) -> OneOf:
+    return OneOf(words)
 
 
-def _flag(key: str, text: str) -> bool:
-    return bool(_one_of("true", "false")(key, text) == "true")
+@dataclass(frozen=True)
+class Flag(OneOf):
+    """Reads a setting that is true or false."""
+
+    words: tuple[str, ...] = ("true", "false")
+
+    def __call__(self, key: str, text: str) -> Any:
+        return super().__call__(key, text) == "true"
+
+
+_flag = Flag()
 
 
 def _whole(key: str, text: str) -> int:
     if not text.isdigit():
         raise OptionError(f"{key} = {text!r} is no whole number", next=f"SET '{key}' = '4'", kind="bad_option_value")
+    return int(text)
+
+
+def _positive(key: str, text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise OptionError(
+            f"{key} = {text!r} is no number of rows", next=f"SET '{key}' = '1000'", kind="bad_option_value"
+        )
     return int(text)
 
 
@@ -99,6 +123,7 @@ SETTINGS: Mapping[str, Setting] = {
     "parallelism.default": Setting(_whole, "the job's parallelism"),
     "pipeline.max-parallelism": Setting(_whole, "the job's max_parallelism"),
     "pipeline.name": Setting(_text, "the next job's name"),
+    "sql-client.execution.max-table-result.rows": Setting(_positive, "how many rows of a result the shell keeps"),
     "sql-client.execution.result-mode": Setting(_one_of("table", "changelog", "tableau"), "how results are shown"),
     "table.dml-sync": Setting(_flag, "every INSERT is waited for in a script in any case"),
     "table.exec.mini-batch.allow-latency": Setting(_span, "a checkpoint is a batch in any case"),

@@ -1,9 +1,10 @@
-"""`poundlock sql`: runs a script of Flink SQL, statement by statement, and shows what its queries give."""
+"""`poundlock sql`: runs a script of Flink SQL, statement by statement, and shows what its queries give; without one it is a shell."""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,29 +13,43 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option
 
 from poundlock.cli.options import Call, MasterOption, ParallelismOption, with_shared_options
-from poundlock.cli.output import Output
-from poundlock.errors import DefinitionError
+from poundlock.cli.output import Output, plural
+from poundlock.cli.text_tables import table_lines
+from poundlock.errors import DefinitionError, required
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from poundlock.config import Settings
     from poundlock.sql.relations.fields import Field
+    from poundlock.sql.running.runner import ScriptRunner
     from poundlock.sql.running.shown import FinalTable
     from poundlock.sql.statements.results import ShownRows
     from poundlock.sql.statements.session import SqlSession
 
 Form = Literal["table", "changelog", "json", "csv"]
 _FORMS = ("table", "changelog", "json", "csv")
+HISTORY = "sql-history"
+"""The file below the state directory that has what was typed into the shell."""
 
 
 @with_shared_options
 def command(
-    script: Annotated[Path | None, Argument(metavar="SCRIPT.SQL", help="File of statements, separated by ;.")] = None,
+    script: Annotated[
+        Path | None,
+        Argument(metavar="SCRIPT.SQL", help="File of statements, separated by ;. - is standard input."),
+    ] = None,
     *,
     call: Call,
+    file: Annotated[
+        Path | None, Option("-f", "--file", metavar="SCRIPT.SQL", help="The same file, as Flink's client takes it.")
+    ] = None,
     execute: Annotated[
         list[str] | None,
         Option("-e", "--execute", metavar="TEXT", help="Statements; may be repeated, and stand behind a file."),
+    ] = None,
+    init: Annotated[
+        Path | None, Option("-i", "--init", metavar="INIT.SQL", help="File of statements that are run first.")
     ] = None,
     form: Annotated[
         str | None,
@@ -69,10 +84,21 @@ def command(
     ] = None,
     no_rest: Annotated[bool, Option("--no-rest", help="Serve no REST.")] = False,
 ) -> int:
-    """Run a script of Flink SQL.
+    """Run a script of Flink SQL, or without one a shell.
 
     The whole script is checked before anything runs. Each INSERT is a job that is waited for; STATEMENT SET is one job.
     """
+    if form is not None and form not in _FORMS:
+        raise DefinitionError(f"--output={form} is not known", next=f"use one of {', '.join(_FORMS)}")
+    if script is not None and file is not None:
+        raise DefinitionError(f"two scripts are given: {script} and {file}", next="leave one of them out")
+    given = script or file
+    first = "" if init is None else _read(init)
+    output, settings = call.output, call.settings(master=master, rest_enabled=False if no_rest else None)
+    if given is None and not execute and sys.stdin.isatty():
+        _refuse_for_shell(output, form, check=check)
+        return _shell(call, settings, first, form, parallelism)
+    text = _text(given, execute or ())
     from poundlock.cli.jobs.run import newer_output_of, typed_options
     from poundlock.cli.jobs.sql_jobs import ListedJobs, SqlJobs
     from poundlock.sql.errors import SqlError
@@ -80,24 +106,20 @@ def command(
     from poundlock.sql.settings import IGNORE_UNCLAIMED, RECOVERY_PATH
     from poundlock.sql.statements.session import SqlSession
 
-    if form is not None and form not in _FORMS:
-        raise DefinitionError(f"--output={form} is not known", next=f"use one of {', '.join(_FORMS)}")
-    text = _text(script, execute or ())
-    output = call.output
     session = SqlSession()
     shown = _Shown(output, session, "json" if output.as_json else form)  # type: ignore[arg-type]
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", script.stem) if script is not None else "sql"
-    settings = call.settings(master=master, rest_enabled=False if no_rest else None)
-    typed = [*([] if script is None else [str(script)]), *(word for each in execute or () for word in ("-e", each))]
+    typed = [*([] if given is None else [str(given)]), *(word for each in execute or () for word in ("-e", each))]
+    typed += [] if init is None else ["-i", str(init)]
     typed += typed_options(call, (), {"master": master, "parallelism": parallelism}, no_rest)
-    jobs = SqlJobs(output, settings, typed, "sql" if script is None else str(script))
+    jobs = SqlJobs(output, settings, typed, "sql" if given is None else str(given))
     runner = ScriptRunner(
-        name or "sql",
+        _name(given),
         shown.take,
         shown.known,
         session,
         settings,
         parallelism,
+        on_query=shown.begin,
         launch=jobs.launch,
         control=ListedJobs(call),
         newer=newer_output_of(newer_output),
@@ -106,10 +128,10 @@ def command(
         session.settings |= {RECOVERY_PATH: savepoint, IGNORE_UNCLAIMED: allow_non_restored}
     try:
         if check:
-            runner.check(text)
+            _check(runner, first, text)
             output.show("the script is in order", {"checked": True})
             return 0
-        if not runner.run(text, on_statement=shown.end):
+        if not all(runner.run(each, on_statement=shown.end) for each in (first, text)):
             output.note("the job was stopped: no statement behind it has run")
     except SqlError as error:
         output.note(error.shown)
@@ -117,21 +139,101 @@ def command(
     return jobs.exit_code
 
 
+def _check(runner: ScriptRunner, first: str, text: str) -> None:
+    """Go through a script behind another one, without running anything of either."""
+    from poundlock.sql.script import statements_of
+
+    runner.check(first)
+    for statement in statements_of(first):
+        runner.session.take(statement, first)
+    runner.check(text)
+
+
+def _name(script: Path | None) -> str:
+    """Return what jobs of a script are called."""
+    if script is None or str(script) == "-":
+        return "sql"
+    return re.sub(r"[^A-Za-z0-9._-]", "-", script.stem) or "sql"
+
+
 def _text(script: Path | None, execute: Sequence[str]) -> str:
-    """Return the statements of a file and of the command line.
+    """Return the statements of a file, of standard input, and of the command line.
 
     Raises:
-        DefinitionError: there are none, or the file cannot be read.
+        DefinitionError: there are none, or they cannot be read.
     """
     parts = list(execute)
     if script is not None:
-        try:
-            parts.insert(0, script.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise DefinitionError(f"{script} cannot be read: {error}", next="give a file of SQL in UTF-8") from None
+        parts.insert(0, sys.stdin.read() if str(script) == "-" else _read(script))
+    elif not parts:
+        parts = [sys.stdin.read()]
     if not "".join(parts).strip():
-        raise DefinitionError("no statements", next='give a file, or -e "SELECT 1"')
+        raise DefinitionError("no statements", next='give a file, or -e "SELECT 1", or type them: poundlock sql')
     return ";\n".join(parts)
+
+
+def _read(script: Path) -> str:
+    try:
+        return script.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DefinitionError(f"{script} cannot be read: {error}", next="give a file of SQL in UTF-8") from None
+
+
+def _refuse_for_shell(output: Output, form: str | None, *, check: bool) -> None:
+    """Raise DefinitionError where what is given is for scripts, or the shell has no terminal."""
+    if check:
+        raise DefinitionError("--check without a script", next="give a file: poundlock sql --check script.sql")
+    if output.as_json or form in ("json", "csv"):
+        what = "--json" if output.as_json else f"--output={form}"
+        raise DefinitionError(
+            f"{what} is for scripts, and the shell shows tables", next='give a file, or -e "SELECT 1"'
+        )
+    if not output.out.isatty():
+        raise DefinitionError(
+            "the shell needs a terminal, and its output goes elsewhere", next='give a file, or -e "SELECT 1"'
+        )
+
+
+def _shell(call: Call, settings: Settings, first: str, form: str | None, parallelism: int | None) -> int:
+    """Be a shell until it is left."""
+    required("prompt_toolkit", "the shell", "shell")
+    from poundlock.cli.jobs.sql_jobs import ListedJobs
+    from poundlock.cli.main import unexpected
+    from poundlock.cli.shell.prompt import Prompt
+    from poundlock.cli.shell.shell import Shell
+    from poundlock.sql.errors import SqlError
+    from poundlock.sql.running.runner import ScriptRunner
+    from poundlock.sql.shell.shared_spark import SharedSpark
+
+    spark = SharedSpark(settings, parallelism)
+    output = call.output
+    runner = ScriptRunner(
+        "sql",
+        lambda fields, rows: None,
+        lambda shown: None,
+        settings=settings,
+        parallelism=parallelism,
+        control=ListedJobs(call),
+    )
+    shell = Shell(runner, output, spark, unexpected)
+    spark.begin()
+    try:
+        if form is not None:
+            shell.set_mode(form)
+        if first:
+            try:
+                runner.check(first)
+            except SqlError as error:
+                output.note(error.shown)
+                raise
+            if not shell.execute(first):
+                raise DefinitionError(
+                    "the statements of --init could not be run", next="mend them, or leave --init out"
+                )
+        shell.loop(Prompt(runner.session, settings.state_dir / HISTORY))
+    finally:
+        spark.end()
+    return 0
 
 
 @dataclass
@@ -152,11 +254,14 @@ class _Shown:
             return self.asked
         return "changelog" if self.session.settings.get("sql-client.execution.result-mode") == "changelog" else "table"
 
+    def begin(self, fields: tuple[Field, ...]) -> None:
+        """Take the columns of a query."""
+        self._fields = fields
+
     def take(self, fields: tuple[Field, ...], rows: pa.RecordBatch) -> None:
         """Take rows of a query."""
         from poundlock.sql.running.shown import FinalTable, changes_as_texts, changes_as_values
 
-        self._fields = fields
         if self.form == "json":
             for kind, row in changes_as_values(fields, rows):
                 self.output.json({"op": kind, **dict(zip((f.name for f in fields), row, strict=True))})
@@ -199,16 +304,9 @@ class _Shown:
         self._fields, self._table, self._begun = None, None, False
 
     def _print(self, names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
-        shown = [["NULL" if value is None else value for value in row] for row in rows]
-        widths = [max(map(len, column)) for column in zip(names, *shown, strict=True)]
-        border = "+".join(["", *("-" * (width + 2) for width in widths), ""])
-        for line in (border, _row(names, widths), border, *(_row(row, widths) for row in shown), border):
+        for line in table_lines(names, rows):
             self.output.line(line)
-        self.output.line(f"{len(rows)} row{'' if len(rows) == 1 else 's'}")
-
-
-def _row(values: Sequence[str], widths: Sequence[int]) -> str:
-    return "|".join(["", *(f" {value.ljust(width)} " for value, width in zip(values, widths, strict=True)), ""])
+        self.output.line(plural(len(rows), "row"))
 
 
 def _csv(values: Sequence[Any]) -> str:

@@ -71,18 +71,27 @@ class Session:
                 from pyspark.sql import SparkSession
 
             self.quieten()
-            self._sql = SparkSession(self.context) if self.owned else _sql_beside()
+            self._sql = SparkSession(self.context) if self.ours else _sql_beside()
         return self._sql
 
     def quieten(self) -> None:
-        """Keep what Spark's Python side prints of failed queries off the terminal, where the process is a job's own."""
-        if self.owned:
+        """Keep what Spark's Python side prints of failed queries off the terminal, where the process is our own."""
+        if self.ours:
             _quieten_query_loggers()
+
+    @property
+    def ours(self) -> bool:
+        """Whether it was started by us and not by the user."""
+        return self._process is not None
 
     @property
     def owned(self) -> bool:
         """Whether it was started for the job, so that it ends with it."""
-        return self._process is not None
+        return self.ours
+
+    def lent(self) -> Session:
+        """Return it as a job gets it that is one of several in it, one after the other: none of them ends it."""
+        return _LentSession(self.context, self._process)
 
     @property
     def local(self) -> bool:
@@ -125,6 +134,20 @@ class Session:
     def _forget(self) -> None:
         private.forget_session()
         self._sql = None
+
+
+class _LentSession(Session):
+    """A session of our own that goes on when the job ends; whoever has lent it ends it."""
+
+    @property
+    def owned(self) -> bool:
+        return False
+
+    def stop(self, patience_s: float = _END_S) -> None:
+        """It goes on."""
+
+    def kill(self) -> None:
+        """It goes on."""
 
 
 def _sql_beside() -> Any:

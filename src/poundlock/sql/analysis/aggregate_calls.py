@@ -36,6 +36,8 @@ _OVER_ONLY = {
     "CUME_DIST": (0, 0),
     "NTILE": (1, 1),
 } | dict.fromkeys(RANKS, (0, 0))
+AGGREGATE_NAMES = frozenset({*_ARGUMENTS, *_OVER_ONLY} - {"SINGLE_VALUE"})
+"""What a query can call, with OVER or without."""
 _SAME = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}
 _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 BIGINT = SqlType("BIGINT", is_nullable=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -16,7 +16,7 @@ import pyarrow as pa
 from poundlock.checkpoint.portable import NewerOutput
 from poundlock.config import Settings, load_settings
 from poundlock.driver.driver import run
-from poundlock.driver.progress import StopRequest
+from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.restart import NoRestart
 from poundlock.driver.savepoints.restore import Beginning
 from poundlock.errors import DefinitionError
@@ -82,8 +82,12 @@ class ScriptRunner:
         name: what jobs are called that settings give no name.
         on_rows: is given the rows of queries.
         on_shown: is given rows that are known at once.
+        on_query: is given the columns of a query before it runs.
+        same_again: whether an INSERT that is there a second time goes on with the job of the first; else it is a job of its own, as in a
+            script, which means both.
         parallelism: of jobs to which settings give none.
-        spark: the Spark session that jobs run in; None: each has one of its own.
+        spark: gives the Spark session that the next job runs in; None: it has one of its own.
+        on_progress: is given what becomes of jobs that run here, in their threads.
         launch: runs the jobs of inserts; None: they run here, and nobody sees them from outside.
         control: reaches jobs that run; None: nobody does, and statements about them are refused.
         newer: what becomes of output that was finished after the savepoint that a job begins with.
@@ -95,12 +99,16 @@ class ScriptRunner:
     session: SqlSession = field(default_factory=SqlSession)
     settings: Settings | None = None
     parallelism: int | None = None
-    spark: Session | None = None
+    spark: Callable[[], Session | None] = lambda: None
+    on_progress: Callable[[Progress], None] | None = None
+    on_query: Callable[[tuple[Field, ...]], None] = lambda fields: None
     stop: StopRequest = field(default_factory=StopRequest)
     launch: Launch | None = None
     control: JobControl | None = None
     newer: NewerOutput = "refuse"
-    _jobs: Counter[str] = field(default_factory=Counter)
+    same_again: bool = False
+    _jobs: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """The statements that have run, by the name of their jobs."""
 
     def run(self, script: str, on_statement: Callable[[], None] = lambda: None) -> bool:
         """Check a whole script, then run one statement behind the other; return whether all have run, and no job was stopped.
@@ -125,7 +133,7 @@ class ScriptRunner:
         Raises:
             SqlError: a statement cannot be run.
         """
-        trial, names = deepcopy(self.session), Counter(self._jobs)
+        trial, names = deepcopy(self.session), deepcopy(self._jobs)
         for statement in statements_of(script):
             result = trial.take(statement, script)
             try:
@@ -137,7 +145,7 @@ class ScriptRunner:
             except DefinitionError as error:
                 raise placed(error, statement.place, script) from error
 
-    def _check(self, session: SqlSession, result: Result, text: str, names: Counter[str]) -> None:
+    def _check(self, session: SqlSession, result: Result, text: str, names: dict[str, list[str]]) -> None:
         if isinstance(result, Explained):
             self._planned(session, result.of)
         elif isinstance(result, RunsQuery):
@@ -210,23 +218,35 @@ class ScriptRunner:
             )
             builder = JobBuilder(job, self.session.zone, self.session.settings)
             builder.query(query.relation, sink)
+            self.on_query(query.relation.fields)
             sink.given_to(lambda rows: self.on_rows(query.relation.fields, rows))
             settings = self._run_settings().model_copy(update={"on_error": None, "checkpoint_dir": None})
-            run(job, settings=settings, stop=self.stop, session=self.spark)
+            run(job, settings=settings, stop=self.stop, session=self.spark(), on_progress=self.on_progress)
 
     def _inserts(self, inserts: RunsInserts, text: str) -> bool:
         job = self._planned(self.session, inserts, self._job_name(self.session, inserts, text, self._jobs))
         return (self.launch or self._launched)(job, self._beginning(self.session, job))
 
     def _launched(self, job: Job, beginning: Beginning | None) -> bool:
-        run(job, settings=self._run_settings(), stop=self.stop, session=self.spark, beginning=beginning)
+        run(
+            job,
+            settings=self._run_settings(),
+            stop=self.stop,
+            session=self.spark(),
+            beginning=beginning,
+            on_progress=self.on_progress,
+        )
         return not self.stop.stopping
 
-    def _job_name(self, session: SqlSession, inserts: RunsInserts, text: str, names: Counter[str]) -> str:
+    def _job_name(self, session: SqlSession, inserts: RunsInserts, text: str, names: dict[str, list[str]]) -> str:
         """Return what the job of a statement is called, by which it goes on where it was; `names` are those that are taken."""
-        name = session.settings.get("pipeline.name") or f"{self.name}-{identity_of(inserts, text)}"
-        names[name] += 1
-        return name if names[name] == 1 else f"{name}-{names[name]}"
+        identity = identity_of(inserts, text)
+        name: str = session.settings.get("pipeline.name") or f"{self.name}-{identity}"
+        known = names[name]
+        if identity not in known or not self.same_again:
+            known.append(identity)
+        times = known.index(identity) + 1 if self.same_again else len(known)
+        return name if times == 1 else f"{name}-{times}"
 
     def _beginning(self, session: SqlSession, job: Job) -> Beginning | None:
         return beginning_of(session.settings, job, self._run_settings(), self.newer)

@@ -1,0 +1,1 @@
+"""The interactive shell of `poundlock sql`: what is on the terminal."""

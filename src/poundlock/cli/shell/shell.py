@@ -1,0 +1,213 @@
+"""The shell: reads statements, runs each at once in one session, and goes on whatever becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from poundlock import __version__
+from poundlock.cli.output import Output, plural
+from poundlock.cli.progress_display import status_line
+from poundlock.cli.shell.prompt import command_of
+from poundlock.cli.shell.result_views import ChangelogView, ResultTableView, ResultView, TailView
+from poundlock.cli.shell.statement_run import StatementRun
+from poundlock.cli.text_tables import table_lines
+from poundlock.driver.progress import Progress, StopRequest
+from poundlock.errors import PoundlockError
+from poundlock.sql.errors import SqlError
+from poundlock.sql.running.runner import ScriptRunner
+from poundlock.sql.script import ParsedStatement, StatementSet, statements_of
+from poundlock.sql.shell.shared_spark import SharedSpark
+from poundlock.sql.shell.statement_input import statements_in
+from poundlock.sql.shell.words import COMMANDS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from poundlock.sql.relations.fields import Field
+    from poundlock.sql.statements.results import ShownRows
+
+MOST_ROWS = 1_000_000
+"""How many rows of a result are kept where nothing is set, as in Flink."""
+_MODE = "sql-client.execution.result-mode"
+_MOST = "sql-client.execution.max-table-result.rows"
+_WRITES = ("INSERT", "CREATE")  # CREATE TABLE … AS SELECT
+_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+_HELP = (
+    "A statement ends with ; and may have several lines; several of them run one after the other, until one fails.",
+    "  CREATE TABLE, CREATE VIEW, ALTER, DROP, USE      what the statements behind them know",
+    "  SELECT …, VALUES …, WITH …                       rows as a table that changes in place; Ctrl-C ends the query",
+    "  INSERT INTO …, EXECUTE STATEMENT SET BEGIN … END a job with exactly-once checkpoints; the same one again goes on",
+    "  SHOW, DESCRIBE, EXPLAIN, SET, RESET              what there is, what it means, and settings",
+    "  SET 'sql-client.execution.result-mode' = 'table' | 'changelog' | 'tableau'",
+    "Tab completes; the arrow keys and Ctrl-R look through what was typed before; Ctrl-C drops what is typed.",
+)
+
+
+class ReadsStatements(Protocol):
+    """Asks for input."""
+
+    def read(self) -> str:
+        """Return what was typed. Raises EOFError at the end, KeyboardInterrupt where it is dropped."""
+
+
+@dataclass
+class Shell:
+    """Runs what is typed.
+
+    Args:
+        runner: runs statements; its session is the shell's.
+        spark: what the jobs of the shell run in.
+        unexpected: makes an error to show of one that nobody foresaw.
+    """
+
+    runner: ScriptRunner
+    output: Output
+    spark: SharedSpark
+    unexpected: Callable[[Exception], PoundlockError]
+    _run: StatementRun = field(init=False)
+    _shown: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.runner.spark, self.runner.same_again = self.spark.session, True
+        self.runner.on_query = self._query
+        self.runner.on_rows = self._rows
+        self.runner.on_shown = self._known
+        self.runner.on_progress = self._progress
+
+    def set_mode(self, mode: str) -> None:
+        """Set how results are shown, as SET does."""
+        self.runner.session.settings[_MODE] = self.runner.session.written[_MODE] = mode
+
+    def loop(self, prompt: ReadsStatements) -> None:
+        """Read and run until quit or Ctrl-D."""
+        self.output.line(f"poundlock {__version__}, Flink SQL. Type help, or a statement and ;")
+        while True:
+            try:
+                text = prompt.read()
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return
+            command = command_of(text)
+            if command in ("quit", "exit"):
+                return
+            if command is not None:
+                self._command(command)
+            else:
+                self._executed(text)
+
+    def _executed(self, text: str) -> None:
+        try:
+            self.execute(text)
+        except KeyboardInterrupt:  # while a long result was printed
+            self.output.note("the rest is left out")
+
+    def _command(self, command: str) -> None:
+        if command == "clear":
+            self.output.line(_CLEAR)
+            return
+        for line in _HELP:
+            self.output.line(line)
+        for name, what in COMMANDS.items():
+            self.output.line(f"  {name:<8}{what}")
+
+    def execute(self, text: str) -> bool:
+        """Run the statements of a text, each when the one before has ended; return whether all of them did well."""
+        statements = statements_in(text)
+        for number, statement in enumerate(statements, 1):
+            if not self._statement(statement):
+                if number < len(statements):
+                    self.output.note(f"not run: {plural(len(statements) - number, 'statement')} behind it")
+                return False
+        return True
+
+    def _statement(self, script: str) -> bool:
+        """Run one statement; return whether it came to its end."""
+        stop = self.runner.stop = StopRequest()
+        self._run = run = StatementRun(self.output, stop, self.spark.kill)
+        self._shown = False
+        try:
+            run.writes = _writes(script)
+            run.run(lambda: self.runner.run(script))
+        except SqlError as error:
+            self.output.note(error.shown)
+            self.output.error(error)
+            return False
+        except PoundlockError as error:
+            if run.writes or not run.interrupts:
+                self.output.error(error)
+            if run.interrupts:
+                self._interrupted(run)
+            return False
+        except Exception as error:
+            self.output.error(self.unexpected(error))
+            return False
+        finally:
+            if run.view is not None:
+                run.view.end(self.output.line)
+        if run.interrupts:
+            self._interrupted(run)
+            return False
+        self._done(run)
+        return True
+
+    def _done(self, run: StatementRun) -> None:
+        progress = run.progress
+        if run.writes and progress is not None:
+            self.output.line(status_line(progress))
+            if progress.checkpoint is None:
+                self.output.line(
+                    "Nothing was inserted: this INSERT has read all there is. "
+                    "To insert it once more, give it a name: SET 'pipeline.name' = '…'"
+                )
+        elif run.view is None and not self._shown:
+            self.output.line("OK")
+
+    def _interrupted(self, run: StatementRun) -> None:
+        if not run.writes:
+            self.output.note("the query was ended")
+            return
+        self.output.note("the INSERT was ended; what it has written stays")
+        self.output.note("Next: the same statement goes on where it was, here or in another shell")
+
+    # --- from the thread of the statement -----------------------------------------------------------------------------
+
+    def _progress(self, progress: Progress) -> None:
+        self._run.update(progress)
+
+    def _query(self, fields: tuple[Field, ...]) -> None:
+        self._run.view = self._view([each.name for each in fields])
+
+    def _view(self, names: list[str]) -> ResultView:
+        session = self.runner.session
+        mode, most = session.settings.get(_MODE, "table"), session.settings.get(_MOST, MOST_ROWS)
+        if mode == "changelog":
+            return ChangelogView(names, session.zone)
+        if mode == "tableau":
+            return TailView(names, session.zone, most, has_kinds=not session.is_batch)
+        return ResultTableView(names, session.zone, most)
+
+    def _rows(self, fields: tuple[Field, ...], rows: pa.RecordBatch) -> None:
+        assert self._run.view is not None
+        self._run.view.take(fields, rows)
+
+    def _known(self, shown: ShownRows) -> None:
+        self._shown = True
+        rows = [[None if value is None else str(value) for value in row] for row in shown.rows]
+        for line in table_lines([name for name, _ in shown.columns], rows):
+            self.output.line(line)
+        self.output.line(plural(len(rows), "row"))
+
+
+def _writes(script: str) -> bool:
+    """Return whether a statement inserts.
+
+    Raises:
+        SqlError: it is none.
+    """
+    return any(
+        isinstance(each, StatementSet) or (isinstance(each, ParsedStatement) and each.text.upper().startswith(_WRITES))
+        for each in statements_of(script)
+    )

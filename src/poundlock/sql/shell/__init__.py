@@ -1,0 +1,1 @@
+"""What an interactive shell needs beside its terminal: where a statement ends, what may be typed next, how a result changes."""

@@ -1,0 +1,85 @@
+"""What `poundlock sql` is given: a file, standard input, statements, or a terminal."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from poundlock.cli.main import main
+
+pytestmark = pytest.mark.usefixtures("own_folder")
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def checked(*arguments: str) -> int:
+    return main(["sql", "--check", *arguments])
+
+
+def test_a_script_comes_from_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in ((), ("-",), ("-f", "-")):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT 1"))
+        assert checked(*arguments) == 0
+        assert capsys.readouterr().out == "the script is in order\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT nothing"))
+    assert checked() == 2
+    assert "there is no column nothing" in capsys.readouterr().err
+
+
+def test_standard_input_without_statements_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(" \n"))
+    assert main(["sql"]) == 2
+    assert "no statements" in capsys.readouterr().err
+
+
+def test_statements_that_run_first_are_known_to_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("init.sql").write_text("CREATE VIEW first_one AS SELECT 1 AS n")
+    Path("script.sql").write_text("SELECT n FROM first_one")
+    assert checked("-i", "init.sql", "-f", "script.sql") == 0
+    assert checked("script.sql") == 2
+    assert "first_one" in capsys.readouterr().err
+
+
+def test_two_scripts_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert checked("a.sql", "-f", "b.sql") == 2
+    assert "two scripts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["--check"], "--check without a script"),
+        (["--json"], "--json is for scripts"),
+        (["--output", "csv"], "--output=csv is for scripts"),
+        ([], "the shell needs a terminal"),
+    ],
+)
+def test_what_the_shell_does_not_take_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], what: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", _Terminal())
+    assert main(["sql", *arguments]) == 2
+    assert what in capsys.readouterr().err
+
+
+def test_without_its_package_the_shell_says_what_to_type(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", _Terminal())
+    monkeypatch.setattr(sys, "stdout", _Terminal())
+    monkeypatch.setitem(sys.modules, "prompt_toolkit", None)
+    assert main(["sql"]) == 2
+    what, next = capsys.readouterr().err.splitlines()
+    assert what == "error: the shell needs the package prompt-toolkit"
+    assert next.startswith("Next: type: ")
+    assert "poundlock[shell]" in next
