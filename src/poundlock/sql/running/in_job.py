@@ -145,7 +145,9 @@ class JobSql:
         settings = {**self._session.settings, **mode}
         if self._built is None or self._built[0] != settings:
             self._session.scans.clear()
-            self._built = settings, _Builder(self._job, self._session.zone, settings, streams=self._streams)
+            # Statements that come later may read columns that those before them do not.
+            builder = _Builder(self._job, self._session.zone, settings, reads_all=True, streams=self._streams)
+            self._built = settings, builder
         return self._built[1]
 
 

@@ -68,12 +68,15 @@ class JobBuilder:
 
     Args:
         settings: of the session.
+        stable: names operators by what they are.
+        reads_all: tables are read with all of their columns, since statements that come later may read others.
     """
 
     job: Job
     zone: ZoneInfo
     settings: Mapping[str, Any]
     stable: StableRelations = field(default_factory=StableRelations)
+    reads_all: bool = False
     _sources: dict[int, TableSource] = field(default_factory=dict)
     _demands: Mapping[int, ScanDemand] = field(default_factory=dict)
 
@@ -152,10 +155,14 @@ class JobBuilder:
         Raises:
             DefinitionError: a table cannot be read or written so.
         """
-        relations = pruned([self._enforced(each) for each in inserts.sinks])
+        relations = self._wanted([self._enforced(each) for each in inserts.sinks])
         self._demands = demands_of(relations)
         for each, relation in zip(inserts.sinks, relations, strict=True):
             self._insert(each, relation)
+
+    def _wanted(self, relations: Sequence[LogicalRelation]) -> Sequence[LogicalRelation]:
+        """Return relations without columns that nobody reads."""
+        return relations if self.reads_all else pruned(relations)
 
     def _insert(self, into: SinkTable, relation: LogicalRelation) -> None:
         changes = not self.is_batch and is_updating(relation, self.is_updating_table)
@@ -238,7 +245,7 @@ class JobBuilder:
 
     def query(self, relation: LogicalRelation, sink: Any) -> pa.Schema:
         """Add a query whose rows go into a sink; return their columns, the kind of change behind them where rows change."""
-        (wanted,) = pruned([relation])
+        (wanted,) = self._wanted([relation])
         self._demands = demands_of([wanted])
         stream, updating = self._stream(wanted)
         schema = pa.schema([pa.field(f.column, f.type.arrow) for f in relation.fields])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from itertools import product
 from zoneinfo import ZoneInfo
 
 from poundlock.sql.catalog import DEFAULT_CATALOG, DEFAULT_DATABASE, FullName
@@ -50,13 +51,13 @@ def option_names(connector: str, format: str | None = None) -> tuple[str, ...]:
     if connector not in CONNECTORS:
         return ()
     asked = {"connector": None}
-    for is_sink in (False, True):
-        asked |= _asked(connector, format or _FORMAT, is_sink=is_sink)
+    for is_sink, key in product((False, True), (("a",), ())):  # some connectors want a primary key, others refuse one
+        asked |= _asked(connector, format or _FORMAT, key, is_sink=is_sink)
     unnamed = f"{_FORMAT}." if format is None else None
     return tuple(name for name in asked if unnamed is None or not name.startswith(unnamed))
 
 
-def _asked(connector: str, format: str, *, is_sink: bool) -> dict[str, None]:
+def _asked(connector: str, format: str, key: tuple[str, ...], *, is_sink: bool) -> dict[str, None]:
     """Return what a source or sink asks for. What it cannot be without is made up, one option after the other."""
     given = {"connector": connector, "format": format}
     asked: dict[str, None] = {}
@@ -65,7 +66,7 @@ def _asked(connector: str, format: str, *, is_sink: bool) -> dict[str, None]:
         made = False
         # Made-up values make a connector stumble in ways of its own: until then it has asked what it asks.
         with suppress(Exception):
-            _make(connector, options, is_sink=is_sink)
+            _make(connector, options, key, is_sink=is_sink)
             made = True
         asked |= options.asked
         last = next(reversed(options.asked), None)
@@ -75,13 +76,13 @@ def _asked(connector: str, format: str, *, is_sink: bool) -> dict[str, None]:
     return asked
 
 
-def _make(connector: str, options: Mapping[str, str], *, is_sink: bool) -> None:
+def _make(connector: str, options: Mapping[str, str], key: tuple[str, ...], *, is_sink: bool) -> None:
     name = FullName(DEFAULT_CATALOG, DEFAULT_DATABASE, "made_up")
     definition = TableDefinition(
         name=("made_up",),
         columns=(PhysicalColumn("a", STRING.not_null()), PhysicalColumn("b", STRING)),
         watermark=None,
-        primary_key=("a",),
+        primary_key=key,
         partitioned_by=(),
         options=options,
         comment=None,
