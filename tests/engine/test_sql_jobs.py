@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
+from poundlock import FileSink, FileSource, Job, NoRestart, TumblingEventTimeWindows, WatermarkStrategy
 from poundlock.cli.job_lookup import find_job, progress_of
 from poundlock.cli.main import main
 from poundlock.cli.options import Call
+from poundlock.config import load_settings
 from poundlock.control.driver_status import start_command
 from poundlock.control.registry import JobEntry, Registry
+from poundlock.driver.driver import run
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
 
@@ -195,6 +198,40 @@ def test_a_savepoint_goes_on_after_a_column_and_a_sink_were_added(
     assert len(lines("out/counts")) == 9
     assert sorted(map(str, lines("out/big"))) == sorted(map(str, lines("whole/big")))
     assert table_of(_widened(lines("out/totals"))) == table_of(lines("whole/totals"))
+
+
+def test_sql_and_streams_of_a_job_go_through_each_other(own_folder: Path) -> None:
+    give(ROWS, "0.json")
+    job = Job("mixed", on_error="fail", checkpoint_interval="0 s", parallelism=2, restart=NoRestart())
+    times = WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="ts")
+    source = FileSource("events", format="json", schema="color string, n int, ts timestamp")
+    job.create_temporary_view("events", job.from_source(source, times, name="events").filter(large, name="large"))
+    timed = job.sql("SELECT color, n * 2 AS twice, event_time AS seen FROM events")
+    windows = timed.key_by("color").window(TumblingEventTimeWindows("40 s"))
+    sums = windows.aggregate("sum(twice) AS n", name="sums").select("color", "CAST(n AS BIGINT) AS n", name="sums-of")
+    sums.sink_to(FileSink("by-stream", format="json"), name="by-stream")
+    job.sql(
+        """CREATE TABLE by_sql (color STRING, n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'by-sql', 'format' = 'json');
+        INSERT INTO by_sql SELECT color, SUM(n * 2)
+        FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '40' SECOND))
+        GROUP BY window_start, window_end, color"""
+    )
+    totals = job.sql("SELECT color, SUM(n) AS n FROM events GROUP BY color")
+    totals.filter(added, name="added").sink_to(FileSink("totals", format="json"), name="totals")
+    assert run(job, settings=load_settings(["master=local[2]"])).state == "FINISHED"
+    kept = [row for row in ROWS if row["n"] > 5]
+    assert sorted(row["n"] for row in lines("by-stream")) == sorted(row["n"] for row in lines("by-sql"))
+    assert sum(row["n"] for row in lines("by-sql")) == 2 * sum(row["n"] for row in kept)
+    newest = {row["color"]: row["n"] for row in lines("totals")}
+    assert newest == {color: sum(r["n"] for r in kept if r["color"] == color) for color in ("red", "blue", "green")}
+
+
+def large(row: Any) -> bool:
+    return bool(row["n"] > 5)
+
+
+def added(row: Any) -> bool:
+    return row["row_kind"] in ("+I", "+U")
 
 
 def _widened(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
