@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from sqlglot import exp, tokens
+from sqlglot import exp, generator, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import TokenType
@@ -240,6 +240,13 @@ class Flink(Dialect):
             "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
             "MULTISET": TokenType.LIST,  # sqlglot has no multisets, and Flink no other lists
             "ROW": TokenType.STRUCT,
+        }
+
+    class Generator(generator.Generator):
+        TRANSFORMS: ClassVar = {
+            **generator.Generator.TRANSFORMS,
+            TypedLiteral: lambda self, node: f"{self.sql(node, 'to')} {self.sql(node, 'this')}",
+            exp.StrPosition: lambda self, node: f"POSITION({self.sql(node, 'substr')} IN {self.sql(node, 'this')})",
         }
 
     Parser = _FlinkParser

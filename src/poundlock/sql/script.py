@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from poundlock.sql.dialect import Flink
 from poundlock.sql.errors import Place, SqlError, place_of
+from poundlock.sql.object_statements import ObjectStatement, object_statement
 from poundlock.sql.reserved import RESERVED
 
 _WHAT_THERE_IS = "write a statement such as CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, SET, SHOW, DESCRIBE, EXPLAIN or EXECUTE STATEMENT SET"
@@ -85,7 +86,7 @@ class Explain:
     of: ParsedStatement | StatementSet
 
 
-Statement = ParsedStatement | SetOption | ResetOption | Show | StatementSet | Explain
+Statement = ParsedStatement | SetOption | ResetOption | Show | StatementSet | Explain | ObjectStatement
 
 
 def statements_of(script: str) -> list[Statement]:
@@ -148,6 +149,9 @@ class _Reader:
             return ResetOption(self._text(chunk), _place(chunk[0]), key) if len(chunk) < 3 else self._refused(chunk)
         if words[0] == "SHOW":
             return self._show(chunk)
+        of_object = object_statement(chunk, self._text(chunk), _place(chunk[0]), self._at)
+        if of_object is not None:
+            return of_object
         return self._parsed(chunk) if words[0] in _BEGINNINGS else self._refused(chunk)
 
     def _parsed(self, chunk: list[Token]) -> ParsedStatement:

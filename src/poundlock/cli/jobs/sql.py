@@ -52,6 +52,7 @@ def command(
 
     The whole script is checked before anything runs. Each INSERT is a job that is waited for; STATEMENT SET is one job.
     """
+    from poundlock.cli.job_loader import find_modules_in
     from poundlock.sql.errors import SqlError
     from poundlock.sql.running.runner import ScriptRunner
     from poundlock.sql.statements.session import SqlSession
@@ -59,6 +60,7 @@ def command(
     if form is not None and form not in _FORMS:
         raise DefinitionError(f"--output={form} is not known", next=f"use one of {', '.join(_FORMS)}")
     text = _text(script, execute or ())
+    find_modules_in(Path.cwd() if script is None else script.parent)
     output = call.output
     session = SqlSession()
     shown = _Shown(output, session, "json" if output.as_json else form)  # type: ignore[arg-type]

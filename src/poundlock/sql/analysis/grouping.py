@@ -8,7 +8,14 @@ from itertools import product
 
 from sqlglot import exp
 
-from poundlock.sql.analysis.aggregate_calls import BIGINT, WrittenAggregate, aggregate_in, has_aggregates, result_type
+from poundlock.sql.analysis.aggregate_calls import (
+    BIGINT,
+    WrittenAggregate,
+    aggregate_in,
+    arguments_row,
+    has_aggregates,
+    result_type,
+)
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.scope import QueryScope
 from poundlock.sql.analysis.windows import BOUNDS, PLAIN_TIME, WindowBounds, bounds_of, group_window, without_window
@@ -177,6 +184,9 @@ class Grouping:
                     written.node, f"an aggregate in {written.name}(…)", "compute it in a sub-query", "illegal_aggregate"
                 )
         typed = [self.analysis.expression(each, self.scope) for each in written.arguments]
+        if written.own is not None:
+            given = self.analysis.own_arguments(written.own, typed, written.node)
+            return self._called(written, [arguments_row(given)], written.own.result)
         made = result_type(self.analysis, written, [each.type for each in typed])
         if written.name in _STATISTICS:
             return self._statistic(written, typed[0], made)
@@ -217,12 +227,13 @@ class Grouping:
         ):
             arguments = ()
         call = SqlAggregateCall(
-            written.name.lower(),
+            written.name.lower() if written.own is None else "own",
             arguments,
             "",
             made,
             written.is_distinct and written.name not in ("MIN", "MAX"),
             filter_,
+            own=written.own,
         )
         for known in self._calls:
             if replace(known, column="") == call:

@@ -61,6 +61,8 @@ class Overs:
         written = aggregate_in(node.this, over=True)
         if written is None:
             raise self.analysis.error(node, f"{node.this.sql()} is no aggregate", "write such as SUM(x) OVER (…)")
+        if written.own is not None:
+            raise self.analysis.missing(node, f"{written.name} with OVER, which is an aggregate of your own,")
         window = self._window(node)
         partition = tuple(
             self.analysis.expression(each, self.scope, self.before) for each in window.args.get("partition_by") or ()

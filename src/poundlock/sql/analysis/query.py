@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from poundlock.sql.analysis.aggregate_calls import has_aggregates, needs_over
+from poundlock.sql.analysis.aggregate_calls import has_aggregates, mark_own, needs_over
 from poundlock.sql.analysis.context import Analysis, FieldNode, Special
 from poundlock.sql.analysis.from_clause import FromClause
 from poundlock.sql.analysis.grouping import Grouping
@@ -54,6 +54,7 @@ class QueryAnalysis:
         Raises:
             SqlError: it cannot be run.
         """
+        mark_own(self._analysis, query)
         with self._common(query, outer):
             if isinstance(query, exp.Subquery):
                 relation = self.relation(query.this, outer)
@@ -97,7 +98,8 @@ class QueryAnalysis:
         """Return the relation of a view; a view that is read twice is computed once."""
         known = self._views.get(view.text)
         if known is None:
-            inner = QueryAnalysis(replace(self._analysis, script=view.script))
+            catalogs = self._analysis.catalogs.within(view.catalog, view.database)
+            inner = QueryAnalysis(replace(self._analysis, script=view.script, catalogs=catalogs))
             inner._views = self._views
             known = self._views[view.text] = inner.relation(view.query)
         return known

@@ -6,10 +6,13 @@ Picklable: tasks compute them. A column is named as it is called in the batch, n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from poundlock.sql.types import SqlType
+
+if TYPE_CHECKING:
+    from poundlock.sql.user.function import SqlUserFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,17 @@ class SqlCall:
     options: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class UserCall(SqlCall):
+    """A function of the user's own; `function` is its place in Python, which no function of ours is called by.
+
+    Args:
+        user: computes it over columns.
+    """
+
+    user: SqlUserFunction = field(kw_only=True)
+
+
 Expression = ColumnRef | Literal | SqlCall
 
 
@@ -66,8 +80,7 @@ def replaced(expression: Expression, change: Callable[[Expression], Expression |
         return instead
     if not isinstance(expression, SqlCall):
         return expression
-    arguments = tuple(replaced(argument, change) for argument in expression.arguments)
-    return SqlCall(expression.function, arguments, expression.type, expression.options)
+    return replace(expression, arguments=tuple(replaced(argument, change) for argument in expression.arguments))
 
 
 def cast_to(expression: Expression, type_: SqlType) -> Expression:

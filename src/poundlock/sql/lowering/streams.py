@@ -19,6 +19,7 @@ from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall
 from poundlock.sql.lowering.match_rows import MatchColumns, output_schema
 from poundlock.sql.lowering.ordered import over_node, sort_node, temporal_join_node
+from poundlock.sql.lowering.own_windows import own_window
 from poundlock.sql.lowering.programs import (
     CalcProgram,
     CalcStep,
@@ -62,6 +63,7 @@ from poundlock.sql.relations.tree import (
     SqlAggregateCall,
 )
 from poundlock.sql.types import SqlType
+from poundlock.sql.user.aggregates import own_aggregate
 from poundlock.stream.changelog_nodes import AggregateCall as GroupAggregateCall
 from poundlock.stream.changelog_nodes import AggregateName, ChangelogTopNNode, GroupAggregateNode, RegularJoinNode
 from poundlock.stream.functions.process import ArrowAggregateWindow
@@ -268,6 +270,10 @@ class Lowering:
     def _aggregate(self, relation: LogicalAggregate) -> DataStream:
         inner = relation.input
         stream = self.stream(inner)
+        calls = [group_aggregate(call, inner) for call in relation.calls]
+        if self.is_updating(inner) and self.job.runtime_mode != "batch":
+            for call in calls:
+                check_retracts(call)
         node = GroupAggregateNode(
             self.job.operator_id("group-aggregate", None),
             [stream.node],
@@ -275,7 +281,7 @@ class Lowering:
             [None],
             None,
             {},
-            aggregates=[group_aggregate(call) for call in relation.calls],
+            aggregates=calls,
             ttl_ms=self.ttl_ms,
         )
         return stream.then(node)
@@ -350,6 +356,8 @@ class Lowering:
         inner = relation.input
         self._no_updates(inner, "a window aggregate")
         stream, calls = self._filtered_arguments(inner, relation.calls)
+        if any(call.own is not None for call in relation.calls):
+            return self._own_window_aggregate(relation, stream, calls)
         types = {f.column: f.type for f in inner.fields}
         made = [
             stream_aggregate(call, types.get(call.arguments[0]) if call.arguments else None, filtered)
@@ -363,8 +371,33 @@ class Lowering:
             None if relation.window.by_clock else relation.window.time,
             [text for each in made for text in each.texts],
         )
-        windowed = stream.then(node)
         results = {call.column: each.result for call, each in zip(relation.calls, made, strict=False)}
+        return self._window_columns(relation, stream.then(node), results)
+
+    def _own_window_aggregate(
+        self,
+        relation: LogicalWindowAggregate,
+        stream: DataStream,
+        calls: Sequence[tuple[SqlAggregateCall, str | None]],
+    ) -> DataStream:
+        """Return a window aggregate, one of whose calls at least is of a function of the user's own."""
+        function, schema, results = own_window(relation.input, calls)
+        node = WindowNode(
+            self.job.operator_id("window", None),
+            [stream.node],
+            keys_text(relation.keys),
+            assigner_of(relation.window, self.context.zone),
+            None if relation.window.by_clock else relation.window.time,
+            [],
+            function,
+            schema,
+        )
+        return self._window_columns(relation, stream.then(node), results)
+
+    def _window_columns(
+        self, relation: LogicalWindowAggregate, windowed: DataStream, results: dict[str, Expression]
+    ) -> DataStream:
+        """Return windows that fired with the columns of their relation."""
         expressions = tuple(self._window_column(relation, f, results) for f in relation.fields)
         step = CalcStep(tuple(f.column for f in relation.fields), expressions)
         return self.calc(windowed, CalcProgram((step,), self.context), relation.fields, kinds=False)
@@ -603,8 +636,20 @@ def _keys_of_sides(relation: LogicalJoin) -> list[list[str]]:
     return [keys_text([pair[side] for pair in relation.keys]) for side in (0, 1)]
 
 
-def group_aggregate(call: SqlAggregateCall) -> GroupAggregateCall:
+def check_retracts(call: GroupAggregateCall) -> None:
+    """Raise DefinitionError for an aggregate of the user's own that cannot take back rows."""
+    if call.own is not None and not call.own.retracts:
+        raise DefinitionError(
+            f"{call.own.name} of rows that change, which it cannot take back",
+            next="write def retract(self, accumulator, …) of an aggregate by row",
+        )
+
+
+def group_aggregate(call: SqlAggregateCall, relation: LogicalRelation) -> GroupAggregateCall:
     """Return an aggregate of groups as streams have it.
+
+    Args:
+        relation: the rows.
 
     Raises:
         DefinitionError: they have none of its kind.
@@ -619,6 +664,7 @@ def group_aggregate(call: SqlAggregateCall) -> GroupAggregateCall:
         distinct=call.is_distinct,
         filter=call.filter,
         separator=call.options[0] if call.options else ",",
+        own=None if call.own is None else own_aggregate(call.own, relation.field(call.arguments[0]).type),
     )
 
 

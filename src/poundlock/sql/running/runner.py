@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from tempfile import TemporaryDirectory
@@ -77,7 +76,7 @@ class ScriptRunner:
         Raises:
             SqlError: a statement cannot be run.
         """
-        trial = deepcopy(self.session)
+        trial = self.session.trial()
         for statement in statements_of(script):
             result = trial.take(statement, script)
             of = result.of if isinstance(result, Explained) else result
