@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from poundlock.sql.analysis.context import Analysis
-from poundlock.sql.expressions.tree import Expression, Literal, SqlCall
+from poundlock.sql.expressions.tree import Expression, Literal, SqlCall, cast_to
 from poundlock.sql.types import STRING, SqlType
 from poundlock.sql.user.function import NO_ARGUMENT, SqlUserFunction
 
@@ -30,6 +30,7 @@ _ARGUMENTS: Mapping[str, tuple[int, int]] = {
 }  # fmt: skip
 """The aggregates, and how many arguments each takes."""
 
+STATISTICS = ("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP")
 RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 _OVER_ONLY = {
     "LAG": (1, 3),
@@ -209,3 +210,34 @@ def _number(name: str, of: SqlType) -> SqlType:
 
 def _nullable(of: SqlType) -> SqlType:
     return SqlType(of.root, of.sizes, of.of, of.names)
+
+
+def statistic(
+    analysis: Analysis,
+    written: WrittenAggregate,
+    of: Expression,
+    made: SqlType,
+    aggregate: Callable[[str, Expression, SqlType], Expression],
+) -> Expression:
+    """Return a variance or deviation, as Calcite takes it apart; it is computed in DOUBLE, whatever the type of the result.
+
+    Args:
+        of: the values.
+        made: the type of the result.
+        aggregate: returns an aggregate of the same rows by its name, argument and type.
+    """
+    call = analysis.call
+    of = cast_to(of, SqlType("DOUBLE"))
+    squared = call("*", [of, of])
+    total_type = result_type(analysis, replace(written, name="SUM"), [of.type])
+    squares_type = result_type(analysis, replace(written, name="SUM"), [squared.type])
+    total, squares = aggregate("SUM", of, total_type), aggregate("SUM", squared, squares_type)
+    count = aggregate("COUNT", of, BIGINT)
+    difference = call("-", [squares, call("/", [call("*", [total, total]), count])])
+    one, none = Literal(1, BIGINT), Literal(None, BIGINT.with_null())
+    if written.name.endswith("SAMP"):
+        count = SqlCall("CASE", (call("=", [count, one]), none, call("-", [count, one])), BIGINT.with_null())
+    quotient = call("/", [difference, count])
+    if written.name.startswith("STDDEV"):
+        quotient = call("POWER", [quotient, Literal(0.5, SqlType("DOUBLE", is_nullable=False))])
+    return cast_to(quotient, made.with_null())

@@ -48,14 +48,14 @@ class Analysis:
     Args:
         is_batch: whether the statement runs in batch mode: its results are final, and any order is allowed.
         names: of the columns of its batches.
-        scans: the tables that are read.
+        scans: the tables that are read, by name and options.
     """
 
     catalogs: Catalogs
     script: str
     is_batch: bool = False
     names: ColumnNames = field(default_factory=ColumnNames)
-    scans: dict[FullName, LogicalRelation] = field(default_factory=dict)
+    scans: dict[tuple[FullName, tuple[tuple[str, str], ...]], LogicalRelation] = field(default_factory=dict)
 
     def of_script(self, script: str) -> Analysis:
         """Return the same for a part of the statement that another script has written: a view, a column of a table."""

@@ -12,7 +12,7 @@ from poundlock.sql.analysis.context import Analysis, Queries
 from poundlock.sql.analysis.joins import conjuncts_of, filtered, joined, using_columns
 from poundlock.sql.analysis.match import MatchAnalysis
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
-from poundlock.sql.analysis.tables import scanned
+from poundlock.sql.analysis.tables import hinted, scanned
 from poundlock.sql.analysis.unnest import function_rows, is_own_rows, unnested
 from poundlock.sql.analysis.values import values_of
 from poundlock.sql.analysis.windows import is_window_function, window_table
@@ -123,9 +123,16 @@ class FromClause:
         except DefinitionError as error:
             raise self._analysis.error(node, error.what, error.next, "unknown_table") from None
         if isinstance(relation, ViewDefinition):
+            if node.args.get("hints"):
+                raise self._analysis.error(
+                    node,
+                    f"a hint behind the view {name[-1]}",
+                    "write it behind a table, in the view",
+                    "unsupported_query",
+                )
             return self._view(node, relation), name[-1]
         assert isinstance(relation, TableDefinition)
-        return self._again(scanned(self._analysis, whole, relation)), name[-1]
+        return self._again(scanned(self._analysis, whole, hinted(self._analysis, node, relation))), name[-1]
 
     def _view(self, node: exp.Table, view: ViewDefinition) -> LogicalRelation:
         relation = self._queries.view(view)

@@ -180,6 +180,9 @@ class QueryAnalysis:
     # --- SELECT -----------------------------------------------------------------------------------------------------------
 
     def _select(self, select: exp.Select, outer: QueryScope | None) -> LogicalRelation:
+        if select.args.get("hint") is not None:
+            names = ", ".join(each.name.upper() for each in select.args["hint"].expressions)
+            raise self._analysis.missing(select, f"the hint {names}")
         relation, scope = self._from.relation(select, outer)
         subqueries = Subqueries(self._analysis, self, relation, scope)
         where = select.args.get("where")

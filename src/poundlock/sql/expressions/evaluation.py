@@ -37,10 +37,12 @@ class EvaluationContext:
     Args:
         zone: of the session.
         now_us: the time of the checkpoint, microseconds since 1970.
+        watermark_ms: that the rows are judged by, ms since 1970; None before the first one.
     """
 
     zone: tzinfo
     now_us: int = 0
+    watermark_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,9 @@ class _Rows:
         if isinstance(call, UserCall):
             return call.user.run(columns, [each.type for each in call.arguments], self.batch.num_rows)
         context = self.context
-        evaluation = Evaluation(self.batch.num_rows, context.zone, context.now_us, call.type, call.options)
+        evaluation = Evaluation(
+            self.batch.num_rows, context.zone, context.now_us, call.type, call.options, context.watermark_ms
+        )
         return FUNCTIONS[call.function].run(columns, evaluation)
 
     def at(self, places: Places, *expressions: Expression) -> _Rows:

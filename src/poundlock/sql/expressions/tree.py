@@ -73,6 +73,14 @@ def columns_of(expression: Expression) -> Iterator[str]:
             yield from columns_of(argument)
 
 
+def functions_of(expression: Expression) -> Iterator[str]:
+    """Yield the functions that an expression calls, each as often as it stands there."""
+    if isinstance(expression, SqlCall):
+        yield expression.function
+        for argument in expression.arguments:
+            yield from functions_of(argument)
+
+
 def replaced(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
     """Return an expression in whose place, or in the place of whose parts, stands what a function returns for them, where that is not None."""
     instead = change(expression)

@@ -86,6 +86,7 @@ class Evaluation:
         now_us: the time of the checkpoint, microseconds since 1970; CURRENT_TIMESTAMP of a batch.
         returns: the type of the call.
         options: of the call.
+        watermark_ms: that the rows are judged by, ms since 1970; None before the first one.
     """
 
     rows: int
@@ -93,6 +94,7 @@ class Evaluation:
     now_us: int
     returns: SqlType
     options: tuple[str, ...] = ()
+    watermark_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

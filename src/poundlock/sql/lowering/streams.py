@@ -31,7 +31,7 @@ from poundlock.sql.lowering.programs import (
     needed_steps,
 )
 from poundlock.sql.lowering.schemas import schema_of
-from poundlock.sql.lowering.watermarks import DelayedWatermarks, delay_of
+from poundlock.sql.lowering.watermarks import DelayedWatermarks, delay_of, watermark_of
 from poundlock.sql.lowering.window_rows import ROWS, FirstRows, RankedRowsProgram, WindowTableProgram
 from poundlock.sql.lowering.windows import StreamAggregate, assigner_of, keys_text, stream_aggregate
 from poundlock.sql.relations.changes import is_updating
@@ -193,8 +193,9 @@ class Lowering:
                 steps.append(CalcStep(tuple(f.column for f in inner.fields), inner.expressions))
             inner = inner.input
         kept = needed_steps([*reversed(steps)])
-        program = CalcProgram(kept, self.context)
-        return self.calc(self.stream(inner), program, relation.fields, kinds=self.is_updating(relation))
+        stream = self.stream(inner)
+        program = CalcProgram(kept, self.context, watermark_of=watermark_of(kept, stream.node))
+        return self.calc(stream, program, relation.fields, kinds=self.is_updating(relation))
 
     def _values(self, relation: LogicalValues) -> DataStream:
         source = DatagenSource("row bigint", fields={"row": "sequence"}, count=len(relation.rows))
@@ -206,15 +207,12 @@ class Lowering:
 
     def _watermark(self, relation: LogicalAssignWatermark) -> DataStream:
         delay = delay_of(relation.time, relation.watermark)
-        if delay is None:
-            raise DefinitionError(
-                "WATERMARK FOR a column AS another expression than the column less an interval is not there yet",
-                next="write such as ts - INTERVAL '5' SECOND",
-            )
         inner = relation.input
         fields = (*inner.fields, Field(TIME, TIME, _INSTANT))
         time = relation.field(relation.time)
         instant = SqlCall("$ROWTIME", (time.ref,), _INSTANT)
+        if delay is None:  # another expression: its greatest value is the watermark
+            instant, delay = SqlCall("$WATERMARK", (time.ref, relation.watermark), _INSTANT), 0
         expressions: tuple[Expression, ...] = (*(f.ref for f in inner.fields), instant)
         steps = (CalcStep(tuple(f.column for f in fields), expressions),)
         updating = self.is_updating(inner)

@@ -9,6 +9,7 @@ from sqlglot import exp
 from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.query import QueryAnalysis
+from poundlock.sql.analysis.tables import hinted
 from poundlock.sql.catalog import ViewDefinition
 from poundlock.sql.coercion import BINARIES, INTEGERS, NESTED, NUMBERS, TEXTS, TIMESTAMPS
 from poundlock.sql.expressions.tree import Expression, Literal, cast_to
@@ -34,6 +35,7 @@ def insert_of(analysis: Analysis, insert: exp.Insert) -> SinkTable:
         raise analysis.error(table, error.what, error.next, "unknown_table") from None
     if isinstance(definition, ViewDefinition):
         raise analysis.error(table, f"{name.name} is a view", "INSERT INTO a table", "unsupported_query")
+    definition = hinted(analysis, table, definition)
     overwrite = bool(insert.args.get("overwrite"))
     if overwrite and not analysis.is_batch:
         raise analysis.error(
