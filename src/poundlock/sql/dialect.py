@@ -201,12 +201,12 @@ class _FlinkParser(Parser):
         made.set("alias", self._parse_table_alias())
         return self.expression(made)
 
-    def _parse_table_parts(self, *args: Any, **others: Any) -> exp.Table:
+    def _parse_table_parts(self, *args: Any, **others: Any) -> Any:
         table = super()._parse_table_parts(*args, **others)
         hints = []
         while self._match(TokenType.HINT):
             hints.append(_hint_in(self._prev.comments[0] if self._prev.comments else ""))
-        if hints:
+        if hints and table is not None:
             table.set("hints", hints)
         return table
 

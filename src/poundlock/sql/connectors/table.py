@@ -11,6 +11,7 @@ import pyarrow as pa
 from poundlock.formats.arrays import Numbers
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.catalog import FullName
+from poundlock.sql.expressions.tree import Expression
 from poundlock.sql.formats.format import RecordDecoder
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.tables import TableDefinition
@@ -27,6 +28,7 @@ class TableContext:
     Args:
         fields: the columns that are read, or written, as they are called in batches; those of the data and of the connector alone.
         is_batch: whether the job runs in batch mode.
+        static: the columns of partitions that an INSERT gives a value.
     """
 
     name: FullName
@@ -34,6 +36,7 @@ class TableContext:
     fields: tuple[Field, ...]
     zone: ZoneInfo
     is_batch: bool
+    static: tuple[tuple[str, Expression], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,14 @@ class JobBuilder:
 
     def _insert(self, into: SinkTable, number: int) -> None:
         relation = self._enforced(into)
-        table = TableContext(into.name, into.definition, relation.fields, self.zone, self.is_batch)
+        table = TableContext(into.name, into.definition, relation.fields, self.zone, self.is_batch, into.static)
+        kind = into.definition.options.get("connector")
+        if into.overwrite and kind != "filesystem":
+            raise OptionError(
+                f"INSERT OVERWRITE {into.name.name}, and {kind} takes rows and replaces none",
+                next="write INSERT INTO, or into a table over files",
+                kind="unsupported_query",
+            )
         sink = connector_of(table).sink(table, overwrite=into.overwrite)
         stream, updating = self._stream(relation)
         if updating and sink.takes == "append":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args, overload
 
 from poundlock.calls import check_function, check_methods
 from poundlock.errors import DefinitionError
@@ -17,7 +17,6 @@ from poundlock.stream.functions.arrow import ArrowAggregateFunction
 FunctionKind = Literal["scalar", "table", "aggregate"]
 FunctionType = Literal["general", "arrow"]
 _ORDINARY = get_args(FunctionType)
-Declare = TypeVar("Declare")
 
 
 class ImperativeAggregateFunction:
@@ -72,6 +71,28 @@ class UserDefinedFunction:
         return self.function(*args)
 
 
+@overload
+def udf(
+    f: Callable[..., Any],
+    *,
+    result_type: str | None = ...,
+    input_types: str | Sequence[str] | None = ...,
+    deterministic: bool = ...,
+    func_type: FunctionType = ...,
+) -> UserDefinedFunction: ...
+
+
+@overload
+def udf(
+    f: None = None,
+    *,
+    result_type: str | None = ...,
+    input_types: str | Sequence[str] | None = ...,
+    deterministic: bool = ...,
+    func_type: FunctionType = ...,
+) -> Callable[[Callable[..., Any]], UserDefinedFunction]: ...
+
+
 def udf(
     f: Callable[..., Any] | None = None,
     *,
@@ -79,7 +100,7 @@ def udf(
     input_types: str | Sequence[str] | None = None,
     deterministic: bool = True,
     func_type: FunctionType = "general",
-) -> Any:
+) -> UserDefinedFunction | Callable[[Any], UserDefinedFunction]:
     """Declare a function of the values of a row: `@udf(result_type="BIGINT")`.
 
     Args:
@@ -107,13 +128,33 @@ def udf(
     return declared if f is None else declared(f)
 
 
+@overload
+def udtf(
+    f: Callable[..., Any],
+    *,
+    result_types: str | Sequence[str] | None = ...,
+    input_types: str | Sequence[str] | None = ...,
+    deterministic: bool = ...,
+) -> UserDefinedFunction: ...
+
+
+@overload
+def udtf(
+    f: None = None,
+    *,
+    result_types: str | Sequence[str] | None = ...,
+    input_types: str | Sequence[str] | None = ...,
+    deterministic: bool = ...,
+) -> Callable[[Callable[..., Any]], UserDefinedFunction]: ...
+
+
 def udtf(
     f: Callable[..., Any] | None = None,
     *,
     result_types: str | Sequence[str] | None = None,
     input_types: str | Sequence[str] | None = None,
     deterministic: bool = True,
-) -> Any:
+) -> UserDefinedFunction | Callable[[Any], UserDefinedFunction]:
     """Declare a function that gives any number of rows for a row: `@udtf(result_types=["STRING", "INT"])`.
 
     It returns or yields a tuple or a dict for each row; where there is one column, its value. Arguments as of `udf`.
@@ -138,6 +179,30 @@ def udtf(
     return declared if f is None else declared(f)
 
 
+@overload
+def udaf(
+    f: object,
+    *,
+    result_type: str | None = ...,
+    accumulator_type: str | None = ...,
+    input_types: str | Sequence[str] | None = ...,
+    deterministic: bool = ...,
+    func_type: FunctionType = ...,
+) -> UserDefinedFunction: ...
+
+
+@overload
+def udaf(
+    f: None = None,
+    *,
+    result_type: str | None = ...,
+    accumulator_type: str | None = ...,
+    input_types: str | Sequence[str] | None = ...,
+    deterministic: bool = ...,
+    func_type: FunctionType = ...,
+) -> Callable[[Any], UserDefinedFunction]: ...
+
+
 def udaf(
     f: Any = None,
     *,
@@ -146,7 +211,7 @@ def udaf(
     input_types: str | Sequence[str] | None = None,
     deterministic: bool = True,
     func_type: FunctionType = "general",
-) -> Any:
+) -> UserDefinedFunction | Callable[[Any], UserDefinedFunction]:
     """Declare an aggregate: `@udaf(result_type="DOUBLE", accumulator_type="ROW<total DOUBLE, n BIGINT>")`, before a class.
 
     By row the class is derived from `ImperativeAggregateFunction`; with func_type="arrow" from `ArrowAggregateFunction`, whose
