@@ -41,6 +41,12 @@ from poundlock.errors import (
 )
 from poundlock.job import Job as Job
 from poundlock.spark.foreach_batch import foreach_batch as foreach_batch
+from poundlock.sql.user.declared import (
+    ImperativeAggregateFunction as ImperativeAggregateFunction,
+    udaf as udaf,
+    udf as udf,
+    udtf as udtf,
+)
 from poundlock.stream.functions.arrow import ArrowAggregateFunction as ArrowAggregateFunction
 from poundlock.stream.functions.base import AggregateFunction as AggregateFunction, RichFunction as RichFunction
 from poundlock.stream.functions.process import (

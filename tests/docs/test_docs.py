@@ -17,8 +17,10 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -142,10 +144,29 @@ def check_block(block: Block) -> None:
 def check_sql(block: Block) -> None:
     from poundlock.sql.statements.session import SqlSession
 
-    try:
-        SqlSession().check(block.code)
-    except PoundlockError as error:
-        block.fail(str(error))
+    with modules_of(block.page):
+        try:
+            SqlSession().check(block.code)
+        except PoundlockError as error:
+            block.fail(str(error))
+
+
+@contextmanager
+def modules_of(page: Path) -> Iterator[None]:
+    """Have the modules that a page has its reader save found within, by whoever imports them."""
+    saved = {
+        block.file: block.code for block in blocks_of(page) if block.file is not None and block.language == "python"
+    }
+    with TemporaryDirectory() as folder:
+        for name, code in saved.items():
+            (Path(folder) / name).write_text(code, encoding="utf-8")
+        sys.path.insert(0, folder)
+        try:
+            yield
+        finally:
+            sys.path.remove(folder)
+            for name in saved:
+                sys.modules.pop(name.removesuffix(".py"), None)
 
 
 def _command_of(block: Block) -> str:

@@ -13,7 +13,7 @@ from support.sql_scripts import CASES, Answers, difference, written
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
 
-NOT_YET = frozenset({"watermark.current", "batch.insert_overwrite"})
+NOT_YET: frozenset[str] = frozenset()
 """The scripts that cannot be run, or give something else, so far."""
 OTHERWISE = {
     "settings.unknown_key": "a setting that is not known is refused",

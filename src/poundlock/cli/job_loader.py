@@ -64,15 +64,19 @@ def split_target(target: str) -> tuple[Path, str]:
     return file, name
 
 
+def find_modules_in(folder: Path) -> None:
+    """Have the modules in a folder found, here and by workers, which are given the same path."""
+    place = str(folder.resolve())
+    if place not in sys.path:
+        sys.path.insert(0, place)
+    known = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each and each != place]
+    os.environ["PYTHONPATH"] = os.pathsep.join([place, *known])
+
+
 def _execute(file: Path) -> ModuleType:
     """Run the user's file as a module and return it."""
     path = file.resolve()
-    folder = str(path.parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    # Workers find the modules beside the job by the same path.
-    known = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place and place != folder]
-    os.environ["PYTHONPATH"] = os.pathsep.join([folder, *known])
+    find_modules_in(path.parent)
     module = ModuleType(path.stem)
     module.__file__ = str(path)
     shadowed = sys.modules.get(path.stem)

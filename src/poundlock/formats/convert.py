@@ -346,6 +346,11 @@ def build_column(
     return (pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)), failed
 
 
+def built_column(values: list[Any], kind: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
+    """Return Python values as a column of a type, and why some could not be made: those are null in it."""
+    return build_column(len(values), kind, lambda part: _array(values[part], kind))
+
+
 def _cast(column: pa.Array, kind: pa.DataType | None) -> pa.Array:
     if kind is None or column.type == kind:
         return column

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from poundlock.formats import convert
 from poundlock.formats.arrays import indices_of
 from poundlock.formats.chunk import Batch, Chunk, subset
 from poundlock.operators.chain import MAIN, Emit
-from poundlock.stream.nodes import Clocked, RowProgram
+from poundlock.operators.time_values import StreamTime
+from poundlock.stream.nodes import Clocked, JudgesRows, RowProgram
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,18 @@ class Calc:
         """Whether rows that do not come out count as filtered."""
         return self.program.leaves_out
 
-    def at(self, clock_ms: int) -> Calc:
-        """Return the same for a checkpoint that began at a time, ms since 1970."""
-        return replace(self, program=self.program.at(clock_ms)) if isinstance(self.program, Clocked) else self
+    def at(self, clock_ms: int, watermarks: Mapping[str, StreamTime]) -> Calc:
+        """Return the same for a checkpoint.
+
+        Args:
+            clock_ms: when it began, ms since 1970.
+            watermarks: behind the checkpoint before, by the id of a step.
+        """
+        program = self.program.at(clock_ms) if isinstance(self.program, Clocked) else self.program
+        if isinstance(program, JudgesRows) and program.watermark_of is not None:
+            known = watermarks.get(program.watermark_of)
+            program = program.behind(None if known is None else known.watermark)
+        return replace(self, program=program)
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Compute the rows of one chunk and emit them."""

@@ -117,7 +117,7 @@ def _telling(operators: Mapping[str, Operator]) -> Set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class WaysOut:
     """What to do about a savepoint that does not fit: where the job has no such operator, and where its state is made of something else."""
 
     missing: str = (
@@ -127,7 +127,7 @@ class Ways:
     changed: str = "write it as it was, or give the new one another name and begin without its state"
 
 
-USUAL_WAYS = Ways()
+USUAL_WAYS = WaysOut()
 
 
 def compare(
@@ -136,7 +136,7 @@ def compare(
     operators: Mapping[str, Operator],
     *,
     allow_non_restored: bool,
-    ways: Ways = USUAL_WAYS,
+    ways: WaysOut = USUAL_WAYS,
 ) -> list[str]:
     """Return the ids of what is not restored; raise DefinitionError naming what cannot be restored."""
     dropped = [i for i, o in saved.items() if operators.get(i, Operator("")).kind != o.kind]

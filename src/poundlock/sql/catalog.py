@@ -6,13 +6,15 @@ temporary object hides a permanent one of its name until it is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlglot import exp
 
 from poundlock.errors import DefinitionError, did_you_mean
+from poundlock.sql.function_names import FunctionNames
 from poundlock.sql.tables import TableDefinition
 
 DEFAULT_CATALOG, DEFAULT_DATABASE = "default_catalog", "default_database"
@@ -25,8 +27,9 @@ class ViewDefinition:
 
     Args:
         columns: their names, where the statement gives any.
-        text: of the query, as it was written.
+        text: of the statement, as it was written.
         script: that it is of, for errors in it.
+        catalog: that names in the query are looked for in, and `database`.
     """
 
     columns: tuple[str, ...]
@@ -34,6 +37,8 @@ class ViewDefinition:
     text: str
     comment: str | None = None
     script: str = ""
+    catalog: str = DEFAULT_CATALOG
+    database: str = DEFAULT_DATABASE
 
 
 Relation = TableDefinition | ViewDefinition
@@ -51,6 +56,38 @@ class FullName:
         return f"{self.catalog}.{self.database}.{self.name}"
 
 
+def view_of(created: exp.Create, text: str, catalog: str, database: str, script: str | None = None) -> ViewDefinition:
+    """Return the view that a CREATE VIEW statement makes.
+
+    Args:
+        text: of the statement; `script`: that it is of, where that has more.
+
+    Raises:
+        DefinitionError: it has no query.
+    """
+    target, query = created.this, created.expression
+    if not isinstance(query, exp.Query):
+        raise DefinitionError("a view without a query", next="write CREATE VIEW name AS SELECT …")
+    columns = tuple(each.name for each in target.expressions) if isinstance(target, exp.Schema) else ()
+    properties = created.args.get("properties")
+    kinds = properties.expressions if properties is not None else ()
+    comment = next((each.name for each in kinds if isinstance(each, exp.SchemaCommentProperty)), None)
+    return ViewDefinition(columns, query, text, comment, text if script is None else script, catalog, database)
+
+
+@dataclass
+class Database:
+    """What a database holds.
+
+    Args:
+        relations: its tables and views by name.
+        functions: the places in Python of its functions, by name in lower case.
+    """
+
+    relations: MutableMapping[str, Relation] = field(default_factory=dict)
+    functions: MutableMapping[str, str] = field(default_factory=dict)
+
+
 def kind_of(relation: Relation) -> Kind:
     """Return whether it is a table or a view."""
     return "table" if isinstance(relation, TableDefinition) else "view"
@@ -64,10 +101,15 @@ class Catalogs:
     """The current one."""
     database: str = DEFAULT_DATABASE
     """The current one, of the current catalog."""
-    _known: dict[str, dict[str, dict[str, Relation]]] = field(
-        default_factory=lambda: {DEFAULT_CATALOG: {DEFAULT_DATABASE: {}}}
+    functions: FunctionNames = field(init=False)
+    _known: dict[str, MutableMapping[str, Database]] = field(
+        default_factory=lambda: {DEFAULT_CATALOG: {DEFAULT_DATABASE: Database()}}
     )
+    _defaults: dict[str, str] = field(default_factory=dict)
     _temporary: dict[FullName, Relation] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.functions = FunctionNames(self)
 
     # --- catalogs and databases ---------------------------------------------------------------------------------------
 
@@ -88,16 +130,49 @@ class Catalogs:
     def use_catalog(self, catalog: str) -> None:
         """Make a catalog the current one, with its first database."""
         databases = self._databases(catalog)
+        default = self._defaults.get(catalog, DEFAULT_DATABASE)
         self.catalog = catalog
-        self.database = DEFAULT_DATABASE if DEFAULT_DATABASE in databases else min(databases, default=DEFAULT_DATABASE)
+        self.database = default if default in databases else min(databases, default=default)
 
-    def create_catalog(self, name: str) -> None:
-        """Add a catalog that is kept in memory."""
+    def create_catalog(
+        self, name: str, databases: MutableMapping[str, Database] | None = None, default: str = DEFAULT_DATABASE
+    ) -> None:
+        """Add a catalog.
+
+        Args:
+            databases: what it has; None: it is kept in memory, with one database.
+            default: the database that is the current one when the catalog becomes the current one.
+
+        Raises:
+            DefinitionError: there is one of that name.
+        """
         if name in self._known:
             raise DefinitionError(
                 f"there is a catalog {name} already", next=f"USE CATALOG {name}, or give another name"
             )
-        self._known[name] = {DEFAULT_DATABASE: {}}
+        self._known[name] = {default: Database()} if databases is None else databases
+        self._defaults[name] = default
+
+    def drop_catalog(self, name: str) -> None:
+        """Forget a catalog; what one on disk keeps stays there.
+
+        Raises:
+            DefinitionError: there is none, or it is the current one.
+        """
+        self._databases(name)
+        if name == self.catalog:
+            raise DefinitionError(f"{name} is the current catalog", next="USE CATALOG another one first")
+        del self._known[name]
+        self._temporary = {each: kept for each, kept in self._temporary.items() if each.catalog != name}
+
+    def within(self, catalog: str, database: str) -> Catalogs:
+        """Return the same catalogs with another current database, for what was written there."""
+        if (catalog, database) == (self.catalog, self.database):
+            return self
+        inner = copy(self)
+        inner.catalog, inner.database = catalog, database
+        inner.functions = self.functions.within(inner)
+        return inner
 
     def create_database(self, name: Sequence[str], *, if_not_exists: bool = False) -> None:
         """Add a database; its name may have that of a catalog before it."""
@@ -107,16 +182,20 @@ class Catalogs:
             raise DefinitionError(
                 f"there is a database {database} in {catalog} already", next="write CREATE DATABASE IF NOT EXISTS"
             )
-        databases.setdefault(database, {})
+        if database not in databases:
+            databases[database] = Database()
 
     def drop_database(self, name: Sequence[str], *, if_exists: bool = False, cascade: bool = False) -> None:
         """Remove a database; one with tables or views only if that is asked for."""
         catalog, database = (self.catalog, *name)[-2:]
         if if_exists and database not in self._databases(catalog):
             return
-        held = self._tables(catalog, database)
-        if held and not cascade:
-            raise DefinitionError(f"{database} has {len(held)} tables and views", next="write DROP DATABASE … CASCADE")
+        held = self._database(catalog, database)
+        count = len(held.relations) + len(held.functions)
+        if count and not cascade:
+            raise DefinitionError(
+                f"{database} has {count} tables, views and functions", next="write DROP DATABASE … CASCADE"
+            )
         if (catalog, database) == (self.catalog, self.database):
             raise DefinitionError(f"{database} is the current database", next="USE another one first")
         del self._databases(catalog)[database]
@@ -136,7 +215,7 @@ class Catalogs:
         whole = self.full_name(name)
         relation = self._temporary.get(whole)
         if relation is None:
-            relation = self._known.get(whole.catalog, {}).get(whole.database, {}).get(whole.name)
+            relation = self._held(whole.catalog, whole.database).get(whole.name)
         if relation is None:
             names = [each.name for each, _ in self.relations(whole.catalog, whole.database)]
             raise DefinitionError(
@@ -153,6 +232,12 @@ class Catalogs:
         """
         held = self._tables(name.catalog, name.database)
         return name in self._temporary if temporary else name.name in held
+
+    def has_view(self, name: Sequence[str]) -> bool:
+        """Return whether a view that is not temporary has a name."""
+        whole = self.full_name(name)
+        held = self._held(whole.catalog, whole.database).get(whole.name)
+        return isinstance(held, ViewDefinition) and whole not in self._temporary
 
     def create(
         self, name: Sequence[str], relation: Relation, *, temporary: bool = False, if_not_exists: bool = False
@@ -193,8 +278,8 @@ class Catalogs:
             raise DefinitionError(f"there is a table or view {renamed} already", next="give another name")
         if whole in self._temporary:
             raise DefinitionError(f"{whole} is temporary", next="DROP it and CREATE one of the other name")
+        held[renamed.name] = relation  # before the old name goes: a crash in between leaves both
         del held[whole.name]
-        held[renamed.name] = relation
 
     def drop(self, name: Sequence[str], kind: Kind, *, temporary: bool = False, if_exists: bool = False) -> None:
         """Remove a table or view.
@@ -209,7 +294,7 @@ class Catalogs:
                 f"a temporary {kind_of(self._temporary[whole])} hides {whole}",
                 next=f"write DROP TEMPORARY {kind.upper()} first",
             )
-        held = self._known.get(whole.catalog, {}).get(whole.database, {})
+        held = self._held(whole.catalog, whole.database)
         relation = self._temporary.get(whole) if temporary else held.get(whole.name)
         if relation is None:
             if if_exists:
@@ -228,7 +313,7 @@ class Catalogs:
     def relations(self, catalog: str | None = None, database: str | None = None) -> Iterator[tuple[FullName, Relation]]:
         """Yield the tables and views of a database by name, of the current one where none is named; temporary ones in their places."""
         catalog, database = catalog or self.catalog, database or self.database
-        held = self._known.get(catalog, {}).get(database, {})
+        held = self._held(catalog, database)
         seen = {FullName(catalog, database, name): relation for name, relation in held.items()}
         seen |= {
             name: relation
@@ -237,7 +322,27 @@ class Catalogs:
         }
         yield from sorted(seen.items(), key=lambda each: each[0])
 
-    def _databases(self, catalog: str) -> dict[str, dict[str, Relation]]:
+    # --- places ---------------------------------------------------------------------------------------------------------
+
+    def place(self, name: Sequence[str]) -> tuple[str, str, str]:
+        """Return a name with the catalog and database that it has, or the current ones."""
+        whole = self.full_name(name)
+        return whole.catalog, whole.database, whole.name
+
+    def functions_of(self, catalog: str, database: str) -> MutableMapping[str, str]:
+        """Return the places in Python of a database's functions. Raises DefinitionError where there is no such database."""
+        return self._database(catalog, database).functions
+
+    def have_functions(self) -> bool:
+        """Return whether a database has a function."""
+        return any(each.functions for databases in self._known.values() for each in databases.values())
+
+    def _held(self, catalog: str, database: str) -> MutableMapping[str, Relation]:
+        """Return the tables and views of a database, none where it is not there."""
+        held = self._known.get(catalog, {}).get(database)
+        return {} if held is None else held.relations
+
+    def _databases(self, catalog: str) -> MutableMapping[str, Database]:
         if catalog not in self._known:
             raise DefinitionError(
                 f"there is no catalog {catalog}",
@@ -245,7 +350,10 @@ class Catalogs:
             )
         return self._known[catalog]
 
-    def _tables(self, catalog: str, database: str) -> dict[str, Relation]:
+    def _tables(self, catalog: str, database: str) -> MutableMapping[str, Relation]:
+        return self._database(catalog, database).relations
+
+    def _database(self, catalog: str, database: str) -> Database:
         databases = self._databases(catalog)
         if database not in databases:
             raise DefinitionError(

@@ -39,6 +39,12 @@ class TypedLiteral(exp.Expression):
     arg_types: ClassVar = {"this": True, "to": True}
 
 
+class TableHint(exp.Expression):
+    """A hint behind the name of a table: its name, and the options of OPTIONS as a dict."""
+
+    arg_types: ClassVar = {"this": True, "options": False}
+
+
 _SPECIAL_SYNTAX = [
     "CAST",
     "TRY_CAST",
@@ -216,6 +222,15 @@ class FlinkParser(Parser):
         made.set("alias", self._parse_table_alias())
         return self.expression(made)
 
+    def _parse_table_parts(self, *args: Any, **others: Any) -> Any:
+        table = super()._parse_table_parts(*args, **others)
+        hints = []
+        while self._match(TokenType.HINT):
+            hints.append(_hint_in(self._prev.comments[0] if self._prev.comments else ""))
+        if hints and table is not None:
+            table.set("hints", hints)
+        return table
+
     def _parse_words(self, *choices: tuple[str, ...]) -> exp.Expr | None:
         """Return the first of some sequences of words that comes next."""
         return next((exp.var(" ".join(words)) for words in choices if self._match_text_seq(*words)), None)
@@ -247,6 +262,22 @@ class FlinkParser(Parser):
         return exp.var(self._find_sql(begin, end))
 
 
+def _hint_in(text: str) -> TableHint:
+    """Return a hint: OPTIONS('key' = 'value', …) with its options, any other one by its words alone."""
+    words = [(token.token_type, token.text) for token in Flink().tokenize(text)]
+    name = words[0][1].upper() if words else ""
+    inner = words[2:-1]
+    keys, signs, values, commas = inner[0::4], inner[1::4], inner[2::4], inner[3::4]
+    is_whole = [each[1] for each in (*words[1:2], *words[-1:])] == ["(", ")"] and len(inner) % 4 == 3
+    texts = all(kind is TokenType.STRING for kind, _ in (*keys, *values))
+    if name != "OPTIONS" or not is_whole or not texts or {each[1] for each in signs} != {"="}:
+        return TableHint(this=text.strip())
+    if {each[1] for each in commas} - {","}:
+        return TableHint(this=text.strip())
+    options = {key: value for (_, key), (_, value) in zip(keys, values, strict=True)}
+    return TableHint(this=name, options=options)
+
+
 class FlinkGenerator(Generator):
     """What is parsed as text again."""
 
@@ -256,6 +287,7 @@ class FlinkGenerator(Generator):
         MetadataColumn: lambda self, node: self.metadata_column(node),
         MatchRecognize: lambda self, node: self.match_recognize(node),
         TypedLiteral: lambda self, node: f"{self.sql(node, 'to')} {self.sql(node, 'this')}",
+        exp.StrPosition: lambda self, node: f"POSITION({self.sql(node, 'substr')} IN {self.sql(node, 'this')})",
     }
 
     def table_argument(self, node: TableArgument) -> str:
@@ -285,6 +317,7 @@ class Flink(Dialect):
         COMMANDS: ClassVar[set[TokenType]] = set()  # whose words sqlglot would leave alone
         IDENTIFIERS: ClassVar = ["`"]
         QUOTES: ClassVar = ["'"]
+        TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = set(TokenType)  # so that no hint is a comment
         HEX_STRINGS: ClassVar = [("x'", "'"), ("X'", "'")]
         KEYWORDS: ClassVar = {
             # SESSION is the name of a function.

@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from poundlock.sql.dialect import Flink, FlinkParser
 from poundlock.sql.errors import Place, SqlError, cut, deep_statements, place_of, too_deep
+from poundlock.sql.object_statements import ObjectStatement, object_statement
 from poundlock.sql.reserved import RESERVED
 
 _WHAT_THERE_IS = "write a statement such as CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, SET, SHOW, DESCRIBE, EXPLAIN, STOP JOB or EXECUTE STATEMENT SET"
@@ -100,7 +101,7 @@ class StopJob:
     with_drain: bool
 
 
-Statement = ParsedStatement | SetOption | ResetOption | Show | StatementSet | Explain | StopJob
+Statement = ParsedStatement | SetOption | ResetOption | Show | StatementSet | Explain | StopJob | ObjectStatement
 
 
 def statements_of(script: str) -> list[Statement]:
@@ -165,6 +166,9 @@ class _Reader:
             return self._show(chunk)
         if words[:2] == ["STOP", "JOB"]:
             return self._stop(chunk)
+        of_object = object_statement(chunk, self._text(chunk), self._place(chunk[0]), self._at)
+        if of_object is not None:
+            return of_object
         return self._parsed(chunk) if words[0] in _BEGINNINGS else self._refused(chunk)
 
     def _details(self, chunk: list[Token]) -> tuple[list[Token], tuple[str, ...]]:

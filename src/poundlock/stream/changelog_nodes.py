@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.stream.nodes import KeyedNode, SortColumn, living, places_text
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
 ValuesName = Literal[
@@ -29,9 +31,43 @@ ValuesName = Literal[
     "listagg",
 ]
 """Aggregates of values, of a group as of the rows around each."""
-AggregateName = Literal[ValuesName, "single_value"]
+AggregateName = Literal[ValuesName, "single_value", "own"]
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 _NAMES = get_args(AggregateName)
+
+
+class GroupFunction(Protocol):
+    """An aggregate of a user's own. Picklable."""
+
+    @property
+    def name(self) -> str:
+        """What it is called, for `explain`."""
+
+    @property
+    def types(self) -> Sequence[pa.DataType]:
+        """The types of what is kept of a group."""
+
+    @property
+    def described(self) -> str:
+        """What state has of it, as its manifest says it."""
+
+    @property
+    def retracts(self) -> bool:
+        """Whether rows can be taken away."""
+
+    def fold(
+        self, held: Sequence[pa.Array], values: pa.Array, signs: npt.NDArray[np.int64], of: npt.NDArray[np.int64]
+    ) -> list[pa.Array]:
+        """Return what is kept of each group after some rows.
+
+        Args:
+            held: what was kept of each, null for a group that is new.
+            values: of the rows, group after group.
+            signs: 1 or -1 of each row; `of`: the number of its group, ascending.
+        """
+
+    def result(self, held: Sequence[pa.Array]) -> pa.Array:
+        """Return the result of each group."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +83,7 @@ class AggregateCall:
         distinct: whether equal values count once.
         filter: a column of truth values: rows for which it is false or null do not count; None: all rows do.
         separator: what stands between two texts of `listagg`.
+        own: of "own" the function, which is given null too.
 
     Raises:
         DefinitionError: there is no such function, or it is of no column and needs one.
@@ -59,6 +96,7 @@ class AggregateCall:
     distinct: bool = False
     filter: str | None = None
     separator: str = ","
+    own: GroupFunction | None = None
 
     def __post_init__(self) -> None:
         if self.function not in _NAMES:
@@ -76,7 +114,8 @@ class AggregateCall:
         """Return it as SQL."""
         what = f"{'DISTINCT ' if self.distinct else ''}{self.column or '*'}"
         chosen = "" if self.filter is None else f" FILTER (WHERE {self.filter})"
-        return f"{self.function}({what}){chosen} AS {self.name}"
+        name = self.function if self.own is None else self.own.name
+        return f"{name}({what}){chosen} AS {self.name}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,6 +111,18 @@ class Clocked(Protocol):
         """Return the program of a checkpoint that began at a time, ms since 1970."""
 
 
+@runtime_checkable
+class JudgesRows(Protocol):
+    """A program that may look at the watermark that its rows are judged by."""
+
+    @property
+    def watermark_of(self) -> str | None:
+        """The id of the step whose watermark it looks at; None where it does not."""
+
+    def behind(self, watermark_ms: int | None) -> RowProgram:
+        """Return the program of a checkpoint whose rows are judged by a watermark, ms since 1970; None before the first one."""
+
+
 @dataclass(frozen=True, eq=False)
 class CalcNode(Node):
     """Columns computed of columns by a program of ours, and rows left out by it; event time passes through.

@@ -173,7 +173,7 @@ class StageRun:
         for step in self.body.steps:
             operator = step.operator.open(self, step.id) if isinstance(step.operator, TaskStep) else step.operator
             if isinstance(operator, Calc):
-                operator = operator.at(self.directive.started_ms)
+                operator = operator.at(self.directive.started_ms, self.directive.time.state.streams)
             steps.append(Step(step.id, operator, step.inputs))
         self.chain = Chain(steps, lambda record: self.sinks.dispose(record, None))
 

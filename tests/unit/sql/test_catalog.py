@@ -86,7 +86,7 @@ def with_t(do: Callable[[Catalogs], object]) -> None:
         (lambda known: known.rename(["orders"], ["orders"]), "already", "another name"),
         (lambda known: known.create_catalog("default_catalog"), "there is a catalog", "USE CATALOG"),
         (lambda known: known.create_database(["default_database"]), "there is a database", "IF NOT EXISTS"),
-        (lambda known: known.drop_database(["default_database"]), "has 1 tables and views", "CASCADE"),
+        (lambda known: known.drop_database(["default_database"]), "has 1 tables, views and functions", "CASCADE"),
         (lambda known: known.drop_database(["default_database"], cascade=True), "is the current database", "USE another"),
         (lambda known: known.use(["default_databas"]), "there is no database", "did you mean default_database?"),
     ],

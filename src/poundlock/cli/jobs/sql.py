@@ -92,9 +92,12 @@ def command(
         raise DefinitionError(f"--output={form} is not known", next=f"use one of {', '.join(_FORMS)}")
     if script is not None and file is not None:
         raise DefinitionError(f"two scripts are given: {script} and {file}", next="leave one of them out")
+    from poundlock.cli.job_loader import find_modules_in
+
     given = script or file
     first = "" if init is None else _read(init)
     output, settings = call.output, call.settings(master=master, rest_enabled=False if no_rest else None)
+    find_modules_in(Path.cwd() if given is None or str(given) == "-" else given.parent)
     if given is None and not execute and sys.stdin.isatty():
         _refuse_for_shell(output, form, check=check)
         return _shell(call, settings, first, form, parallelism)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -150,8 +150,19 @@ class FinishedFile(msgspec.Struct, frozen=True):
     finished_ms: int  # when it was decided, ms since the epoch
 
 
+class ReplacedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file that goes once others are there, as it was when that was decided."""
+
+    path: str  # below the sink's folder
+    bytes: int
+    modified_ms: int  # ms since the epoch
+    tag: str = ""  # of its content, where the store has one
+
+
 class FileSinkState(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
     """What a file sink carries from decision to decision."""
+
+    FORMAT: ClassVar[int] = 2
 
     tag: str  # stands for job and sink in hidden names; "" before anything was prepared
     root: str  # the sink's folder; "" before the first decision
@@ -164,6 +175,9 @@ class FileSinkState(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
     # the files that the newest decision makes of several hidden ones, where an upload joins them
     joined: Sequence[str] | None = None
     pending: int  # how many segments are still to become visible
+    # of a sink that replaces what is there. held: what becomes visible at the end; replaced: the buckets whose old files were named
+    held: Sequence[FileCommittable] = ()
+    replaced: Sequence[str] | None = None
 
     @classmethod
     def of(cls, value: JSON) -> Self:
@@ -179,7 +193,8 @@ class FileSinkState(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def segments(self) -> list[FileSegment]:
         """The segments that are to become visible with a later decision."""
-        return [segment for part in self.files for segment in part.segments]
+        waiting = [segment for part in self.files for segment in part.segments]
+        return waiting + [segment for each in self.held for segment in each.segments]
 
     @property
     def known(self) -> set[str]:
@@ -188,7 +203,9 @@ class FileSinkState(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FileCommittable(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that a decision makes visible."""
+    """A file that a decision makes visible, or no file, where it only removes old ones."""
+
+    FORMAT: ClassVar[int] = 2
 
     tag: str  # stands for job and sink in hidden names
     root: str  # the folder it was staged in
@@ -200,12 +217,13 @@ class FileCommittable(_FileValue, frozen=True, kw_only=True, omit_defaults=True)
     rows: int
     min_ms: int | None
     max_ms: int | None
-    segments: Sequence[FileSegment]  # in order
+    segments: Sequence[FileSegment]  # in order; none where there is no file
+    replaces: Sequence[ReplacedFile] = ()  # what goes once the file is visible
 
     @property
     def upload(self) -> FileSegment | None:
         """The upload that becomes the file; None where it is made of hidden ones."""
-        return self.segments[0] if self.segments[0].upload is not None else None
+        return self.segments[0] if self.segments and self.segments[0].upload is not None else None
 
     @property
     def merged_by_record(self) -> bool:

@@ -55,6 +55,8 @@ def finished_files(decisions: Iterable[Decision], *, sink: str | None = None) ->
                 if "final" not in committable or "segments" not in committable:
                     continue
                 file = FileCommittable.of(committable)
+                if not file.segments:  # it only removed old files
+                    continue
                 yield ManifestEntry(
                     sink=name,
                     root=file.root,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from poundlock.sql.analysis.context import Analysis
+from poundlock.sql.expressions.tree import Expression, Literal, SqlCall, cast_to
 from poundlock.sql.types import STRING, SqlType
+from poundlock.sql.user.function import NO_ARGUMENT, SqlUserFunction
 
 _NAMES: Mapping[type[exp.Expr], str] = {
     exp.Count: "COUNT", exp.Sum: "SUM", exp.Avg: "AVG", exp.Min: "MIN", exp.Max: "MAX", exp.FirstValue: "FIRST_VALUE",
@@ -28,6 +30,7 @@ _ARGUMENTS: Mapping[str, tuple[int, int]] = {
 }  # fmt: skip
 """The aggregates, and how many arguments each takes."""
 
+STATISTICS = ("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP")
 RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 _OVER_ONLY = {
     "LAG": (1, 3),
@@ -36,24 +39,42 @@ _OVER_ONLY = {
     "CUME_DIST": (0, 0),
     "NTILE": (1, 1),
 } | dict.fromkeys(RANKS, (0, 0))
-AGGREGATE_NAMES = frozenset({*_ARGUMENTS, *_OVER_ONLY} - {"SINGLE_VALUE"})
-"""What a query can call, with OVER or without."""
+AGGREGATES = sorted({*_ARGUMENTS, *_OVER_ONLY} - {"SINGLE_VALUE"})
+"""The names of all aggregates, those that need an OVER among them."""
 _SAME = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}
 _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 BIGINT = SqlType("BIGINT", is_nullable=False)
 _AVERAGE_DIGITS = 6  # digits behind the point of an average of decimals, at least
 _MOST_DIGITS = 38
+_OWN = "poundlock_own_aggregate"
+"""What a call of an aggregate of the user's own is marked with, beside its place in the script."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenAggregate:
-    """An aggregate as it is written."""
+    """An aggregate as it is written.
+
+    Args:
+        own: the function, where it is one of the user's own.
+    """
 
     name: str
     arguments: tuple[exp.Expr, ...]
     is_distinct: bool
     filter: exp.Expr | None
     node: exp.Expr
+    own: SqlUserFunction | None = None
+
+
+def mark_own(analysis: Analysis, query: exp.Expr) -> None:
+    """Mark the calls of aggregates of the user's own in a query, which are known by name alone: the rest needs no catalog then."""
+    if not analysis.catalogs.functions.has_any:
+        return
+    for node in query.find_all(exp.Anonymous, exp.AggFunc, exp.Dot):
+        if type(node) not in _NAMES and _OWN not in node.meta:
+            function = analysis.own_function(node)
+            if function is not None and function.kind == "aggregate":
+                node.meta[_OWN] = function
 
 
 def aggregate_in(node: exp.Expr, *, over: bool = False) -> WrittenAggregate | None:
@@ -70,15 +91,18 @@ def aggregate_in(node: exp.Expr, *, over: bool = False) -> WrittenAggregate | No
     if isinstance(called, exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         called = called.this
     name = _name_of(called)
-    if name not in _ARGUMENTS and not (over and name in _OVER_ONLY):
+    own = called.meta.get(_OWN)
+    if own is not None:
+        name = own.name
+    elif name not in _ARGUMENTS and not (over and name in _OVER_ONLY):
         return None
     arguments = _arguments_of(called)
     is_distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
     if is_distinct:
         arguments = tuple(arguments[0].expressions)
-    if name == "COUNT" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+    if name == "COUNT" and own is None and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
         arguments = ()
-    return WrittenAggregate(_SAME.get(name, name), arguments, is_distinct, where, node)
+    return WrittenAggregate(_SAME.get(name, name), arguments, is_distinct, where, node, own)
 
 
 def needs_over(node: exp.Expr) -> str | None:
@@ -114,6 +138,8 @@ def _name_of(node: exp.Expr) -> str:
 
 
 def _arguments_of(node: exp.Expr) -> tuple[exp.Expr, ...]:
+    if isinstance(node, exp.Dot):
+        return _arguments_of(node.expression)
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
         return tuple(node.expressions)
     parts: list[exp.Expr] = []
@@ -124,6 +150,13 @@ def _arguments_of(node: exp.Expr) -> tuple[exp.Expr, ...]:
         elif isinstance(value, list):
             parts += [each for each in value if isinstance(each, exp.Expr)]
     return tuple(parts)
+
+
+def arguments_row(arguments: Sequence[Expression]) -> Expression:
+    """Return the arguments of an aggregate of the user's own as the one ROW that it is given; of none a field that says so."""
+    given = tuple(arguments) or (Literal(True, SqlType("BOOLEAN", is_nullable=False)),)
+    names = tuple(f"f{number}" for number in range(len(arguments))) or (NO_ARGUMENT,)
+    return SqlCall("ROW", given, SqlType("ROW", of=tuple(each.type for each in given), names=names, is_nullable=False))
 
 
 def result_type(analysis: Analysis, written: WrittenAggregate, types: Sequence[SqlType]) -> SqlType:
@@ -177,3 +210,34 @@ def _number(name: str, of: SqlType) -> SqlType:
 
 def _nullable(of: SqlType) -> SqlType:
     return SqlType(of.root, of.sizes, of.of, of.names)
+
+
+def statistic(
+    analysis: Analysis,
+    written: WrittenAggregate,
+    of: Expression,
+    made: SqlType,
+    aggregate: Callable[[str, Expression, SqlType], Expression],
+) -> Expression:
+    """Return a variance or deviation, as Calcite takes it apart; it is computed in DOUBLE, whatever the type of the result.
+
+    Args:
+        of: the values.
+        made: the type of the result.
+        aggregate: returns an aggregate of the same rows by its name, argument and type.
+    """
+    call = analysis.call
+    of = cast_to(of, SqlType("DOUBLE"))
+    squared = call("*", [of, of])
+    total_type = result_type(analysis, replace(written, name="SUM"), [of.type])
+    squares_type = result_type(analysis, replace(written, name="SUM"), [squared.type])
+    total, squares = aggregate("SUM", of, total_type), aggregate("SUM", squared, squares_type)
+    count = aggregate("COUNT", of, BIGINT)
+    difference = call("-", [squares, call("/", [call("*", [total, total]), count])])
+    one, none = Literal(1, BIGINT), Literal(None, BIGINT.with_null())
+    if written.name.endswith("SAMP"):
+        count = SqlCall("CASE", (call("=", [count, one]), none, call("-", [count, one])), BIGINT.with_null())
+    quotient = call("/", [difference, count])
+    if written.name.startswith("STDDEV"):
+        quotient = call("POWER", [quotient, Literal(0.5, SqlType("DOUBLE", is_nullable=False))])
+    return cast_to(quotient, made.with_null())

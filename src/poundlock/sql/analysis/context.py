@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from sqlglot import exp
 
@@ -12,13 +12,17 @@ from poundlock.sql.analysis.scope import NamedFields, QueryScope
 from poundlock.sql.catalog import Catalogs, FullName, ViewDefinition
 from poundlock.sql.errors import SqlError
 from poundlock.sql.expressions.analysis import ExpressionAnalysis
+from poundlock.sql.expressions.own_calls import names_before, own_function
 from poundlock.sql.expressions.tree import Expression, Literal
 from poundlock.sql.relations.fields import ColumnNames, Field
 from poundlock.sql.relations.tree import JoinKind, LogicalRelation, LogicalRepeat
 from poundlock.sql.types import SqlType
+from poundlock.sql.user.function import SqlUserFunction
 
 Special = Callable[[exp.Expr], Expression | None]
 """Is asked first what a part of an expression means: an aggregate, say."""
+ScanKey: TypeAlias = tuple[FullName, tuple[tuple[str, str], ...]]
+"""A table that is read, by name and options: a hint gives it others."""
 
 
 class Queries(Protocol):
@@ -46,14 +50,14 @@ class Analysis:
     Args:
         is_batch: whether the statement runs in batch mode: its results are final, and any order is allowed.
         names: of the columns of its batches.
-        scans: the tables that are read.
+        scans: the tables that are read, by name and options.
     """
 
     catalogs: Catalogs
     script: str
     is_batch: bool = False
     names: ColumnNames = field(default_factory=ColumnNames)
-    scans: dict[FullName, LogicalRelation] = field(default_factory=dict)
+    scans: dict[ScanKey, LogicalRelation] = field(default_factory=dict)
 
     def of_script(self, script: str) -> Analysis:
         """Return the same for a part of the statement that another script has written: a view, a column of a table."""
@@ -124,7 +128,30 @@ class Analysis:
         return LogicalRepeat(tuple(fields), relation, times)
 
     def _expressions(self, scope: QueryScope, special: Special | None) -> ExpressionAnalysis:
-        return ExpressionAnalysis(self.script, scope, special)
+        return ExpressionAnalysis(self.script, scope, special, own=self.catalogs.functions)
+
+    # --- functions of the user's own --------------------------------------------------------------------------------------
+
+    def own_function(self, node: exp.Expr) -> SqlUserFunction | None:
+        """Return the function of the user's own that a node calls, None where it calls another one or none."""
+        called = node.expression if isinstance(node, exp.Dot) else node
+        if not isinstance(called, exp.Anonymous | exp.AggFunc):
+            return None
+        name = called.name if isinstance(called, exp.Anonymous) else called.sql_name()
+        return own_function(self.catalogs.functions, (*names_before(node), name))
+
+    def own_rows(self, function: SqlUserFunction, node: exp.Expr, scope: QueryScope) -> Expression:
+        """Return the call of a table function: an array of the rows that it gives; raises as `expression`."""
+        expressions = self._expressions(scope, None)
+        called = node.expression if isinstance(node, exp.Dot) else node
+        arguments = [expressions.expression(each) for each in called.expressions]
+        return expressions.own_calls.rows(function, arguments, node)
+
+    def own_arguments(
+        self, function: SqlUserFunction, arguments: Sequence[Expression], node: exp.Expr
+    ) -> Sequence[Expression]:
+        """Return the arguments of a function with the casts that it needs; raises as `expression`."""
+        return self._expressions(QueryScope(self.script), None).own_calls.arguments(function, arguments, node)
 
 
 class FieldNode(exp.Expression):

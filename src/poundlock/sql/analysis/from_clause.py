@@ -12,7 +12,8 @@ from poundlock.sql.analysis.context import Analysis, Queries
 from poundlock.sql.analysis.joins import conjuncts_of, filtered, joined, lookup_joined, using_columns
 from poundlock.sql.analysis.match import MatchAnalysis
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
-from poundlock.sql.analysis.tables import scanned
+from poundlock.sql.analysis.tables import hinted, scanned
+from poundlock.sql.analysis.unnest import function_rows, is_own_rows, unnested
 from poundlock.sql.analysis.values import values_of
 from poundlock.sql.analysis.windows import is_window_function, window_table
 from poundlock.sql.catalog import ViewDefinition
@@ -24,14 +25,11 @@ from poundlock.sql.relations.tree import (
     LogicalProject,
     LogicalRelation,
     LogicalTemporalJoin,
-    LogicalUnnest,
     LogicalValues,
 )
 from poundlock.sql.tables import TableDefinition, name_of
-from poundlock.sql.types import SqlType
 
 _SIDES: dict[str, JoinKind] = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
-_NO_ROW = SqlType("INT", is_nullable=False)
 
 
 class FromClause:
@@ -67,6 +65,8 @@ class FromClause:
     def _item(self, node: exp.Expr, scope: QueryScope) -> tuple[LogicalRelation, NamedFields]:
         alias = node.args.get("alias")
         if isinstance(node, exp.Table):
+            if is_own_rows(self._analysis, node.this):
+                return function_rows(self._analysis, LogicalValues((), ((),)), scope, node, is_outer=False)
             if isinstance(node.this, exp.Anonymous):
                 return self._renamed(self._table_function(node.this), alias, None)
             relation, name = self._table(node)
@@ -75,6 +75,8 @@ class FromClause:
             return self._renamed(self._queries.relation(node.this, scope.outer), alias, None)
         if isinstance(node, exp.Values):
             return self._renamed(values_of(self._analysis, node), alias, None)
+        if isinstance(node, exp.Lateral) and not isinstance(node.this, exp.Subquery):
+            return function_rows(self._analysis, LogicalValues((), ((),)), scope, node, is_outer=False)
         if isinstance(node, exp.Lateral):
             raise self._analysis.missing(node, "LATERAL as the first of FROM")
         raise self._analysis.missing(node, f"{shown(node)} in FROM")
@@ -112,9 +114,16 @@ class FromClause:
         except DefinitionError as error:
             raise self._analysis.error(node, error.what, error.next, "unknown_table") from None
         if isinstance(relation, ViewDefinition):
+            if node.args.get("hints"):
+                raise self._analysis.error(
+                    node,
+                    f"a hint behind the view {name[-1]}",
+                    "write it behind a table, in the view",
+                    "unsupported_query",
+                )
             return self._view(node, relation), name[-1]
         assert isinstance(relation, TableDefinition)
-        return self._again(scanned(self._analysis, whole, relation)), name[-1]
+        return self._again(scanned(self._analysis, whole, hinted(self._analysis, node, relation))), name[-1]
 
     def _view(self, node: exp.Table, view: ViewDefinition) -> LogicalRelation:
         relation = self._queries.view(view)
@@ -273,46 +282,35 @@ class FromClause:
         if more:
             raise self._analysis.missing(item, "UNNEST of several collections")
         typed = self._analysis.expression(node, scope)
-        if typed.type.root not in ("ARRAY", "MAP", "MULTISET"):
-            raise self._analysis.error(
-                node, f"UNNEST of {typed.type}, which has no elements", "give an array or a map", "type_mismatch"
-            )
-        fields, column = left.fields, self._analysis.names.fresh("collection")
-        relation: LogicalRelation = LogicalProject(
-            (*fields, Field(column, column, typed.type)), left, (*(f.ref for f in fields), typed)
-        )
-        alias = item.args.get("alias")
-        named = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
-        element = _element_fields(typed.type)
-        if item.args.get("offset"):
-            element.append(("ORDINALITY", _NO_ROW))
-        names = named or [name for name, _ in element]
-        if len(names) != len(element):
-            raise self._analysis.error(
-                item,
-                f"{len(names)} names for {len(element)} columns of an element",
-                "name each",
-                "column_count_mismatch",
-            )
-        own = tuple(
-            Field(name, self._analysis.names.fresh(name), replace(kind, is_nullable=kind.is_nullable or is_outer))
-            for name, (_, kind) in zip(names, element, strict=True)
-        )
-        ordinality = own[-1].column if item.args.get("offset") else None
-        relation = LogicalUnnest((*fields, *own), relation, column, is_outer, ordinality)
-        return relation, scope.with_relations(NamedFields(_name_of(alias), own))
+        numbered = bool(item.args.get("offset"))
+        relation, own = unnested(self._analysis, left, typed, item, is_outer=is_outer, numbered=numbered)
+        return relation, scope.with_relations(own)
 
     def _lateral(
         self, left: LogicalRelation, scope: QueryScope, item: exp.Lateral, kind: JoinKind, on: exp.Expr | None
     ) -> tuple[LogicalRelation, QueryScope]:
         if not isinstance(item.this, exp.Subquery):
-            raise self._analysis.missing(item, "a function of tables in LATERAL")
+            return self._of_function(left, scope, item, kind, on)
         relation, fields = self._queries.lateral(left, scope, item.this.this, kind)
         alias = item.args.get("alias")
         both = scope.with_relations(NamedFields(_name_of(alias), renamed_fields(self._analysis, fields, alias)))
         if on is not None:
             relation = filtered(relation, list(conjuncts_of(self._analysis.condition(on, both))))
         return relation, _scope_behind(relation, both)
+
+    def _of_function(
+        self, left: LogicalRelation, scope: QueryScope, item: exp.Expr, kind: JoinKind, on: exp.Expr | None
+    ) -> tuple[LogicalRelation, QueryScope]:
+        """Return a relation joined with the rows that a function of the user's own gives for each of its rows."""
+        if kind not in ("inner", "left"):
+            raise self._analysis.missing(item, f"a {kind.upper()} JOIN of a function's rows")
+        relation, own = function_rows(self._analysis, left, scope, item, is_outer=kind == "left")
+        both = scope.with_relations(own)
+        if on is None or (isinstance(on, exp.Boolean) and on.this):
+            return relation, both
+        if kind == "left":
+            raise self._analysis.missing(on, "a LEFT JOIN of a function's rows ON something else than TRUE")
+        return filtered(relation, list(conjuncts_of(self._analysis.condition(on, both)))), both
 
 
 def _joins_in(node: exp.Expr) -> Sequence[exp.Join]:
@@ -330,16 +328,6 @@ def _scope_behind(relation: LogicalRelation, scope: QueryScope) -> QueryScope:
         for named in scope.relations
     )
     return QueryScope(scope.script, relations, scope.outer)
-
-
-def _element_fields(collection: SqlType) -> list[tuple[str, SqlType]]:
-    """Return the columns of an element: those of a row, key and value of a map, or the one."""
-    if collection.root == "MAP":
-        return [("KEY", collection.of[0]), ("VALUE", collection.of[1])]
-    element = collection.of[0]
-    if element.root == "ROW":
-        return list(zip(element.names, (replace(each, is_nullable=True) for each in element.of), strict=True))
-    return [("EXPR$0", element)]
 
 
 def _name_of(alias: exp.Expr | None) -> str | None:

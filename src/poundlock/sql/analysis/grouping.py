@@ -8,12 +8,21 @@ from itertools import product
 
 from sqlglot import exp
 
-from poundlock.sql.analysis.aggregate_calls import BIGINT, WrittenAggregate, aggregate_in, has_aggregates, result_type
+from poundlock.sql.analysis.aggregate_calls import (
+    BIGINT,
+    STATISTICS,
+    WrittenAggregate,
+    aggregate_in,
+    arguments_row,
+    has_aggregates,
+    result_type,
+    statistic,
+)
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.scope import QueryScope
 from poundlock.sql.analysis.windows import BOUNDS, PLAIN_TIME, WindowBounds, bounds_of, group_window, without_window
 from poundlock.sql.errors import shown
-from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, cast_to, columns_of
+from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, columns_of
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import (
     LogicalAggregate,
@@ -28,7 +37,6 @@ from poundlock.sql.types import SqlType
 
 _GROUP_WINDOWS = ("TUMBLE", "HOP", "SESSION")
 _PARTS = {"START": 0, "END": 1, "ROWTIME": 2, "PROCTIME": 2}
-_STATISTICS = ("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP")
 _SET_NODES = exp.GroupingSets, exp.Rollup, exp.Cube
 _INSTANT = SqlType("TIMESTAMP_LTZ", (3,), is_nullable=False)
 
@@ -178,32 +186,21 @@ class Grouping:
                     written.node, f"an aggregate in {written.name}(…)", "compute it in a sub-query", "illegal_aggregate"
                 )
         typed = [self.analysis.expression(each, self.scope) for each in written.arguments]
+        if written.own is not None:
+            given = self.analysis.own_arguments(written.own, typed, written.node)
+            return self._called(written, [arguments_row(given)], written.own.result)
         made = result_type(self.analysis, written, [each.type for each in typed])
-        if written.name in _STATISTICS:
+        if written.name in STATISTICS:
             return self._statistic(written, typed[0], made)
         return self._called(written, typed, made)
 
     def _statistic(self, written: WrittenAggregate, of: Expression, made: SqlType) -> Expression:
-        """Return a variance or deviation, as Calcite takes it apart; it is computed in DOUBLE, whatever the type of the result."""
-        call = self.analysis.call
-        of = cast_to(of, SqlType("DOUBLE"))
+        """Return a variance or deviation of a group."""
 
         def aggregate(name: str, argument: Expression, kind: SqlType) -> Expression:
             return self._called(replace(written, name=name), [argument], kind)
 
-        squared = call("*", [of, of])
-        total_type = result_type(self.analysis, replace(written, name="SUM"), [of.type])
-        squares_type = result_type(self.analysis, replace(written, name="SUM"), [squared.type])
-        total, squares = aggregate("SUM", of, total_type), aggregate("SUM", squared, squares_type)
-        count = aggregate("COUNT", of, BIGINT)
-        difference = call("-", [squares, call("/", [call("*", [total, total]), count])])
-        one, none = Literal(1, BIGINT), Literal(None, BIGINT.with_null())
-        if written.name.endswith("SAMP"):
-            count = SqlCall("CASE", (call("=", [count, one]), none, call("-", [count, one])), BIGINT.with_null())
-        quotient = call("/", [difference, count])
-        if written.name.startswith("STDDEV"):
-            quotient = call("POWER", [quotient, Literal(0.5, SqlType("DOUBLE", is_nullable=False))])
-        return cast_to(quotient, made.with_null())
+        return statistic(self.analysis, written, of, made, aggregate)
 
     def _called(self, written: WrittenAggregate, typed: Sequence[Expression], made: SqlType) -> Expression:
         if self.group is None and made is not BIGINT and written.name != "COLLECT":
@@ -218,12 +215,13 @@ class Grouping:
         ):
             arguments = ()
         call = SqlAggregateCall(
-            written.name.lower(),
+            written.name.lower() if written.own is None else "own",
             arguments,
             "",
             made,
             written.is_distinct and written.name not in ("MIN", "MAX"),
             filter_,
+            own=written.own,
         )
         for known in self._calls:
             if replace(known, column="") == call:

@@ -315,7 +315,12 @@ class _MatchedNames:
         written = aggregate_in(node)
         if written is None:
             return None
-        if written.name not in _AGGREGATES or written.is_distinct or written.filter is not None:
+        if (
+            written.own is not None
+            or written.name not in _AGGREGATES
+            or written.is_distinct
+            or written.filter is not None
+        ):
             distinct = " DISTINCT" if written.is_distinct else " with FILTER" if written.filter is not None else ""
             raise self._refuse(node, f"{written.name}{distinct}", f"take one of {', '.join(_AGGREGATES)}")
         if self._at is not None or self._inside is not None:

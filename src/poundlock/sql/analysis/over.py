@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from poundlock.sql.analysis.aggregate_calls import RANKS, aggregate_in, result_type
+from poundlock.sql.analysis.aggregate_calls import RANKS, STATISTICS, aggregate_in, result_type, statistic
 from poundlock.sql.analysis.context import Analysis, Special
 from poundlock.sql.analysis.joins import conjunction, conjuncts_of
 from poundlock.sql.analysis.scope import QueryScope
@@ -33,6 +33,8 @@ from poundlock.sql.types import SqlType
 KeptRow = typing.Literal["first", "last"]
 _WHOLE = Frame("range", None, None)
 _SO_FAR = Frame("range", None)
+_Place = tuple[tuple[Expression, ...], tuple[tuple[Expression, OrderKey], ...], Frame]
+"""PARTITION BY, ORDER BY and the frame of an OVER."""
 
 
 @dataclass
@@ -48,9 +50,7 @@ class Overs:
     scope: QueryScope
     named: Sequence[exp.Expr]
     before: Special
-    _made: list[tuple[tuple[tuple[Expression, ...], tuple[tuple[Expression, OrderKey], ...], Frame], list[_Call]]] = (
-        field(default_factory=list)
-    )
+    _made: list[tuple[_Place, list[_Call]]] = field(default_factory=list)
 
     def special(self, node: exp.Expr) -> Expression | None:
         """Return what a part of an expression is, where it is an OVER or what is asked before."""
@@ -62,6 +62,8 @@ class Overs:
         written = aggregate_in(node.this, over=True)
         if written is None:
             raise self.analysis.error(node, f"{shown(node.this)} is no aggregate", "write such as SUM(x) OVER (…)")
+        if written.own is not None:
+            raise self.analysis.missing(node, f"{written.name} with OVER, which is an aggregate of your own,")
         window = self._window(node)
         partition = tuple(
             self.analysis.expression(each, self.scope, self.before) for each in window.args.get("partition_by") or ()
@@ -80,19 +82,29 @@ class Overs:
             filter_ = self.analysis.condition(written.filter, self.scope, self.before)
         if not self.analysis.is_batch:
             self._check_streaming(node, written.name, order)
-        call = _Call(written.name.lower(), tuple(typed), filter_, written.is_distinct, made)
+        place = (partition, order, frame)
+        if written.name not in STATISTICS:
+            return self._added(place, _Call(written.name.lower(), tuple(typed), filter_, written.is_distinct, made))
+
+        def aggregate(name: str, argument: Expression, kind: SqlType) -> Expression:
+            return self._added(place, _Call(name.lower(), (argument,), filter_, written.is_distinct, kind))
+
+        return statistic(self.analysis, written, typed[0], made, aggregate)
+
+    def _added(self, place: _Place, call: _Call) -> Expression:
+        """Return the column of an aggregate of rows around each; equal ones are computed once."""
         for known, calls in self._made:
-            if known == (partition, order, frame):
+            if known == place:
                 same = next((each for each in calls if replace(each, column="") == call), None)
                 if same is not None:
-                    return ColumnRef(same.column, made)
+                    return ColumnRef(same.column, call.type)
                 break
         else:
             calls = []
-            self._made.append(((partition, order, frame), calls))
+            self._made.append((place, calls))
         call = replace(call, column=self.analysis.names.fresh(call.kind))
         calls.append(call)
-        return ColumnRef(call.column, made)
+        return ColumnRef(call.column, call.type)
 
     def _check_streaming(self, node: exp.Expr, name: str, order: Sequence[tuple[Expression, OrderKey]]) -> None:
         if name in ("LEAD", "PERCENT_RANK", "CUME_DIST", "NTILE"):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from poundlock.sql.analysis.aggregate_calls import has_aggregates, needs_over
+from poundlock.sql.analysis.aggregate_calls import has_aggregates, mark_own, needs_over
 from poundlock.sql.analysis.context import Analysis, FieldNode, Special
 from poundlock.sql.analysis.from_clause import FromClause, renamed_fields
 from poundlock.sql.analysis.grouping import Grouping
@@ -55,6 +55,7 @@ class QueryAnalysis:
         Raises:
             SqlError: it cannot be run.
         """
+        mark_own(self._analysis, query)
         with self._common(query, outer):
             if isinstance(query, exp.Subquery):
                 relation = self.relation(query.this, outer)
@@ -96,7 +97,8 @@ class QueryAnalysis:
         """Return the relation of a view; a view that is read twice is computed once."""
         known = self._views.get(view.text)
         if known is None:
-            inner = QueryAnalysis(replace(self._analysis, script=view.script))
+            catalogs = self._analysis.catalogs.within(view.catalog, view.database)
+            inner = QueryAnalysis(replace(self._analysis, script=view.script, catalogs=catalogs))
             inner._views = self._views
             known = self._views[view.text] = inner.relation(view.query)
         return known
@@ -180,6 +182,9 @@ class QueryAnalysis:
     # --- SELECT -----------------------------------------------------------------------------------------------------------
 
     def _select(self, select: exp.Select, outer: QueryScope | None) -> LogicalRelation:
+        if select.args.get("hint") is not None:
+            names = ", ".join(each.name.upper() for each in select.args["hint"].expressions)
+            raise self._analysis.missing(select, f"the hint {names}")
         relation, scope = self._from.relation(select, outer)
         subqueries = Subqueries(self._analysis, self, relation, scope)
         where = select.args.get("where")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sqlglot import exp
+
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
 from poundlock.sql.catalog import FullName
@@ -23,20 +25,41 @@ _TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 _MOST_DIGITS = 3  # of a second, of a time attribute
 
 
+def hinted(analysis: Analysis, node: exp.Expr, definition: TableDefinition) -> TableDefinition:
+    """Return a table with the options that hints behind its name give it.
+
+    Raises:
+        SqlError: there is another hint than OPTIONS.
+    """
+    options = dict(definition.options)
+    for hint in node.args.get("hints") or ():
+        given = hint.args.get("options")
+        if not given:
+            raise analysis.error(
+                node,
+                f"the hint {hint.name or '/*+ */'} is not there",
+                "write /*+ OPTIONS('key' = 'value') */, or leave it out",
+                "unsupported_query",
+            )
+        options.update(given)
+    return definition if options == definition.options else replace(definition, options=options)
+
+
 def scanned(analysis: Analysis, name: FullName, definition: TableDefinition) -> LogicalRelation:
-    """Return the rows of a table; a table that a statement names twice is read once.
+    """Return the rows of a table; a table that a statement names twice with the same options is read once.
 
     Raises:
         SqlError: a computed column or the watermark cannot be computed.
     """
-    known = analysis.scans.get(name)
+    key = (name, tuple(definition.options.items()))
+    known = analysis.scans.get(key)
     if known is None:
         known = _scanned(analysis, name, definition)
         if gives_upserts(definition):
             # Behind the watermark, which each partition has as it is read.
             keys = tuple(each.column for each in known.fields if each.name in definition.primary_key)
             known = LogicalChangelogNormalize(known.fields, known, keys)
-        analysis.scans[name] = known
+        analysis.scans[key] = known
     return known
 
 

@@ -106,17 +106,12 @@ class FilesystemTable:
         else:
             given = _bulk_options(options, bulk, columns, rolling)
         options.finish("filesystem")
-        if overwrite:
-            raise OptionError(
-                f"{table.name.name}: INSERT OVERWRITE is not there yet",
-                next="write into an empty folder",
-                kind="unsupported_query",
-            )
         parts = [next(f for f in table.fields if f.name == name) for name in partitions]
         sink = FileSink(
             path,
             bucket=ExpressionBucketAssigner(f"`{_BUCKET}`") if parts else BasePathBucketAssigner(),
             compaction=compaction,
+            overwrite=_replaced_buckets(table, parts) if overwrite else None,
             **given,
         )
         program = PartitionedProgram(
@@ -418,11 +413,12 @@ class PartitionedProgram:
         else:
             columns, names = [self.encoder.encode(rows)], ["value"]
         if self.partitions:
-            columns.append(self._folders(rows))
+            columns.append(self.folders(rows))
             names.append(_BUCKET)
         return pa.RecordBatch.from_arrays(columns, names), None
 
-    def _folders(self, rows: pa.RecordBatch) -> pa.Array:
+    def folders(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return the folder of the partition that each row is of."""
         parts = []
         for each in self.partitions:
             text = evaluate(cast_to(each.ref, STRING), rows, self.context)
@@ -439,6 +435,23 @@ class PartitionedProgram:
     def describe(self) -> str:
         """Return it in words."""
         return f"writes records of {self.table}"
+
+
+def _replaced_buckets(table: TableContext, partitions: Sequence[Field]) -> list[str]:
+    """Return the folders that INSERT OVERWRITE empties in any case: the whole table, or the partition that it names whole."""
+    static = dict(table.static)
+    if not all(each.name in static for each in partitions):
+        return []
+    program = PartitionedProgram(None, tuple(partitions), EvaluationContext(table.zone), table.name.name)
+    columns = [
+        evaluate(
+            cast_to(static[each.name], each.type), pa.RecordBatch.from_arrays([pa.nulls(1)], ["one"]), program.context
+        )
+        for each in partitions
+    ]
+    if not partitions:
+        return [""]
+    return [str(program.folders(pa.RecordBatch.from_arrays(columns, [each.column for each in partitions]))[0].as_py())]
 
 
 def _folder(name: str, value: str) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from poundlock.formats.arrays import Numbers
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.catalog import FullName
+from poundlock.sql.expressions.tree import Expression
 from poundlock.sql.formats.format import RecordDecoder
 from poundlock.sql.relations.demands import ScanDemand
 from poundlock.sql.relations.fields import Field
@@ -31,6 +32,7 @@ class TableContext:
         is_batch: whether the job runs in batch mode.
         demand: what is wanted of a table that is read; more may be given.
         is_updating: whether rows have kinds of change that are written.
+        static: the columns of partitions that an INSERT gives a value.
     """
 
     name: FullName
@@ -40,6 +42,7 @@ class TableContext:
     is_batch: bool
     demand: ScanDemand = field(default_factory=ScanDemand)
     is_updating: bool = False
+    static: tuple[tuple[str, Expression], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

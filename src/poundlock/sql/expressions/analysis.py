@@ -25,6 +25,7 @@ from poundlock.sql.coercion import (
 from poundlock.sql.dialect import TypedLiteral
 from poundlock.sql.errors import SqlError, place_of, shown, too_deep
 from poundlock.sql.expressions import literals
+from poundlock.sql.expressions.own_calls import OwnCalls, OwnFunctions, names_before, own_function
 from poundlock.sql.expressions.tree import FEW, Expression, Literal, SqlCall, bound_by
 from poundlock.sql.functions.function import Given, SqlFunction, TypeMismatch
 from poundlock.sql.functions.json import check_returning
@@ -69,6 +70,7 @@ class ExpressionAnalysis:
     Args:
         script: the whole of it, for errors.
         hook: is asked for each part first.
+        own: the functions of the user's own.
     """
 
     def __init__(
@@ -77,12 +79,16 @@ class ExpressionAnalysis:
         scope: Scope,
         hook: Hook | None = None,
         functions: Mapping[str, SqlFunction] = FUNCTIONS,
+        own: OwnFunctions | None = None,
     ) -> None:
         self._script = script
         self._scope = scope
         self._hook = hook
         self._depth = 0
         self._functions = functions
+        self._own = own
+        self.own_calls = OwnCalls(self.converted, self._refuse)
+        """Makes calls of functions of the user's own."""
         self._by_node: Mapping[type[exp.Expr], Callable[..., Expression]] = {
             exp.Column: self._column,
             exp.Dot: self._dot,
@@ -224,6 +230,8 @@ class ExpressionAnalysis:
         return made
 
     def _dot(self, node: exp.Dot) -> Expression:
+        if isinstance(node.expression, exp.Anonymous):  # a function, with its database before it
+            return self._anonymous(node.expression, names_before(node))
         if not isinstance(node.expression, exp.Identifier):
             self._unknown_function(node, shown(node))
         return self._field(self.expression(node.this), node.expression.name, node)
@@ -434,7 +442,12 @@ class ExpressionAnalysis:
 
     # --- functions ------------------------------------------------------------------------------------------------------
 
-    def _anonymous(self, node: exp.Anonymous) -> Expression:
+    def _anonymous(self, node: exp.Anonymous, before: tuple[str, ...] = ()) -> Expression:
+        own = own_function(self._own, (*before, node.name))
+        if own is not None:
+            return self.own_calls.value(own, [self.expression(each) for each in node.expressions], node)
+        if before:
+            self._unknown_function(node, ".".join((*before, node.name)))
         name = node.name.upper()
         if name not in self._functions and name != "NULLIF" and name != "TYPEOF":
             self._unknown_function(node, name)
@@ -525,6 +538,7 @@ class ExpressionAnalysis:
 
     def _unknown_function(self, node: exp.Expr, name: str) -> NoReturn:
         words = [each for each in (*self._functions, "NULLIF") if each.replace("_", "").isalnum()]
+        words += [] if self._own is None else self._own.names()
         near = did_you_mean(name, words, "SHOW FUNCTIONS has those there are")
         self._refuse(node, f"there is no function {name}", near, "unknown_function")
 

@@ -20,7 +20,7 @@ from poundlock.errors import TerminalError
 from poundlock.formats.arrays import indices_of
 from poundlock.sql.coercion import EXACT, TEXTS
 from poundlock.sql.expressions.constants import column_of_literal
-from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, columns_of
+from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, UserCall, columns_of
 from poundlock.sql.functions.casts import cast
 from poundlock.sql.functions.function import Evaluation
 from poundlock.sql.functions.kernels.columns import placed, repeated, trues, truths, valid_flags
@@ -37,10 +37,12 @@ class EvaluationContext:
     Args:
         zone: of the session.
         now_us: the time of the checkpoint, microseconds since 1970.
+        watermark_ms: that the rows are judged by, ms since 1970; None before the first one.
     """
 
     zone: tzinfo
     now_us: int = 0
+    watermark_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,12 @@ class _Rows:
 
     def _called(self, call: SqlCall) -> pa.Array:
         columns = [self.of(argument) for argument in call.arguments]
+        if isinstance(call, UserCall):
+            return call.user.run(columns, [each.type for each in call.arguments], self.batch.num_rows)
         context = self.context
-        evaluation = Evaluation(self.batch.num_rows, context.zone, context.now_us, call.type, call.options)
+        evaluation = Evaluation(
+            self.batch.num_rows, context.zone, context.now_us, call.type, call.options, context.watermark_ms
+        )
         return FUNCTIONS[call.function].run(columns, evaluation)
 
     def at(self, places: Places, *expressions: Expression) -> _Rows:
@@ -258,6 +264,8 @@ def is_total(expression: Expression) -> bool:
         return True
     if expression.function == "CAST":
         own = expression.arguments[0].type.root not in (*TEXTS, "ROW", "ARRAY", "MAP") or expression.type.root in TEXTS
+    elif isinstance(expression, UserCall):
+        return False
     else:
         own = expression.function in _TOTAL_ALONE or FUNCTIONS[expression.function].is_total
     return own and all(map(is_total, expression.arguments))
@@ -269,6 +277,9 @@ def is_constant(expression: Expression) -> bool:
         return False
     if isinstance(expression, Literal):
         return True
-    function = FUNCTIONS.get(expression.function)
-    own = function is None or function.is_deterministic
+    if isinstance(expression, UserCall):
+        own = expression.user.is_deterministic
+    else:
+        function = FUNCTIONS.get(expression.function)
+        own = function is None or function.is_deterministic
     return own and all(map(is_constant, expression.arguments))

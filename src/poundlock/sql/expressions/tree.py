@@ -6,11 +6,14 @@ Picklable: tasks compute them. A column is named as it is called in the batch, n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poundlock.sql.types import SqlType
+
+if TYPE_CHECKING:
+    from poundlock.sql.user.function import SqlUserFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,17 @@ class SqlCall:
     options: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class UserCall(SqlCall):
+    """A function of the user's own; `function` is its place in Python, which no function of ours is called by.
+
+    Args:
+        user: computes it over columns.
+    """
+
+    user: SqlUserFunction = field(kw_only=True)
+
+
 Expression = ColumnRef | Literal | SqlCall
 
 
@@ -75,6 +89,14 @@ def columns_of(expression: Expression) -> Iterator[str]:
             yield from columns_of(argument)
 
 
+def functions_of(expression: Expression) -> Iterator[str]:
+    """Yield the functions that an expression calls, each as often as it stands there."""
+    if isinstance(expression, SqlCall):
+        yield expression.function
+        for argument in expression.arguments:
+            yield from functions_of(argument)
+
+
 def replaced(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
     """Return an expression in whose place, or in the place of whose parts, stands what a function returns for them, where that is not None."""
     instead = change(expression)
@@ -82,8 +104,7 @@ def replaced(expression: Expression, change: Callable[[Expression], Expression |
         return instead
     if not isinstance(expression, SqlCall):
         return expression
-    arguments = tuple(replaced(argument, change) for argument in expression.arguments)
-    return SqlCall(expression.function, arguments, expression.type, expression.options)
+    return replace(expression, arguments=tuple(replaced(argument, change) for argument in expression.arguments))
 
 
 def cast_to(expression: Expression, type_: SqlType) -> Expression:

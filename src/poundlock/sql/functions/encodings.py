@@ -187,7 +187,6 @@ def _uuid(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     return text_column(written.ravel(), starts, starts + 36, None)
 
 
-_PYTHON: dict[str, Any] = {"engine": "Python, distinct values"}
 _ANY_TEXT = "text or bytes"
 _MAP_OF_STRING = SqlType("MAP", of=(STRING, STRING))
 
@@ -198,20 +197,19 @@ FUNCTIONS: Sequence[SqlFunction] = (
             _ANY_TEXT,
             SqlType("CHAR", (digest(b"").digest_size * 2,)),
             _by_python(_digest(digest)),
-            **_PYTHON,
         )
         for name, digest in _DIGESTS.items()
     ),
-    defined("SHA2", f"{_ANY_TEXT}, integer", _sha2_type, _by_python(_sha2), **_PYTHON),
-    defined("TO_BASE64", _ANY_TEXT, STRING, _by_python(_to_base64), **_PYTHON),
-    defined("FROM_BASE64", "text", STRING, _by_python(_from_base64), **_PYTHON),
-    defined("HEX", ("integer", _ANY_TEXT), STRING, _by_python(_hex), **_PYTHON),
-    defined("UNHEX", "text", BYTES, _by_python(_unhex), nulls="always", **_PYTHON),
-    defined("ENCODE", "text, text", BYTES, _by_python(_encode), **_PYTHON),
-    defined("DECODE", "bytes, text", STRING, _by_python(_decode), **_PYTHON),
-    defined("URL_ENCODE", "text", STRING, _by_python(_url_encode), nulls="always", **_PYTHON),
-    defined("URL_DECODE", "text", STRING, _by_python(_url_decode), nulls="always", **_PYTHON),
-    defined("PARSE_URL", ("text, text", "text, text, text"), STRING, _by_python(_parse_url), nulls="always", **_PYTHON),
-    defined("STR_TO_MAP", ("text", "text, text, text"), _MAP_OF_STRING, _str_to_map, **_PYTHON),
+    defined("SHA2", f"{_ANY_TEXT}, integer", _sha2_type, _by_python(_sha2)),
+    defined("TO_BASE64", _ANY_TEXT, STRING, _by_python(_to_base64)),
+    defined("FROM_BASE64", "text", STRING, _by_python(_from_base64)),
+    defined("HEX", ("integer", _ANY_TEXT), STRING, _by_python(_hex)),
+    defined("UNHEX", "text", BYTES, _by_python(_unhex), nulls="always"),
+    defined("ENCODE", "text, text", BYTES, _by_python(_encode)),
+    defined("DECODE", "bytes, text", STRING, _by_python(_decode)),
+    defined("URL_ENCODE", "text", STRING, _by_python(_url_encode), nulls="always"),
+    defined("URL_DECODE", "text", STRING, _by_python(_url_decode), nulls="always"),
+    defined("PARSE_URL", ("text, text", "text, text, text"), STRING, _by_python(_parse_url), nulls="always"),
+    defined("STR_TO_MAP", ("text", "text, text, text"), _MAP_OF_STRING, _str_to_map),
     defined("UUID", "", SqlType("CHAR", (36,)), _uuid, nulls="never", is_deterministic=False),
 )

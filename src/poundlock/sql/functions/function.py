@@ -86,6 +86,7 @@ class Evaluation:
         now_us: the time of the checkpoint, microseconds since 1970; CURRENT_TIMESTAMP of a batch.
         returns: the type of the call.
         options: of the call.
+        watermark_ms: that the rows are judged by, ms since 1970; None before the first one.
     """
 
     rows: int
@@ -93,6 +94,7 @@ class Evaluation:
     now_us: int
     returns: SqlType
     options: tuple[str, ...] = ()
+    watermark_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,6 @@ class SqlFunction:
             what to write.
         run: computes it over columns, one array an argument, all of one length. Raises TerminalError where a value makes the job fail.
         accepts: the type that each argument is cast to before the call, None as it is; by default all as they are.
-        engine: who computes it, for the documentation.
         is_total: whether it has a result for whatever values: it may be computed for rows that do not need it, where a CASE or AND
             would leave them out.
     """
@@ -114,5 +115,4 @@ class SqlFunction:
     run: Callable[[Sequence[pa.Array], Evaluation], pa.Array]
     accepts: Callable[[Sequence[Given]], Sequence[SqlType | None]] | None = None
     is_deterministic: bool = True
-    engine: str = field(default="Arrow", compare=False)
     is_total: bool = field(default=False, compare=False)

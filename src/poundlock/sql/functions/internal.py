@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import column_of, numbers_in, texts_of, valid_in
+from poundlock.formats.convert import FIRST_US
 from poundlock.sql.functions.casts import cast
 from poundlock.sql.functions.function import (
     Evaluation,
@@ -81,6 +83,35 @@ def _rowtime(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
         )
     naive = column.cast(pa.timestamp("us", column.type.tz))
     return column_of(numbers_in(naive), pa.timestamp("us", "UTC"), valid_in(naive))
+
+
+def _watermark(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    """Return the watermarks that rows say, as instants; a row that says none does not move it. The first column is the event time.
+
+    Raises:
+        TerminalError: a row has no event time.
+    """
+    time, watermark = columns
+    _rowtime([time], evaluation)
+    known = watermark.cast(pa.timestamp("us", watermark.type.tz))
+    micros, valid = numbers_in(known), valid_in(known)
+    return column_of(micros if valid is None else np.where(valid, micros, FIRST_US), pa.timestamp("us", "UTC"))
+
+
+def _current_watermark(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    """Return the watermark that the rows of the checkpoint are judged by; NULL before the first one."""
+    kind = evaluation.returns.arrow
+    if evaluation.watermark_ms is None or evaluation.watermark_ms * 1_000 <= FIRST_US:  # no row has moved it yet
+        return pa.nulls(evaluation.rows, kind)
+    micros = np.full(evaluation.rows, evaluation.watermark_ms * 1_000, np.int64)
+    return column_of(micros, pa.timestamp("us", kind.tz)).cast(kind)
+
+
+def _current_watermark_type(given: Sequence[Given]) -> SqlType:
+    if len(given) != 1 or given[0].type.root not in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        types = ", ".join(str(each.type) for each in given)
+        raise DefinitionError(f"CURRENT_WATERMARK does not take ({types})", next="name the event time of a table")
+    return SqlType(given[0].type.root, (3,))
 
 
 def _window_bound(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
@@ -178,6 +209,8 @@ FUNCTIONS = (
     SqlFunction("$INSERTION", _as_declared, _insertion),
     SqlFunction("$EXCEPT_COUNT", _as_declared, _except_count),
     SqlFunction("$INTERSECT_COUNT", _as_declared, _intersect_count),
+    SqlFunction("$WATERMARK", _as_declared, _watermark),
+    SqlFunction("CURRENT_WATERMARK", _current_watermark_type, _current_watermark, is_deterministic=False),
     SqlFunction(
         "PROCTIME", lambda given: SqlType("TIMESTAMP_LTZ", (3,), is_nullable=False), _proctime, is_deterministic=False
     ),

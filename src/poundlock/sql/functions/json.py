@@ -364,20 +364,18 @@ def _made(name: str, *, has_keys: bool) -> Callable[[Sequence[Given]], SqlType]:
     return rule
 
 
-_READ, _PYTHON = "Python, distinct values", "Arrow, or Python"
-
 FUNCTIONS: Sequence[SqlFunction] = (
     defined(
         "JSON_VALUE", ("text, text", "text, text, any", "text, text, any, any"), _with_path(STRING), _value,
-        nulls="always", engine=_READ,
+        nulls="always"
     ),
-    defined("JSON_QUERY", "text, text", _with_path(STRING), _query, nulls="always", engine=_READ),
-    defined("JSON_EXISTS", "text, text", _with_path(BOOLEAN), _exists, nulls="always", engine=_READ),
-    defined("IS_JSON", "text", BOOLEAN, _is_json, nulls="never", engine=_READ),
-    defined("JSON_OBJECT", ("", "any…"), _made("JSON_OBJECT", has_keys=True), _object, nulls="never", engine=_PYTHON),
-    defined("JSON_ARRAY", ("", "any…"), _made("JSON_ARRAY", has_keys=False), _array, nulls="never", engine=_PYTHON),
-    defined("JSON_STRING", "any", _made("JSON_STRING", has_keys=False), _string, engine=_PYTHON),
-    defined("JSON", "text", STRING, _json, nulls="always", engine=_READ),
-    defined("JSON_QUOTE", "text", STRING, _quote, engine=_READ),
-    defined("JSON_UNQUOTE", "text", STRING, _unquote, engine=_READ),
+    defined("JSON_QUERY", "text, text", _with_path(STRING), _query, nulls="always"),
+    defined("JSON_EXISTS", "text, text", _with_path(BOOLEAN), _exists, nulls="always"),
+    defined("IS_JSON", "text", BOOLEAN, _is_json, nulls="never"),
+    defined("JSON_OBJECT", ("", "any…"), _made("JSON_OBJECT", has_keys=True), _object, nulls="never"),
+    defined("JSON_ARRAY", ("", "any…"), _made("JSON_ARRAY", has_keys=False), _array, nulls="never"),
+    defined("JSON_STRING", "any", _made("JSON_STRING", has_keys=False), _string),
+    defined("JSON", "text", STRING, _json, nulls="always"),
+    defined("JSON_QUOTE", "text", STRING, _quote),
+    defined("JSON_UNQUOTE", "text", STRING, _unquote),
 )  # fmt: skip

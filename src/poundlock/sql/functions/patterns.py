@@ -177,9 +177,7 @@ def _similar_type(given: Sequence[Given]) -> SqlType:
     return BOOLEAN
 
 
-def _checked(
-    name: str, forms: str | tuple[str, ...], result: SqlType, run: Any, *, nulls: Nulls, engine: str = "RE2 or Python"
-) -> SqlFunction:
+def _checked(name: str, forms: str | tuple[str, ...], result: SqlType, run: Any, *, nulls: Nulls) -> SqlFunction:
     """Return a function whose second argument is a pattern: one that is written in the script is looked at."""
 
     def rule(given: Sequence[Given]) -> SqlType:
@@ -188,20 +186,19 @@ def _checked(
             compiled(pattern)
         return result
 
-    return defined(name, forms, rule, run, nulls=nulls, engine=engine)
+    return defined(name, forms, rule, run, nulls=nulls)
 
 
-_PYTHON = "Python, distinct values"
 _TWO, _THREE = "text, text", "text, text, integer"
 _SIMILAR_FORMS = ("text, text", "text, text, text")
 
 FUNCTIONS: Sequence[SqlFunction] = (
     _checked("REGEXP", _TWO, BOOLEAN, _regexp, nulls="with arguments"),
     _checked("REGEXP_EXTRACT", (_TWO, _THREE), STRING, _extract, nulls="always"),
-    _checked("REGEXP_EXTRACT_ALL", (_TWO, _THREE), ARRAY_OF_STRING, _extract_all, nulls="always", engine=_PYTHON),
+    _checked("REGEXP_EXTRACT_ALL", (_TWO, _THREE), ARRAY_OF_STRING, _extract_all, nulls="always"),
     _checked("REGEXP_REPLACE", "text, text, text", STRING, _replace, nulls="always"),
     _checked("REGEXP_COUNT", _TWO, INT, _count, nulls="always"),
     _checked("REGEXP_SUBSTR", _TWO, STRING, _extract, nulls="always"),
-    _checked("REGEXP_INSTR", _TWO, INT, _instr, nulls="always", engine=_PYTHON),
-    defined("SIMILAR_TO", _SIMILAR_FORMS, _similar_type, _similar, engine=_PYTHON),
+    _checked("REGEXP_INSTR", _TWO, INT, _instr, nulls="always"),
+    defined("SIMILAR_TO", _SIMILAR_FORMS, _similar_type, _similar),
 )

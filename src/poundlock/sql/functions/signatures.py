@@ -88,7 +88,6 @@ def defined(
     nulls: Nulls = "with arguments",
     accepts: Callable[[Sequence[Given]], Sequence[SqlType | None]] | None = None,
     is_deterministic: bool = True,
-    engine: str = "Arrow",
 ) -> SqlFunction:
     """Return a function that takes some forms of arguments.
 
@@ -111,7 +110,7 @@ def defined(
         signature.check(given)
         return signature.accepts(given) if accepts is None else accepts(given)
 
-    return SqlFunction(name, returns, run, accepted, is_deterministic, engine)
+    return SqlFunction(name, returns, run, accepted, is_deterministic)
 
 
 def varying(given: Sequence[Given]) -> SqlType:

@@ -17,7 +17,6 @@ by Python, once for each distinct text.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -339,8 +338,6 @@ def _elt_type(given: Sequence[Given]) -> SqlType:
     return SqlType("VARBINARY" if types[0].root in ("BINARY", "VARBINARY") else "VARCHAR", (longest,))
 
 
-_PYTHON: dict[str, Any] = {"engine": "Python, distinct values"}
-
 FUNCTIONS: Sequence[SqlFunction] = (
     defined("UPPER", "text", as_first, _upper),
     defined("LOWER", "text", as_first, _lower),
@@ -365,13 +362,13 @@ FUNCTIONS: Sequence[SqlFunction] = (
     defined("LOCATE", ("text, text", "text, text, integer"), INT, _position),
     defined("INSTR", ("text, text", "text, text, integer", "text, text, integer, integer"), INT, _instr),
     defined("REPEAT", "text, integer", STRING, _repeat),
-    defined("OVERLAY", ("text, text, integer", "text, text, integer, integer"), _overlay_type, _overlay, **_PYTHON),
+    defined("OVERLAY", ("text, text, integer", "text, text, integer, integer"), _overlay_type, _overlay),
     defined("SPLIT_INDEX", ("text, text, integer", "text, integer, integer"), STRING, _split_index, nulls="always"),
-    defined("SPLIT", "text, text", SqlType("ARRAY", of=(STRING,)), _split, **_PYTHON),
+    defined("SPLIT", "text, text", SqlType("ARRAY", of=(STRING,)), _split),
     defined("STARTSWITH", ("text, text", "bytes, bytes"), BOOLEAN, _starts_with),
     defined("ENDSWITH", ("text, text", "bytes, bytes"), BOOLEAN, _ends_with),
     defined("ASCII", "text", INT, _ascii),
     defined("CHR", "integer", STRING, _chr),
-    defined("TRANSLATE", "text, text, text", STRING, _translate, nulls="with the first argument", **_PYTHON),
+    defined("TRANSLATE", "text, text, text", STRING, _translate, nulls="with the first argument"),
     defined("ELT", ("integer, text…", "integer, bytes…"), _elt_type, _elt, nulls="always"),
 )

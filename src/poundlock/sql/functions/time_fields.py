@@ -260,13 +260,13 @@ _TIME = "point in time"
 _DATE = "date or timestamp"
 
 FUNCTIONS: Sequence[SqlFunction] = (
-    defined("EXTRACT", _TIME, BIGINT, _extract, engine="numpy"),
-    *(defined(name, _TIME, BIGINT, _of_unit(unit), engine="numpy") for name, unit in _SHORT.items()),
-    defined("FLOOR_TO", _TIME, _time_type, _rounds(_floor), engine="numpy"),
-    defined("CEIL_TO", _TIME, _time_type, _rounds(_ceiling), engine="numpy"),
-    defined("TIMESTAMPADD", f"integer, {_DATE}", _add_type, _add, engine="numpy"),
-    defined("TIMESTAMPDIFF", f"{_DATE}, {_DATE}", INT, _difference, engine="numpy"),
-    defined("DATEDIFF", f"{_DATE}, {_DATE}", INT, _date_diff, engine="numpy"),
-    defined("DATE_ADD", f"{_DATE}, integer", DATE, _date_sum(1), engine="numpy"),
-    defined("DATE_SUB", f"{_DATE}, integer", DATE, _date_sum(-1), engine="numpy"),
+    defined("EXTRACT", _TIME, BIGINT, _extract),
+    *(defined(name, _TIME, BIGINT, _of_unit(unit)) for name, unit in _SHORT.items()),
+    defined("FLOOR_TO", _TIME, _time_type, _rounds(_floor)),
+    defined("CEIL_TO", _TIME, _time_type, _rounds(_ceiling)),
+    defined("TIMESTAMPADD", f"integer, {_DATE}", _add_type, _add),
+    defined("TIMESTAMPDIFF", f"{_DATE}, {_DATE}", INT, _difference),
+    defined("DATEDIFF", f"{_DATE}, {_DATE}", INT, _date_diff),
+    defined("DATE_ADD", f"{_DATE}, integer", DATE, _date_sum(1)),
+    defined("DATE_SUB", f"{_DATE}, integer", DATE, _date_sum(-1)),
 )

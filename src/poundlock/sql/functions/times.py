@@ -220,11 +220,11 @@ def _with_pattern(
         of_text = name == "DATE_FORMAT" and given[0].type.root in ("CHAR", "VARCHAR")
         return _checked_pattern(given, result, "SimpleDateFormat" if of_text else dialect)
 
-    return defined(name, forms, rule, run, nulls=nulls, engine="numpy, or Python")
+    return defined(name, forms, rule, run, nulls=nulls)
 
 
 def _clock(name: str, result: SqlType) -> SqlFunction:
-    return defined(name, "", result, _now, nulls="never", is_deterministic=False, engine="numpy")
+    return defined(name, "", result, _now, nulls="never", is_deterministic=False)
 
 
 _TEXT_FORMS = ("text", "text, text")
@@ -240,8 +240,8 @@ FUNCTIONS: Sequence[SqlFunction] = (
     _with_pattern("TO_TIMESTAMP", _TEXT_FORMS, TIMESTAMP_3, _to_timestamp, _JAVA_TIME),
     _with_pattern("TO_DATE", _TEXT_FORMS, DATE, _to_date, _JAVA_TEXT),
     _with_pattern("UNIX_TIMESTAMP", ("", *_TEXT_FORMS), BIGINT, _unix_timestamp, _JAVA_TEXT, "with arguments"),
-    defined("TO_TIMESTAMP_LTZ", _LTZ_FORMS, _ltz_type, _to_timestamp_ltz, nulls="always", engine="numpy, or Python"),
-    defined("CONVERT_TZ", "text, text, text", STRING, _convert_tz, nulls="always", engine="Python, distinct values"),
+    defined("TO_TIMESTAMP_LTZ", _LTZ_FORMS, _ltz_type, _to_timestamp_ltz, nulls="always"),
+    defined("CONVERT_TZ", "text, text, text", STRING, _convert_tz, nulls="always"),
     _clock("CURRENT_TIMESTAMP", TIMESTAMP_LTZ_3),
     _clock("NOW", TIMESTAMP_LTZ_3),
     _clock("CURRENT_ROW_TIMESTAMP", TIMESTAMP_LTZ_3),

@@ -30,11 +30,13 @@ class CalcProgram:
 
     Args:
         keeps_kind: whether the kinds of change that rows have are passed on.
+        watermark_of: the step whose watermark CURRENT_WATERMARK is; None where nothing asks for it.
     """
 
     steps: tuple[CalcStep, ...]
     context: EvaluationContext
     keeps_kind: bool = True
+    watermark_of: str | None = None
 
     @property
     def leaves_out(self) -> bool:
@@ -63,6 +65,10 @@ class CalcProgram:
     def at(self, clock_ms: int) -> CalcProgram:
         """Return the program of a checkpoint that began at a time, ms since 1970."""
         return replace(self, context=replace(self.context, now_us=clock_ms * 1_000))
+
+    def behind(self, watermark_ms: int | None) -> CalcProgram:
+        """Return the program of a checkpoint whose rows are judged by a watermark, ms since 1970; None before the first one."""
+        return replace(self, context=replace(self.context, watermark_ms=watermark_ms))
 
     def describe(self) -> str:
         """Return it in words."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall
+from poundlock.errors import DefinitionError
+from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, functions_of
+from poundlock.sql.lowering.programs import CalcStep
+from poundlock.stream.nodes import CalcNode, Node, WatermarkNode
 from poundlock.stream.watermarks import WatermarkOutput
 
 
@@ -48,3 +52,26 @@ def delay_of(time: str, watermark: Expression) -> int | None:
         if before is not None and isinstance(span, Literal) and span.type.root == "INTERVAL_DAY_TIME":
             return before + int(span.value) * (1 if watermark.function == "DATETIME -" else -1)
     return None
+
+
+def watermark_of(steps: Sequence[CalcStep], stream: Node) -> str | None:
+    """Return the id of the step whose watermark CURRENT_WATERMARK in some steps is, None where none of them has it.
+
+    Args:
+        stream: whose rows the steps are given.
+
+    Raises:
+        DefinitionError: the rows have no watermark of a table.
+    """
+    expressions = [each for step in steps for each in (*step.expressions, step.condition) if each is not None]
+    if not any("CURRENT_WATERMARK" in functions_of(each) for each in expressions):
+        return None
+    node = stream
+    while isinstance(node, CalcNode) and not node.holds_back_ms:
+        (node,) = node.inputs
+    if not isinstance(node, WatermarkNode):
+        raise DefinitionError(
+            "CURRENT_WATERMARK of rows that no table with a WATERMARK FOR gives as they are",
+            next="name the table's event time where the table is read",
+        )
+    return node.id

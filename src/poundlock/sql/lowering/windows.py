@@ -79,10 +79,12 @@ class StreamAggregate:
     Args:
         texts: Spark SQL, each `AS` a column of its own.
         result: of those columns.
+        parts: the same as kind, column and type of each, where rows have to be added up beside aggregates of the user's own.
     """
 
     texts: tuple[str, ...]
     result: Expression
+    parts: tuple[tuple[str, str, SqlType], ...] = ()
 
 
 def stream_aggregate(call: SqlAggregateCall, argument: SqlType | None, filtered: str | None) -> StreamAggregate:
@@ -102,14 +104,15 @@ def stream_aggregate(call: SqlAggregateCall, argument: SqlType | None, filtered:
         if call.kind != "count":
             raise _missing(call)
         made = _typed(call.column, _BIGINT, call.type)
-        return StreamAggregate((f"count(DISTINCT {of}) AS {out}",), made)
+        parts = (("count_distinct", call.column, _BIGINT),)
+        return StreamAggregate((f"count(DISTINCT {of}) AS {out}",), made, parts)
     if call.kind == "avg" and argument is not None:
         return _average(call, argument, of)
     if call.kind not in _SPARK:
         raise _missing(call)
-    return StreamAggregate(
-        (f"{_SPARK[call.kind]}({of}) AS {out}",), _typed(call.column, _result(call, argument), call.type)
-    )
+    kind, given = _SPARK[call.kind], _result(call, argument)
+    result = _typed(call.column, given, call.type)
+    return StreamAggregate((f"{kind}({of}) AS {out}",), result, ((kind, call.column, given),))
 
 
 def _average(call: SqlAggregateCall, argument: SqlType, of: str) -> StreamAggregate:
@@ -118,7 +121,7 @@ def _average(call: SqlAggregateCall, argument: SqlType, of: str) -> StreamAggreg
     sum_type = _sum_type(argument)
     texts = (f"sum({of}) AS {quoted(total)}", f"count({of}) AS {quoted(count)}")
     quotient = SqlCall("$AVG", (ColumnRef(total, sum_type), ColumnRef(count, _BIGINT)), call.type)
-    return StreamAggregate(texts, quotient)
+    return StreamAggregate(texts, quotient, (("sum", total, sum_type), ("count", count, _BIGINT)))
 
 
 def _result(call: SqlAggregateCall, argument: SqlType | None) -> SqlType:

@@ -14,6 +14,7 @@ from poundlock.sql.errors import SqlError
 from poundlock.sql.expressions.tree import ColumnRef, Expression
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.types import SqlType
+from poundlock.sql.user.function import SqlUserFunction
 from poundlock.stream.matching import AfterMatch, PatternVariable
 
 WindowKind = Literal["tumble", "hop", "cumulate", "session"]
@@ -182,6 +183,7 @@ class SqlAggregateCall:
         arguments: the columns; none for COUNT(*).
         filter: a column of booleans; rows where it is not true do not count.
         column: that the result is put into.
+        own: of the kind "own" the function, whose arguments are the fields of one ROW.
     """
 
     kind: str
@@ -191,6 +193,7 @@ class SqlAggregateCall:
     is_distinct: bool = False
     filter: str | None = None
     options: tuple[str, ...] = ()
+    own: SqlUserFunction | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from poundlock.errors import DefinitionError
 from poundlock.job import Job
 from poundlock.plan.plan import make_plan
 from poundlock.savepoint.metadata import METADATA, read_metadata
-from poundlock.savepoint.operator_ids import Ways, compare, operators
+from poundlock.savepoint.operator_ids import WaysOut, compare, operators
 from poundlock.sql.settings import CLAIM_MODE, IGNORE_UNCLAIMED, RECOVERY_PATH
 from poundlock.storage import Storage, open_checkpoint, open_storage
 
@@ -66,7 +66,7 @@ def _begun_with(checkpoint: Storage, savepoint: str) -> str | None:
     return None
 
 
-_WAYS = Ways(
+_WAYS = WaysOut(
     missing=f"write the statement as it was; or SET '{IGNORE_UNCLAIMED}' = 'true' to leave such state behind",
     changed=f"write the statement as it was, or RESET '{RECOVERY_PATH}' to begin without its state",
 )

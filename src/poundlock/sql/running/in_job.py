@@ -12,7 +12,7 @@ from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.job import Job
 from poundlock.operators.process.deduplicate import ROW_KIND
-from poundlock.sql.analysis.context import Analysis
+from poundlock.sql.analysis.context import Analysis, ScanKey
 from poundlock.sql.catalog import FullName
 from poundlock.sql.errors import SqlError
 from poundlock.sql.lowering.programs import CalcProgram, CalcStep
@@ -42,7 +42,7 @@ class _JobSession(SqlSession):
 
     in_batch: bool = False
     names: ColumnNames = field(default_factory=ColumnNames)
-    scans: dict[FullName, LogicalRelation] = field(default_factory=dict)
+    scans: dict[ScanKey, LogicalRelation] = field(default_factory=dict)
 
     @property
     def is_batch(self) -> bool:
@@ -51,16 +51,16 @@ class _JobSession(SqlSession):
 
     def analysis(self, script: str) -> Analysis:
         """Return the analysis of a statement; tables that were defined otherwise since are read as they are now."""
-        for name in [*self.scans]:
-            if not any(known == name and self._is_same(name, now) for known, now in self._relations(name)):
-                del self.scans[name]
+        for key in [*self.scans]:
+            if not any(known == key[0] and self._is_same(key, now) for known, now in self._relations(key[0])):
+                del self.scans[key]
         return Analysis(self.catalogs, script, self.is_batch, self.names, self.scans)
 
     def _relations(self, name: FullName) -> list[tuple[FullName, Any]]:
         return list(self.catalogs.relations(name.catalog, name.database))
 
-    def _is_same(self, name: FullName, now: Any) -> bool:
-        scans = [each for each in walk_relations(self.scans[name]) if isinstance(each, LogicalScan)]
+    def _is_same(self, key: ScanKey, now: Any) -> bool:
+        scans = [each for each in walk_relations(self.scans[key]) if isinstance(each, LogicalScan)]
         return any(each.definition is now for each in scans)
 
 

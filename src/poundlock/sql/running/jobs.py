@@ -166,7 +166,22 @@ class JobBuilder:
 
     def _insert(self, into: SinkTable, relation: LogicalRelation) -> None:
         changes = not self.is_batch and is_updating(relation, self.is_updating_table)
-        table = TableContext(into.name, into.definition, relation.fields, self.zone, self.is_batch, is_updating=changes)
+        table = TableContext(
+            into.name,
+            into.definition,
+            relation.fields,
+            self.zone,
+            self.is_batch,
+            is_updating=changes,
+            static=into.static,
+        )
+        kind = into.definition.options.get("connector")
+        if into.overwrite and kind != "filesystem":
+            raise OptionError(
+                f"INSERT OVERWRITE {into.name.name}, and {kind} takes rows and replaces none",
+                next="write INSERT INTO, or into a table over files",
+                kind="unsupported_query",
+            )
         sink = connector_of(table).sink(table, overwrite=into.overwrite)
         stream, updating = self._stream(relation)
         if updating and sink.takes == "append":

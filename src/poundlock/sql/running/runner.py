@@ -133,7 +133,7 @@ class ScriptRunner:
         Raises:
             SqlError: a statement cannot be run.
         """
-        trial, names = deepcopy(self.session), deepcopy(self._jobs)
+        trial, names = self.session.trial(), deepcopy(self._jobs)
         for statement in statements_of(script):
             result = trial.take(statement, script)
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from poundlock.sql.analysis.aggregate_calls import AGGREGATE_NAMES
+from poundlock.sql.analysis.aggregate_calls import AGGREGATES
 from poundlock.sql.functions.table import FUNCTIONS
 
 STATEMENTS = (
@@ -40,4 +40,4 @@ KEYWORDS = tuple(_KEYWORDS.split())
 def function_names() -> list[str]:
     """Return the functions that a query can call, aggregates too, sorted."""
     words = (name for name in FUNCTIONS if re.fullmatch(r"[A-Z][A-Z0-9_]*", name))
-    return sorted({*words, *AGGREGATE_NAMES} - {"AND", "OR", "NOT", "LIKE", "SIMILAR_TO", "CEIL_TO", "FLOOR_TO"})
+    return sorted({*words, *AGGREGATES} - {"AND", "OR", "NOT", "LIKE", "SIMILAR_TO", "CEIL_TO", "FLOOR_TO"})

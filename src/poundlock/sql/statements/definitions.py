@@ -12,7 +12,7 @@ from poundlock.errors import DefinitionError
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.query import QueryAnalysis
 from poundlock.sql.analysis.tables import scanned
-from poundlock.sql.catalog import Catalogs, Kind, ViewDefinition
+from poundlock.sql.catalog import Catalogs, Kind, ViewDefinition, view_of
 from poundlock.sql.dialect import Flink
 from poundlock.sql.statements.inserts import written_into
 from poundlock.sql.statements.results import Done, Result, RunsInserts, ShownRows, SinkTable
@@ -81,16 +81,13 @@ def _create_table(catalogs: Catalogs, analysis: Analysis, created: exp.Create) -
 
 
 def _create_view(catalogs: Catalogs, analysis: Analysis, created: exp.Create, text: str) -> None:
-    target = created.this
-    columns = tuple(each.name for each in target.expressions) if isinstance(target, exp.Schema) else ()
+    if not isinstance(created.expression, exp.Query):
+        raise analysis.error(created, "a view without a query", "write CREATE VIEW name AS SELECT …", "syntax")
+    view = view_of(created, text, catalogs.catalog, catalogs.database, analysis.script)
+    columns = view.columns
     properties = created.args.get("properties")
     kinds = properties.expressions if properties is not None else ()
-    query = created.expression
-    if not isinstance(query, exp.Query):
-        raise analysis.error(created, "a view without a query", "write CREATE VIEW name AS SELECT …", "syntax")
-    comment = next((each.name for each in kinds if isinstance(each, exp.SchemaCommentProperty)), None)
-    view = ViewDefinition(columns, query, text, comment, analysis.script)
-    made = QueryAnalysis(analysis).relation(query)
+    made = QueryAnalysis(analysis).relation(view.query)
     if columns and len(columns) != len(made.fields):
         raise analysis.error(
             created,
@@ -99,9 +96,10 @@ def _create_view(catalogs: Catalogs, analysis: Analysis, created: exp.Create, te
             "column_count_mismatch",
         )
     temporary = any(isinstance(each, exp.TemporaryProperty) for each in kinds)
-    name = name_of(target)
-    if created.args.get("replace") and not temporary:
-        catalogs.drop(name, "view", if_exists=True)
+    name = name_of(created.this)
+    if created.args.get("replace") and not temporary and catalogs.has_view(name):
+        catalogs.replace(name, view)
+        return
     if _is_taken(catalogs, analysis, created, name, temporary=temporary):
         if created.args.get("exists"):
             return
@@ -239,7 +237,7 @@ def describe(analysis: Analysis, target: exp.Expr) -> ShownRows:
     except DefinitionError as error:
         raise analysis.error(target, error.what, error.next, "unknown_table") from None
     if isinstance(relation, ViewDefinition):
-        made = QueryAnalysis(analysis.of_script(relation.script)).relation(relation.query)
+        made = QueryAnalysis(analysis).view(relation)
         names = relation.columns or [each.name for each in made.fields]
         rows = [
             (given, _type_text(f.type, f.time), f.type.is_nullable, None, None, None)

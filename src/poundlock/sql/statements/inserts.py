@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from sqlglot import exp
 
 from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.query import QueryAnalysis
+from poundlock.sql.analysis.scope import QueryScope
+from poundlock.sql.analysis.tables import hinted
 from poundlock.sql.catalog import ViewDefinition
 from poundlock.sql.coercion import BINARIES, INTEGERS, NESTED, NUMBERS, TEXTS, TIMESTAMPS
 from poundlock.sql.expressions.tree import Expression, Literal, cast_to
@@ -34,13 +38,43 @@ def insert_of(analysis: Analysis, insert: exp.Insert) -> SinkTable:
         raise analysis.error(table, error.what, error.next, "unknown_table") from None
     if isinstance(definition, ViewDefinition):
         raise analysis.error(table, f"{name.name} is a view", "INSERT INTO a table", "unsupported_query")
+    definition = hinted(analysis, table, definition)
     overwrite = bool(insert.args.get("overwrite"))
     if overwrite and not analysis.is_batch:
         raise analysis.error(
             table, "INSERT OVERWRITE in a stream", "SET 'execution.runtime-mode' = 'batch' first", "unsupported_query"
         )
+    static = _static_partition(analysis, table, definition, named)
     relation = QueryAnalysis(analysis).relation(insert.expression)
-    return SinkTable(name, definition, written_into(analysis, table, definition, relation, named), overwrite)
+    into = written_into(analysis, table, definition, relation, named, static)
+    return SinkTable(name, definition, into, overwrite, tuple(static.items()))
+
+
+def _static_partition(
+    analysis: Analysis, table: exp.Expr, definition: TableDefinition, named: list[str]
+) -> dict[str, Expression]:
+    """Return the values of PARTITION (column = value, …), by column, in the order of the table's partitions.
+
+    Raises:
+        SqlError: one is of no column that the table is partitioned by, or is no value.
+    """
+    partition = table.args.get("partition")
+    given: dict[str, Expression] = {}
+    for each in partition.expressions if partition is not None else ():
+        name = each.this.name if isinstance(each, exp.EQ) else each.name
+        if name not in definition.partitioned_by or name in named:
+            known = ", ".join(definition.partitioned_by) or "none"
+            raise analysis.error(
+                table,
+                f"{table.name} is not partitioned by {name}" if name not in named else f"{name} is named twice",
+                f"its partitions are by: {known}; name each column once",
+                "unknown_column",
+            )
+        value = analysis.expression(each.expression, QueryScope(analysis.script)) if isinstance(each, exp.EQ) else None
+        if not isinstance(value, Literal):
+            raise analysis.error(table, f"PARTITION ({name}) without a value", f"write PARTITION ({name} = 'value')")
+        given[name] = value
+    return {name: given[name] for name in definition.partitioned_by if name in given}
 
 
 def written_columns(definition: TableDefinition) -> list[PhysicalColumn | ConnectorColumn]:
@@ -53,12 +87,18 @@ def written_columns(definition: TableDefinition) -> list[PhysicalColumn | Connec
 
 
 def written_into(
-    analysis: Analysis, table: exp.Expr, definition: TableDefinition, relation: LogicalRelation, named: list[str]
+    analysis: Analysis,
+    table: exp.Expr,
+    definition: TableDefinition,
+    relation: LogicalRelation,
+    named: list[str],
+    static: Mapping[str, Expression] = MappingProxyType({}),
 ) -> LogicalRelation:
     """Return a query's rows as a table's.
 
     Args:
         named: the columns that the INSERT names; none for all in their order.
+        static: the values of columns that the query does not give.
 
     Raises:
         SqlError: they do not go together.
@@ -72,7 +112,7 @@ def written_into(
             )
         if named.count(name) > 1:
             raise analysis.error(table, f"{name} is named twice", "name each column once", "duplicate_column")
-    wanted = [by_name[name] for name in named] or columns
+    wanted = [by_name[name] for name in named] or [each for each in columns if each.name not in static]
     if len(wanted) != len(relation.fields):
         raise analysis.error(
             table,
@@ -80,7 +120,7 @@ def written_into(
             f"select {', '.join(each.name for each in wanted)}",
             "sink_schema_mismatch",
         )
-    given: dict[str, Expression] = {}
+    given: dict[str, Expression] = {name: cast_to(value, by_name[name].type) for name, value in static.items()}
     for column, field in zip(wanted, relation.fields, strict=True):
         if not can_store(field.type, column.type):
             raise analysis.error(

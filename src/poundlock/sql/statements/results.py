@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poundlock.sql.catalog import FullName
+from poundlock.sql.expressions.tree import Expression
 from poundlock.sql.relations.tree import LogicalRelation
 from poundlock.sql.tables import TableDefinition
 from poundlock.sql.types import SqlType
@@ -41,12 +42,14 @@ class SinkTable:
     Args:
         relation: its columns are the table's, of the table's types.
         overwrite: whether what the table has is replaced.
+        static: the columns of partitions that the statement gives a value.
     """
 
     name: FullName
     definition: TableDefinition
     relation: LogicalRelation
     overwrite: bool = False
+    static: tuple[tuple[str, Expression], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.query import QueryAnalysis
 from poundlock.sql.catalog import Catalogs
 from poundlock.sql.errors import OptionError, Place, SqlError, too_deep
+from poundlock.sql.object_statements import CreateCatalog, DropCatalog, DropFunction, ObjectStatement
 from poundlock.sql.script import (
     Explain,
     ParsedStatement,
@@ -31,6 +32,7 @@ from poundlock.sql.script import (
     statements_of,
 )
 from poundlock.sql.settings import OLDER_NAMES, SAVEPOINT_DIR, SETTINGS, checked
+from poundlock.sql.statements.catalogs import create_catalog, drop_catalog
 from poundlock.sql.statements.definitions import altered, create, describe, drop
 from poundlock.sql.statements.inserts import insert_of
 from poundlock.sql.statements.results import (
@@ -56,6 +58,14 @@ class SqlSession:
     settings: dict[str, Any] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
     """The settings as they were written."""
+    is_trial: bool = False
+    """Whether statements are only checked: what lasts on disk is not written."""
+
+    def trial(self) -> SqlSession:
+        """Return a copy on which a script is checked: what it defines and sets is known there alone."""
+        copied = deepcopy(self)
+        copied.is_trial = True
+        return copied
 
     @property
     def is_batch(self) -> bool:
@@ -74,7 +84,7 @@ class SqlSession:
         Raises:
             SqlError: one of its statements cannot be run.
         """
-        trial = deepcopy(self)
+        trial = self.trial()
         for statement in statements_of(script):
             trial.take(statement, script)
 
@@ -116,6 +126,9 @@ class SqlSession:
             of = self.take(statement.of, script)
             assert isinstance(of, RunsQuery | RunsInserts)
             return Explained(of, statement.details)
+        if isinstance(statement, ObjectStatement):
+            self._define(statement)
+            return Done()
         return self._parsed(statement, script)
 
     def analysis(self, script: str) -> Analysis:
@@ -147,6 +160,19 @@ class SqlSession:
             "INSERT INTO another table what a query leaves over",
             "unsupported_query",
         )
+
+    def _define(self, statement: ObjectStatement) -> None:
+        functions = self.catalogs.functions
+        if isinstance(statement, CreateCatalog):
+            create_catalog(self.catalogs, statement, is_trial=self.is_trial)
+        elif isinstance(statement, DropCatalog):
+            drop_catalog(self.catalogs, statement)
+        elif isinstance(statement, DropFunction):
+            functions.drop(statement.name, statement.scope, if_exists=statement.if_exists)
+        elif statement.is_change:
+            functions.replace(statement.name, statement.path, statement.scope, statement.if_so)
+        else:
+            functions.create(statement.name, statement.path, statement.scope, statement.if_so)
 
     def _inserts(self, statement: StatementSet, script: str) -> RunsInserts:
         analysis = self.analysis(script)  # tables that several of them read are read once

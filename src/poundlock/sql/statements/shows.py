@@ -7,9 +7,12 @@ import re
 from sqlglot import exp
 
 from poundlock.errors import DefinitionError
+from poundlock.sql.analysis.aggregate_calls import AGGREGATES
 from poundlock.sql.analysis.context import Analysis
-from poundlock.sql.catalog import ViewDefinition
+from poundlock.sql.catalog import ViewDefinition, kind_of
+from poundlock.sql.create_text import create_table_text
 from poundlock.sql.dialect import Flink
+from poundlock.sql.functions.engines import NAMES
 from poundlock.sql.script import Show
 from poundlock.sql.statements.definitions import describe
 from poundlock.sql.statements.results import ShownRows
@@ -29,11 +32,17 @@ def shown(analysis: Analysis, statement: Show) -> ShownRows:
     if what == "COLUMNS":
         if not name:
             raise DefinitionError("SHOW COLUMNS of no table", next="write SHOW COLUMNS FROM name")
-        whole = describe(analysis, exp.to_table(".".join(f"`{part}`" for part in name), dialect=Flink))
-        return ShownRows(whole.columns, [row for row in whole.rows if _matches(statement, row[0])])
+        described = describe(analysis, exp.to_table(".".join(f"`{part}`" for part in name), dialect=Flink))
+        return ShownRows(described.columns, [row for row in described.rows if _matches(statement, row[0])])
     if what.startswith("CREATE"):
-        _, relation = catalogs.find(name)
-        text = relation.script if isinstance(relation, TableDefinition) else relation.text
+        whole, relation = catalogs.find(name)
+        is_table = isinstance(relation, TableDefinition)
+        if is_table is not (what == "CREATE TABLE"):
+            raise DefinitionError(
+                f"{whole} is a {kind_of(relation)}", next=f"write SHOW CREATE {kind_of(relation).upper()}"
+            )
+        place = (whole.catalog, whole.database, whole.name)
+        text = create_table_text(place, relation) if isinstance(relation, TableDefinition) else relation.text
         return ShownRows((("result", STRING),), [(text,)])
     names = {
         "CATALOGS": lambda: catalogs.catalogs(),
@@ -42,12 +51,14 @@ def shown(analysis: Analysis, statement: Show) -> ShownRows:
         "CURRENT DATABASE": lambda: [catalogs.database],
         "TABLES": lambda: [n.name for n, _ in catalogs.relations(*_place(name))],
         "VIEWS": lambda: [n.name for n, r in catalogs.relations(*_place(name)) if isinstance(r, ViewDefinition)],
+        "USER FUNCTIONS": lambda: catalogs.functions.names(name),
+        "FUNCTIONS": lambda: sorted({*catalogs.functions.names(name), *map(str.lower, (*NAMES, *AGGREGATES))}),
     }.get(what)
     if names is None:
         raise DefinitionError(
-            f"SHOW {what} is not there yet", next="SHOW TABLES, VIEWS, DATABASES, CATALOGS or COLUMNS"
+            f"SHOW {what} is not there yet", next="SHOW TABLES, VIEWS, FUNCTIONS, DATABASES, CATALOGS or COLUMNS"
         )
-    title = what.removeprefix("CURRENT ").lower().removesuffix("s") + " name"
+    title = what.removeprefix("CURRENT ").removeprefix("USER ").lower().removesuffix("s") + " name"
     return ShownRows(((title, STRING),), [(each,) for each in names() if _matches(statement, each)])
 
 

@@ -231,6 +231,7 @@ def rows_by_bucket(committables: Iterable[FileCommittable], state: FileSinkState
     """Return the rows of one checkpoint per bucket, of what becomes visible and of what is carried on."""
     rows: dict[str, int] = {}
     placed = [(each.bucket, each.segments) for each in committables] + [(p.bucket, p.segments) for p in state.files]
+    placed += [(each.bucket, each.segments) for each in state.held]
     for bucket, segments in placed:
         for segment in segments:
             if segment.checkpoint == checkpoint:

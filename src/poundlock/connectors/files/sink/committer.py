@@ -1,6 +1,6 @@
 """The driver's hands of the file sink: verify, commit, abort, sweep, preflight, over a storage and with no memory.
 
-A finished file is never replaced or deleted, nor is another byte written to it; its name is given by one rename that refuses to
+A finished file is never deleted but by a decision that names it, nor is another byte written to it; its name is given by one rename that refuses to
 overwrite. Many are made visible at once: with one sync a folder on a local disk, by threads where every call is a round trip. So are many looked at, and removed.
 """
 
@@ -21,6 +21,7 @@ from poundlock.connectors.commit_threads import call_each
 from poundlock.connectors.files.file_values import FileCommittable, FileSinkState, PreparedFile
 from poundlock.connectors.files.sink.multipart import complete, inspect_upload, left_uploads, of_storage, verify_upload
 from poundlock.connectors.files.sink.names import merging_name, ours
+from poundlock.connectors.files.sink.overwriting import remove_replaced
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError, next_of
 from poundlock.storage import LocalStorage, Storage
 from poundlock.storage.at_once import at_once
@@ -78,7 +79,9 @@ def commit(storage: Storage, committable: FileCommittable, merger: BulkMerger) -
     """
     final, segments = committable.final, [segment.path for segment in committable.segments]
     try:
-        if (upload := committable.upload) is not None:
+        if not segments:
+            pass  # there is no file, and old ones go
+        elif (upload := committable.upload) is not None:
             complete(storage, upload)
         elif len(segments) > 1 or not _moved(storage, segments[0], final):
             if storage.stat(final) is not None or not _publish(storage, committable, segments, merger):
@@ -88,6 +91,7 @@ def commit(storage: Storage, committable: FileCommittable, merger: BulkMerger) -
                     storage.delete(path)
             else:
                 at_once(storage.delete, segments)
+        remove_replaced(storage, committable)
     except WrongLength as error:
         raise TerminalError(
             f"{storage.root}/{final} was decided, but one of its segments is not what was written: {error}",
@@ -95,7 +99,7 @@ def commit(storage: Storage, committable: FileCommittable, merger: BulkMerger) -
         ) from error
     except OSError as error:
         raise CommitUnknown(
-            f"making {storage.root}/{final} visible failed: {error}",
+            f"making {storage.root}/{final} visible, or removing what it replaces, failed: {error}",
             next=next_of(error, "free the disk or mend the file system"),
         ) from error
     return Committed({"path": f"{storage.root}/{final}", "rows": committable.rows, "bytes": committable.bytes})

@@ -27,6 +27,8 @@ _LOOKS = 2
 
 def inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> Sequence[Finding]:
     """Compare one decided file with what is there, in the folder it was staged in."""
+    if not committable.segments:
+        return []
     if committable.upload is not None:
         return inspect_upload(storage, committable)
     for _ in range(_LOOKS):
@@ -108,6 +110,8 @@ def _waits(storage: Storage, committable: FileCommittable) -> bool:
 def audit(storage: Storage, committable: FileCommittable) -> Sequence[Disagreement]:
     """Compare a finished file with its committable, in the folder it was staged in."""
     final, segments = committable.final, committable.segments
+    if not segments:
+        return []
     path = f"{storage.root}/{final}"
     checkpoint = segments[-1].checkpoint
     if storage.stat(final) is None:

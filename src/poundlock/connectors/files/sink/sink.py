@@ -97,6 +97,8 @@ class FileSink(
         columns: the columns to write, in this order; None = all.
         header: begin each CSV file with the column names.
         max_open_files: so many files are open in a task at once.
+        overwrite: of a job that ends: its files replace those of the buckets that it writes into, and of these buckets in any case ("" is
+            the folder with all below it); all at the end, and old files go once the decision is made. None = files are added.
 
     Raises:
         DefinitionError: settings contradict each other, or a package that a format needs is not installed.
@@ -115,6 +117,7 @@ class FileSink(
     columns: Sequence[str] | None = None
     header: bool = False
     max_open_files: int = 256
+    overwrite: Sequence[str] | None = None
     tag: str = field(default="", repr=False)  # set by `bind`
 
     kind: ClassVar[Kind] = Kind.TRANSACTIONAL
@@ -128,6 +131,16 @@ class FileSink(
         check_kind("FileSink", TEXT, texts, optional=True)
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(self.columns))
+        if isinstance(self.overwrite, str):
+            raise DefinitionError(
+                f"overwrite={self.overwrite!r} is one text", next="list the buckets, [] for those alone that get rows"
+            )
+        check_kind(
+            "FileSink",
+            NAMES,
+            {"overwrite": None if self.overwrite is None else [each for each in self.overwrite if each]},
+            optional=True,
+        )
         _check_format(self)
         _check_names(self)
 
@@ -167,6 +180,7 @@ class FileSink(
         packed = f" {self.compression}" if self.compression else ""
         rows = f"raw {self.row}" if self.row is not None else self.kind_of_rows
         roll = "each checkpoint" if self.whole else self.rolling.describe()
+        roll = roll if self.overwrite is None else "at the end, replaces old files"
         return f"files {self.path} ({rows}{packed}; bucket {self.assigner.describe()}; roll {roll}; exactly-once)"
 
     def bind(self, *, job_id: str, sink: str) -> FileSink:
@@ -221,7 +235,11 @@ class FileSink(
         parts.committer.verify_many(self.storage(), prepared)
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
-        following, committables = parts.commit_plan.stage(self._rules(), _state(state), prepared, occasion, now_ms)
+        staging = self._rules(), _state(state), prepared, occasion, now_ms
+        if self.overwrite is None:
+            following, committables = parts.commit_plan.stage(*staging)
+        else:
+            following, committables = parts.overwriting.stage(*staging, self.storage(), self.overwrite)
         return Staged(following.to_json(), [each.to_json() for each in committables])
 
     def next_roll_ms(self, state: JSON) -> int | None:

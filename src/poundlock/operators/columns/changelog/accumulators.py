@@ -32,6 +32,7 @@ from poundlock.operators.columns.sql.accumulators import accumulator_of, sum_typ
 from poundlock.operators.columns.sql.ordinals import ordinals
 from poundlock.operators.columns.sql.sums import decimal_parts, decimals_of, too_large
 from poundlock.operators.windows.aggregates import SqlAggregate
+from poundlock.stream.changelog_nodes import GroupFunction
 
 
 def check_addable(function: str, column: str | None, kind: pa.DataType) -> None:
@@ -332,6 +333,26 @@ class SignedSingle(SignedList):
             )
         places = np.where(lengths > 0, np.cumsum(lengths) - 1, -1)
         return taken(held[0].flatten(), places).cast(kind)
+
+
+class SignedOwn(SignedAccumulator):
+    """An aggregate of a user's own."""
+
+    def __init__(self, function: GroupFunction) -> None:
+        super().__init__(function.types[0])
+        self._function = function
+
+    @property
+    def types(self) -> list[pa.DataType]:
+        return list(self._function.types)
+
+    def fold(self, held: list[pa.Array], folded: FoldedRows) -> list[pa.Array]:
+        rows = folded.rows
+        return self._function.fold(held, rows.values, rows.signs, rows.of)
+
+    def result(self, held: list[pa.Array], kind: pa.DataType) -> pa.Array:
+        made = self._function.result(held)
+        return made if made.type == kind else made.cast(kind)
 
 
 def _without_retracted(items: pa.Array, of: Numbers, signs: Numbers) -> Numbers:

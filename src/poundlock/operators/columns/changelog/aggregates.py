@@ -19,6 +19,7 @@ from poundlock.operators.columns.changelog.accumulators import (
     SignedEnd,
     SignedExtreme,
     SignedMultiset,
+    SignedOwn,
     SignedSingle,
     SignedSum,
     SignedText,
@@ -32,7 +33,7 @@ from poundlock.stream.changelog_nodes import AggregateCall
 
 Source = tuple[str | None, str | None]
 """The column and the filter of an aggregate."""
-_KEEP_NULLS = ("array_agg", "single_value")
+_KEEP_NULLS = ("array_agg", "single_value", "own")
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ class GroupAggregatesWork:
     def holds(self) -> tuple[str, ...]:
         """What the state is of, as it stands in a manifest."""
         calls = [
-            f"{call.function}{' distinct' if call.distinct else ''} {columns_text(pa.schema([self._argument(call)]))}"
+            f"{call.function if call.own is None else call.own.described}{' distinct' if call.distinct else ''}"
+            f" {columns_text(pa.schema([self._argument(call)]))}"
             for call in self._of.calls
         ]
         return (columns_text(self.schema), *calls, *(["append-only"] if not self._of.retracts else []))
@@ -109,6 +111,8 @@ class GroupAggregatesWork:
                 orders = ValueOrders(len(self._orders), kind, self._of.hash_keys, self._of.ttl_ms, last)
                 self._orders.append(orders)
             return SignedEnd(kind, last=last, orders=orders)
+        if call.own is not None:
+            return SignedOwn(call.own)
         return _plain(call, kind)
 
     def declare(self, group: KeyGroup) -> None:

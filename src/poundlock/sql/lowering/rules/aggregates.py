@@ -8,7 +8,8 @@ from poundlock.errors import DefinitionError
 from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.lowering.windows import keys_text
-from poundlock.sql.relations.tree import LogicalAggregate, LogicalChangelogNormalize, SqlAggregateCall
+from poundlock.sql.relations.tree import LogicalAggregate, LogicalChangelogNormalize, LogicalRelation, SqlAggregateCall
+from poundlock.sql.user.aggregates import own_aggregate
 from poundlock.stream.changelog_nodes import AggregateCall as GroupAggregateCall
 from poundlock.stream.changelog_nodes import AggregateName, ChangelogNormalizeNode, GroupAggregateNode
 from poundlock.stream.stream import DataStream
@@ -18,10 +19,14 @@ def aggregate(lowering: Lowering, relation: LogicalAggregate) -> DataStream:
     """Return the stream of an aggregate, a row of which changes with each row of its group.
 
     Raises:
-        DefinitionError: streams have no such aggregate.
+        DefinitionError: streams have no such aggregate, or one of the user's own cannot take back rows that change.
     """
     inner = relation.input
     stream = lowering.stream(inner)
+    calls = [group_aggregate(call, inner) for call in relation.calls]
+    if lowering.is_updating(inner) and lowering.job.runtime_mode != "batch":
+        for call in calls:
+            check_retracts(call)
     node = GroupAggregateNode(
         lowering.job.operator_id("group-aggregate", None),
         [stream.node],
@@ -29,7 +34,7 @@ def aggregate(lowering: Lowering, relation: LogicalAggregate) -> DataStream:
         [None],
         None,
         {},
-        aggregates=[group_aggregate(call) for call in relation.calls],
+        aggregates=calls,
         ttl_ms=lowering.ttl_ms,
     )
     return stream.then(node)
@@ -52,8 +57,20 @@ def normalize(lowering: Lowering, relation: LogicalChangelogNormalize) -> DataSt
     return stream.then(node)
 
 
-def group_aggregate(call: SqlAggregateCall) -> GroupAggregateCall:
+def check_retracts(call: GroupAggregateCall) -> None:
+    """Raise DefinitionError for an aggregate of the user's own that cannot take back rows."""
+    if call.own is not None and not call.own.retracts:
+        raise DefinitionError(
+            f"{call.own.name} of rows that change, which it cannot take back",
+            next="write def retract(self, accumulator, …) of an aggregate by row",
+        )
+
+
+def group_aggregate(call: SqlAggregateCall, relation: LogicalRelation) -> GroupAggregateCall:
     """Return an aggregate of groups as streams have it.
+
+    Args:
+        relation: the rows.
 
     Raises:
         DefinitionError: they have none of its kind.
@@ -68,4 +85,5 @@ def group_aggregate(call: SqlAggregateCall) -> GroupAggregateCall:
         distinct=call.is_distinct,
         filter=call.filter,
         separator=call.options[0] if call.options else ",",
+        own=None if call.own is None else own_aggregate(call.own, relation.field(call.arguments[0]).type),
     )

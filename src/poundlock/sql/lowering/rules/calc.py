@@ -15,6 +15,7 @@ from poundlock.sql.lowering.programs import (
     needed_steps,
 )
 from poundlock.sql.lowering.streams import Lowering
+from poundlock.sql.lowering.watermarks import watermark_of
 from poundlock.sql.relations.tree import (
     LogicalExpand,
     LogicalFilter,
@@ -38,8 +39,9 @@ def calc(lowering: Lowering, relation: LogicalRelation) -> DataStream:
         steps.append(step_of(inner))
         inner = inner.input
     kept = needed_steps([*reversed(steps)])
-    program = CalcProgram(kept, lowering.context)
-    return lowering.calc(lowering.stream(inner), program, relation.fields, kinds=lowering.is_updating(relation))
+    stream = lowering.stream(inner)
+    program = CalcProgram(kept, lowering.context, watermark_of=watermark_of(kept, stream.node))
+    return lowering.calc(stream, program, relation.fields, kinds=lowering.is_updating(relation))
 
 
 def step_of(relation: LogicalProject | LogicalFilter) -> CalcStep:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
-from poundlock.errors import DefinitionError
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.analysis.windows import bounds_of
 from poundlock.sql.expressions.tree import ColumnRef, Expression, SqlCall
@@ -25,23 +24,16 @@ INSTANT = SqlType("TIMESTAMP_LTZ", (6,))
 
 
 def watermark(lowering: Lowering, relation: LogicalAssignWatermark) -> DataStream:
-    """Return a stream with event time and its watermark.
-
-    Raises:
-        DefinitionError: the watermark is another expression than the time less an interval.
-    """
+    """Return a stream with event time and its watermark."""
     delay = delay_of(relation.time, relation.watermark)
-    if delay is None:
-        raise DefinitionError(
-            "WATERMARK FOR a column AS another expression than the column less an interval is not there yet",
-            next="write such as ts - INTERVAL '5' SECOND",
-        )
     inner = relation.input
     fields = (*inner.fields, Field(TIME, TIME, INSTANT))
     time = relation.field(relation.time)
     updating = lowering.is_updating(inner)
     kind = (ColumnRef(ROW_KIND, SqlType("VARCHAR", (2,))),) if updating else ()
     instant = SqlCall("$ROWTIME", (time.ref, *kind), INSTANT)
+    if delay is None:  # another expression: its greatest value is the watermark
+        instant, delay = SqlCall("$WATERMARK", (time.ref, relation.watermark), INSTANT), 0
     expressions: tuple[Expression, ...] = (*(f.ref for f in inner.fields), instant)
     steps = (CalcStep(tuple(f.column for f in fields), expressions),)
     stream = lowering.calc(

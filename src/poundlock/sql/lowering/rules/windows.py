@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from poundlock.errors import DefinitionError
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall
+from poundlock.sql.lowering.own_windows import own_window
 from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.lowering.rules.event_time import INSTANT
 from poundlock.sql.lowering.streams import Lowering
@@ -27,6 +28,8 @@ def window_aggregate(lowering: Lowering, relation: LogicalWindowAggregate) -> Da
     inner = relation.input
     lowering.no_updates(inner, "a window aggregate")
     stream, calls = _filtered_arguments(lowering, inner, relation.calls)
+    if any(call.own is not None for call in relation.calls):
+        return _own_window_aggregate(lowering, relation, stream, calls)
     types = {f.column: f.type for f in inner.fields}
     made = [
         stream_aggregate(call, types.get(call.arguments[0]) if call.arguments else None, filtered)
@@ -40,8 +43,35 @@ def window_aggregate(lowering: Lowering, relation: LogicalWindowAggregate) -> Da
         None if relation.window.by_clock else relation.window.time,
         [text for each in made for text in each.texts],
     )
-    windowed = stream.then(node)
     results = {call.column: each.result for call, each in zip(relation.calls, made, strict=False)}
+    return _window_columns(lowering, relation, stream.then(node), results)
+
+
+def _own_window_aggregate(
+    lowering: Lowering,
+    relation: LogicalWindowAggregate,
+    stream: DataStream,
+    calls: Sequence[tuple[SqlAggregateCall, str | None]],
+) -> DataStream:
+    """Return a window aggregate, one of whose calls at least is of a function of the user's own."""
+    function, schema, results = own_window(relation.input, calls)
+    node = WindowNode(
+        lowering.job.operator_id("window", None),
+        [stream.node],
+        keys_text(relation.keys),
+        assigner_of(relation.window, lowering.context.zone),
+        None if relation.window.by_clock else relation.window.time,
+        [],
+        function,
+        schema,
+    )
+    return _window_columns(lowering, relation, stream.then(node), results)
+
+
+def _window_columns(
+    lowering: Lowering, relation: LogicalWindowAggregate, windowed: DataStream, results: dict[str, Expression]
+) -> DataStream:
+    """Return windows that fired with the columns of their relation."""
     expressions = tuple(_window_column(relation, f, results) for f in relation.fields)
     step = CalcStep(tuple(f.column for f in relation.fields), expressions)
     return lowering.calc(windowed, CalcProgram((step,), lowering.context), relation.fields, kinds=False)

@@ -1,0 +1,192 @@
+"""Statements that define functions and catalogs, read from their words: sqlglot's grammar has others of these names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from poundlock.sql.errors import Place, SqlError
+from poundlock.sql.function_names import WORDS, Scope
+
+Refused = Callable[[Token, str, str], SqlError]
+"""Makes the error of a word: what is wrong, and what to write."""
+_NO_NAMES = (TokenType.STRING, TokenType.NUMBER, TokenType.DOT, TokenType.L_PAREN, TokenType.R_PAREN, TokenType.COMMA)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFunction:
+    """CREATE, or ALTER, [TEMPORARY [SYSTEM]] FUNCTION [IF NOT EXISTS] name AS 'module.attribute' LANGUAGE PYTHON.
+
+    Args:
+        is_change: whether it is ALTER, which replaces a function.
+        if_so: whether it does nothing where the function is there already, or ALTER where it is not.
+    """
+
+    text: str
+    place: Place
+    name: tuple[str, ...]
+    path: str
+    scope: Scope
+    is_change: bool
+    if_so: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropFunction:
+    """DROP [TEMPORARY [SYSTEM]] FUNCTION [IF EXISTS] name."""
+
+    text: str
+    place: Place
+    name: tuple[str, ...]
+    scope: Scope
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCatalog:
+    """CREATE CATALOG [IF NOT EXISTS] name [COMMENT 'text'] WITH ('key' = 'value')."""
+
+    text: str
+    place: Place
+    name: str
+    options: Mapping[str, str]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropCatalog:
+    """DROP CATALOG [IF EXISTS] name."""
+
+    text: str
+    place: Place
+    name: str
+    if_exists: bool
+
+
+ObjectStatement = CreateFunction | DropFunction | CreateCatalog | DropCatalog
+
+
+def object_statement(chunk: Sequence[Token], text: str, place: Place, refused: Refused) -> ObjectStatement | None:
+    """Return the statement that defines or removes a function or a catalog, None for all others.
+
+    Raises:
+        SqlError: it goes on as none does.
+    """
+    words = _Words(chunk, refused)
+    verb = chunk[0].text.upper()
+    if verb not in ("CREATE", "ALTER", "DROP"):
+        return None
+    words.take(verb)
+    scope: Scope = "catalog"
+    if words.take("TEMPORARY"):
+        scope = "system" if words.take("SYSTEM") else "temporary"
+    if words.take("FUNCTION"):
+        return _function(words, verb, scope, text, place)
+    if scope == "system":
+        raise words.error(f"{verb} TEMPORARY SYSTEM of something else than a FUNCTION", "write FUNCTION behind it")
+    if scope == "catalog" and words.take("CATALOG"):
+        return _catalog(words, verb, text, place)
+    return None
+
+
+def _function(words: _Words, verb: str, scope: Scope, text: str, place: Place) -> ObjectStatement:
+    if verb == "DROP":
+        if_exists = words.take("IF", "EXISTS")
+        name = words.name("function")
+        words.end()
+        return DropFunction(text, place, name, scope, if_exists)
+    is_change = verb == "ALTER"
+    if_so = words.take("IF", "EXISTS") if is_change else words.take("IF", "NOT", "EXISTS")
+    name = words.name("function")
+    if not words.take("AS"):
+        raise words.error(
+            "a function without AS", f"write {verb} {WORDS[scope]}FUNCTION name AS 'module.function' LANGUAGE PYTHON"
+        )
+    path = words.string("the place of the function in Python, in quotes")
+    if not words.take("LANGUAGE", "PYTHON"):
+        what = "functions are written in Python here, and Flink's default is JAVA"
+        raise words.error(what, "write LANGUAGE PYTHON behind it")
+    words.end()
+    return CreateFunction(text, place, name, path, scope, is_change, if_so)
+
+
+def _catalog(words: _Words, verb: str, text: str, place: Place) -> ObjectStatement:
+    if verb == "ALTER":
+        raise words.error("ALTER CATALOG is not there yet", "DROP it, and CREATE it with other options")
+    if verb == "DROP":
+        if_exists = words.take("IF", "EXISTS")
+        (name, *more) = words.name("catalog")
+        words.end()
+        return DropCatalog(text, place, ".".join((name, *more)), if_exists)
+    if_not_exists = words.take("IF", "NOT", "EXISTS")
+    (name, *more) = words.name("catalog")
+    if words.take("COMMENT"):
+        words.string("a comment in quotes")
+    options = words.options()
+    words.end()
+    return CreateCatalog(text, place, ".".join((name, *more)), options, if_not_exists)
+
+
+class _Words:
+    """The words of a statement, from the first to the last."""
+
+    def __init__(self, tokens: Sequence[Token], refused: Refused) -> None:
+        self._tokens, self._refused = tokens, refused
+        self._at = 0
+
+    def take(self, *words: str) -> bool:
+        """Go past some words; return whether they come next."""
+        some = self._tokens[self._at : self._at + len(words)]
+        if [each.text.upper() for each in some] != list(words):
+            return False
+        self._at += len(words)
+        return True
+
+    def name(self, of: str) -> tuple[str, ...]:
+        """Return the name that comes next, with what stands before its dots."""
+        parts = []
+        while self._at < len(self._tokens) and self._tokens[self._at].token_type not in _NO_NAMES:
+            parts.append(self._tokens[self._at].text)
+            self._at += 1
+            if self._at >= len(self._tokens) or self._tokens[self._at].token_type is not TokenType.DOT:
+                break
+            self._at += 1
+        if not parts:
+            raise self.error(f"a {of} without a name", f"name the {of}")
+        return tuple(parts)
+
+    def string(self, wanted: str) -> str:
+        """Return the text in quotes that comes next."""
+        if self._at >= len(self._tokens) or self._tokens[self._at].token_type is not TokenType.STRING:
+            raise self.error(f"{wanted} is missing", f"write {wanted}")
+        self._at += 1
+        return self._tokens[self._at - 1].text
+
+    def options(self) -> dict[str, str]:
+        """Return the options of WITH, none where it does not come next."""
+        if not self.take("WITH"):
+            return {}
+        if not self.take("("):
+            raise self.error("WITH without its options", "write WITH ('key' = 'value')")
+        options: dict[str, str] = {}
+        while True:
+            key = self.string("an option's name in quotes")
+            if not self.take("="):
+                raise self.error(f"the option {key!r} without a value", f"write '{key}' = 'value'")
+            options[key] = self.string("an option's value in quotes")
+            if self.take(")"):
+                return options
+            if not self.take(","):
+                raise self.error("WITH does not end", "write ) behind its last option")
+
+    def end(self) -> None:
+        """Raise SqlError where another word comes."""
+        if self._at < len(self._tokens):
+            word = self._tokens[self._at].text
+            raise self.error(f"{word!r} is not possible here", "end the statement before it")
+
+    def error(self, what: str, next: str) -> SqlError:
+        """Return the error of the word that comes next, or of the last one."""
+        return self._refused(self._tokens[min(self._at, len(self._tokens) - 1)], what, next)
