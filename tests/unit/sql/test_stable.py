@@ -61,7 +61,7 @@ JOIN_WIDER = (
     "INSERT INTO b SELECT r.color, r.n, o.color FROM orders AS o JOIN rates AS r ON o.color = r.color AND o.n > r.n"
 )
 TOP = "INSERT INTO a SELECT color, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY color ORDER BY n) AS r FROM orders) WHERE r < 3"
-TOP_WIDER = TOP.replace("INTO a SELECT color, n", "INTO b SELECT color, n + 1, CAST(price AS STRING)")
+TOP_WIDER = TOP.replace("INTO a SELECT color, n", "INTO b SELECT color, n + 1, CAST(n AS STRING)")
 WINDOW = (
     "INSERT INTO a SELECT color, MAX(n) FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) "
     "GROUP BY window_start, window_end, color"

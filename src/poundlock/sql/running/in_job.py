@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -177,6 +177,10 @@ class _Builder(JobBuilder):
             time=None if time is None else time.name,
         )
         return stream.then(node)
+
+    def _pruned(self, relations: Sequence[LogicalRelation]) -> list[LogicalRelation]:
+        """Return them as they are: statements that follow may read the other columns of a table, which is read once."""
+        return list(relations)
 
     def is_updating_table(self, scan: LogicalScan) -> bool:
         """Return whether the rows of a table or stream change."""

@@ -152,10 +152,14 @@ class JobBuilder:
         Raises:
             DefinitionError: a table cannot be read or written so.
         """
-        relations = pruned([self._enforced(each) for each in inserts.sinks])
+        relations = self._pruned([self._enforced(each) for each in inserts.sinks])
         self._demands = demands_of(relations)
         for each, relation in zip(inserts.sinks, relations, strict=True):
             self._insert(each, relation)
+
+    def _pruned(self, relations: Sequence[LogicalRelation]) -> list[LogicalRelation]:
+        """Return relations without the columns that none of them reads."""
+        return pruned(relations)
 
     def _insert(self, into: SinkTable, relation: LogicalRelation) -> None:
         changes = not self.is_batch and is_updating(relation, self.is_updating_table)
@@ -238,7 +242,7 @@ class JobBuilder:
 
     def query(self, relation: LogicalRelation, sink: Any) -> pa.Schema:
         """Add a query whose rows go into a sink; return their columns, the kind of change behind them where rows change."""
-        (wanted,) = pruned([relation])
+        (wanted,) = self._pruned([relation])
         self._demands = demands_of([wanted])
         stream, updating = self._stream(wanted)
         schema = pa.schema([pa.field(f.column, f.type.arrow) for f in relation.fields])
