@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 
 __all__ = ["Example", "answered", "examples_of_queries", "wanted"]
 
+T = TypeVar("T")
 Row = tuple[Any, ...]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -172,7 +173,8 @@ class _Maker:
         kinds = (
             self._projected, self._joined, self._grouped, self._distinct, self._combined, self._first_rows, self._limited, self._total,
         )  # fmt: skip
-        return self._draw(st.sampled_from(kinds))(depth - 1)
+        made: Query = self._draw(st.sampled_from(kinds))(depth - 1)
+        return made
 
     def _input(self, depth: int) -> Query:
         return self.query(self._draw(st.integers(0, depth)))
@@ -181,8 +183,9 @@ class _Maker:
         self._names += 1
         return Column(f"c{self._names}", is_number)
 
-    def _one_of(self, *choices: Any) -> Any:
-        return self._draw(st.sampled_from(choices))
+    def _one_of(self, *choices: T) -> T:
+        made: T = self._draw(st.sampled_from(choices))
+        return made
 
     def _some(self, columns: Sequence[Column]) -> list[Column]:
         return list(self._draw(st.lists(st.sampled_from(columns), min_size=1, max_size=3, unique=True)))

@@ -70,12 +70,14 @@ def _never_empty(relation: LogicalAggregate) -> LogicalAggregate:
     """Return an aggregate of all rows with one row more, which no call counts: in batch mode there is a result where there are no rows."""
     inner = relation.input
     fields = tuple(replace(each.plain(), type=each.type.with_null()) for each in inner.fields)
-    boolean = SqlType("BOOLEAN")
-    counted = Field(_COUNTED, _COUNTED, boolean)
+    boolean, mark = SqlType("BOOLEAN"), _COUNTED
+    while any(mark == each.column for each in fields):
+        mark += "$"
+    counted = Field(mark, mark, boolean)
     rows = LogicalProject((*fields, counted), inner, (*(f.ref for f in inner.fields), Literal(True, boolean)))
     empty = (*(Literal(None, f.type) for f in fields), Literal(False, boolean))
     union = LogicalUnionAll(rows.fields, (rows, LogicalValues(rows.fields, (empty,))))
-    calls = tuple(call if call.filter is not None else replace(call, filter=_COUNTED) for call in relation.calls)
+    calls = tuple(call if call.filter is not None else replace(call, filter=mark) for call in relation.calls)
     return LogicalAggregate(relation.fields, union, (), calls)
 
 
