@@ -13,13 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
 __all__ = ["Example", "answered", "examples_of_queries", "wanted"]
 
-T = TypeVar("T")
 Row = tuple[Any, ...]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -183,9 +182,8 @@ class _Maker:
         self._names += 1
         return Column(f"c{self._names}", is_number)
 
-    def _one_of(self, *choices: T) -> T:
-        made: T = self._draw(st.sampled_from(choices))
-        return made
+    def _one_of(self, *choices: Any) -> Any:
+        return self._draw(st.sampled_from(choices))
 
     def _some(self, columns: Sequence[Column]) -> list[Column]:
         return list(self._draw(st.lists(st.sampled_from(columns), min_size=1, max_size=3, unique=True)))
@@ -317,7 +315,8 @@ class _Maker:
         """Draw an expression over columns."""
         own = [each.text for each in columns if each.is_number == is_number]
         if depth == 0 or self._one_of(True, False):
-            return self._one_of(*own) if own and self._one_of(True, True, False) else self._literal(is_number)
+            column: Text = self._one_of(*own) if own and self._one_of(True, True, False) else self._literal(is_number)
+            return column
         one, other = (self._value(columns, is_number, depth - 1) for _ in range(2))
         common = (
             lambda: _with("CASE WHEN {} THEN {} ELSE {} END", self._condition(columns, 1), one, other),
@@ -340,7 +339,8 @@ class _Maker:
             lambda: _with("LOWER({})", one),
             lambda: _cast_to_text(self._value(columns, True, depth - 1)),
         )
-        return self._one_of(*common, *(of_numbers if is_number else of_texts))()
+        made: Text = self._one_of(*common, *(of_numbers if is_number else of_texts))()
+        return made
 
     def _compared(self, one: Text, other: Text) -> Text:
         return _with("{} " + self._one_of("=", "<>", "<", "<=", ">", ">=") + " {}", one, other)
@@ -349,13 +349,14 @@ class _Maker:
         """Draw a condition of one row."""
         if depth > 0 and self._one_of(True, False, False):
             one, other = (self._condition(columns, depth - 1) for _ in range(2))
-            return self._one_of(
+            made: Text = self._one_of(
                 _with("({} AND {})", one, other), _with("({} OR {})", one, other), _with("NOT ({})", one)
             )
+            return made
         is_number = self._one_of(True, True, False)
         one, other = (self._value(columns, is_number, 1) for _ in range(2))
         literals = ", ".join(self._literal(is_number).flink for _ in range(2))
-        return self._one_of(
+        tested: Text = self._one_of(
             self._compared(one, other),
             self._compared(one, self._literal(is_number)),
             _with("{} IS NULL", one),
@@ -367,6 +368,7 @@ class _Maker:
             _with("{} IS DISTINCT FROM {}", one, other),
             _with("{} LIKE " + self._one_of("'a%'", "'%b'", "'_'"), self._value(columns, False, 1)),
         )
+        return tested
 
     def _where(self, columns: Sequence[Column], depth: int) -> Text:
         """Draw conditions, among which may be some over other queries."""
@@ -386,7 +388,7 @@ class _Maker:
         matching = _with(f"SELECT {other.name} FROM ({{}}) AS e WHERE {other.name} = {one.name}", inner.text)
         largest = _with(f"SELECT {self._one_of('MIN', 'MAX')}({other.name}) FROM ({{}}) AS e", inner.text)
         of_row = _with("{} WHERE " + f"{other.name} = {one.name}", largest)
-        return self._one_of(
+        made: Text = self._one_of(
             _with(one.name + " IN ({})", of_one),
             _with(one.name + " NOT IN ({})", of_one),
             _with("EXISTS ({})", matching),
@@ -395,6 +397,7 @@ class _Maker:
             _with(one.name + " <= ({})", largest),
             _with(one.name + " = ({})", of_row),
         )
+        return made
 
     def _aggregate(self, columns: Sequence[Column]) -> tuple[Text, bool]:
         """Draw an aggregate; return it and whether it is a number."""

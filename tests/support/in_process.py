@@ -32,7 +32,7 @@ class InProcess(Session):
         super().__init__(SimpleNamespace(defaultParallelism=tasks, master="local"), None)
 
     @property
-    def owned(self) -> bool:
+    def ours(self) -> bool:
         return True
 
     @property

@@ -67,7 +67,7 @@ def run_in_process(root: Path, script: str, parallelism: int = 1) -> None:
     """Run a script whose tasks run here. `PATCHES` must be in their places."""
     settings = load_settings([f"state_dir={root}/.state"])
     runner = ScriptRunner(
-        "script", lambda *_: None, lambda _: None, settings=settings, parallelism=parallelism, spark=InProcess()
+        "script", lambda *_: None, lambda _: None, settings=settings, parallelism=parallelism, spark=InProcess
     )
     runner.run(script)
 
