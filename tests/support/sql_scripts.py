@@ -27,11 +27,12 @@ def whole_script(case: dict[str, Any]) -> str:
     return ";\n".join([*(table["ddl"] for table in case["tables"]), case["script"]])
 
 
-def written(case: dict[str, Any], root: Path, *, file_per_row: bool) -> str:
+def written(case: dict[str, Any], root: Path, *, file_per_row: bool, files: int | None = None) -> str:
     """Write the input of a case into a folder; return its script with the paths in it.
 
     Args:
         file_per_row: whether each row is a file, and each file a checkpoint: the watermark is known behind each row then.
+        files: into how many files at most the rows of a table go then; None: as many as there are rows.
     """
     for table in case["tables"]:
         folder, ending = root / table["name"], "csv" if table["format"] == "csv" else "json"
@@ -40,9 +41,11 @@ def written(case: dict[str, Any], root: Path, *, file_per_row: bool) -> str:
         if not file_per_row or not lines:
             (folder / f"data.{ending}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             continue
-        for number, line in enumerate(lines):
+        size = 1 if files is None else -(-len(lines) // files)
+        for number in range(-(-len(lines) // size)):
             path = folder / f"data-{number:04}.{ending}"
-            path.write_text(f"{line}\n", encoding="utf-8")
+            some = lines[number * size : (number + 1) * size]
+            path.write_text("".join(f"{line}\n" for line in some), encoding="utf-8")
             os.utime(path, (1e9 + number, 1e9 + number))
     tables = [table["ddl"] for table in case["tables"]]
     if file_per_row:

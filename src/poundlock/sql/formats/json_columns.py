@@ -6,6 +6,7 @@ Both give what `json_values` gives, or leave it to that.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -148,6 +149,7 @@ def column_of_leaves(
 
 # --- structs ---------------------------------------------------------------------------------------------------------
 
+_ESCAPED = re.compile(r'[\x00-\x1f"\\]')
 _WHOLE_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 
 
@@ -158,7 +160,19 @@ def struct_decoder(kind: SqlType, *, needs_all: bool) -> Any:
     Args:
         needs_all: whether it refuses objects without one of the fields.
     """
-    return msgspec.json.Decoder(_struct(kind, needs_all))
+    return msgspec.json.Decoder(_struct(kind, needs_all)) if _has_plain_names(kind) else _Refusing()
+
+
+class _Refusing:
+    """Takes the place of a decoder where a name of a field is not in JSON as it is, which msgspec's structs do not have."""
+
+    def decode(self, record: bytes) -> Any:
+        """Refuse an object, which is read another way then."""
+        raise ValueError("a name of a field is written with an escape")
+
+
+def _has_plain_names(kind: SqlType) -> bool:
+    return not any(map(_ESCAPED.search, kind.names)) and all(map(_has_plain_names, kind.of))
 
 
 def _struct(kind: SqlType, needs_all: bool) -> Any:

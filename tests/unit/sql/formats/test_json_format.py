@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -262,3 +263,15 @@ def test_rows_of_objects_that_look_alike_are_those_read_alone(shapes: list[tuple
     rows, places = read.decode(binary(records), list(types))
     assert places is None or places.tolist() == list(range(300))
     assert rows.to_pylist() == alone(records, types, JsonRules())
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "a'b", "`", "名前", "a b"])
+def test_names_of_fields_may_have_any_characters(name: str, count: int) -> None:
+    types = {name: INT, "n": SqlType("ROW", of=(INT,), names=(name,))}
+    rows = [{name: place, "n": {name: place + 1}} for place in range(count)]
+    records = [json.dumps(row).encode() for row in rows]
+    made, _ = decoder(columns_of(**types), "json").decode(binary(records), list(types))
+    assert made.select(list(types)).to_pylist() == rows
+    written = encoder(columns_of(**types), "json").encode(made)
+    assert [json.loads(each) for each in written.to_pylist()] == rows

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 from poundlock.errors import DefinitionError
+from poundlock.sql.expressions.tree import Literal
 from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.lowering.windows import keys_text
-from poundlock.sql.relations.tree import LogicalAggregate, LogicalChangelogNormalize, LogicalRelation, SqlAggregateCall
+from poundlock.sql.relations.fields import Field
+from poundlock.sql.relations.tree import (
+    LogicalAggregate,
+    LogicalChangelogNormalize,
+    LogicalProject,
+    LogicalRelation,
+    LogicalUnionAll,
+    LogicalValues,
+    SqlAggregateCall,
+)
+from poundlock.sql.types import SqlType
 from poundlock.sql.user.aggregates import own_aggregate
 from poundlock.stream.changelog_nodes import AggregateCall as GroupAggregateCall
 from poundlock.stream.changelog_nodes import AggregateName, ChangelogNormalizeNode, GroupAggregateNode
 from poundlock.stream.stream import DataStream
+
+_COUNTED = "$counted"
 
 
 def aggregate(lowering: Lowering, relation: LogicalAggregate) -> DataStream:
@@ -21,6 +35,8 @@ def aggregate(lowering: Lowering, relation: LogicalAggregate) -> DataStream:
     Raises:
         DefinitionError: streams have no such aggregate, or one of the user's own cannot take back rows that change.
     """
+    if lowering.job.runtime_mode == "batch" and not relation.keys:
+        relation = _never_empty(relation)
     inner = relation.input
     stream = lowering.stream(inner)
     calls = [group_aggregate(call, inner) for call in relation.calls]
@@ -55,6 +71,21 @@ def normalize(lowering: Lowering, relation: LogicalChangelogNormalize) -> DataSt
         ttl_ms=lowering.ttl_ms,
     )
     return stream.then(node)
+
+
+def _never_empty(relation: LogicalAggregate) -> LogicalAggregate:
+    """Return an aggregate of all rows with one row more, which no call counts: in batch mode there is a result where there are no rows."""
+    inner = relation.input
+    fields = tuple(replace(each.plain(), type=each.type.with_null()) for each in inner.fields)
+    boolean, mark = SqlType("BOOLEAN"), _COUNTED
+    while any(mark == each.column for each in fields):
+        mark += "$"
+    counted = Field(mark, mark, boolean)
+    rows = LogicalProject((*fields, counted), inner, (*(f.ref for f in inner.fields), Literal(True, boolean)))
+    empty = (*(Literal(None, f.type) for f in fields), Literal(False, boolean))
+    union = LogicalUnionAll(rows.fields, (rows, LogicalValues(rows.fields, (empty,))))
+    calls = tuple(call if call.filter is not None else replace(call, filter=mark) for call in relation.calls)
+    return LogicalAggregate(relation.fields, union, (), calls)
 
 
 def check_retracts(call: GroupAggregateCall) -> None:
