@@ -47,7 +47,7 @@ class Story:
     def __init__(self, root: Path, broker: EmbeddedKafka, name: str) -> None:
         self.root, self.broker, self.name = root, broker, name
         self.hit, self.files = root / "hit", root / "files"
-        self.checkpoints = root / "checkpoints"
+        self.checkpoints = root / "checkpoints/story"  # of each job of a script in a folder of its name
         self.expected: Counter[Count] = Counter()
         self.produced = 0
         for topic in (f"{name}-in", f"{name}-newest", f"{name}-windows"):
@@ -62,7 +62,8 @@ class Story:
         most = {"source__max_records_per_checkpoint": "300"}
         keyed = {"key__format": "json", "value__format": "json"}
         return (
-            f"SET 'execution.checkpointing.interval' = '0 s';\nSET 'execution.checkpointing.dir' = '{self.checkpoints}';\n"
+            "SET 'execution.checkpointing.interval' = '0 s';\nSET 'pipeline.name' = 'story';\n"
+            f"SET 'execution.checkpointing.dir' = '{self.checkpoints.parent}';\n"
             + kafka_table(
                 self.broker, "events", "page STRING, amount INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND",
                 f"{self.name}-in", **bounded(format="json", **most),
