@@ -99,7 +99,7 @@ def commit(storage: Storage, committable: FileCommittable, merger: BulkMerger) -
         ) from error
     except OSError as error:
         raise CommitUnknown(
-            f"making {storage.root}/{final} visible, or removing what it replaces, failed: {error}",
+            f"making {storage.root}/{final} visible{', or removing what it replaces,' if committable.replaces else ''} failed: {error}",
             next=next_of(error, "free the disk or mend the file system"),
         ) from error
     return Committed({"path": f"{storage.root}/{final}", "rows": committable.rows, "bytes": committable.bytes})
