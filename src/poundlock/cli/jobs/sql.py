@@ -293,10 +293,9 @@ class _Shown:
             self.output.line(_csv(names))
             for row in shown.rows:
                 self.output.line(_csv(row))
-        elif names == ["result"]:  # a text, as EXPLAIN and SHOW CREATE have it
-            for row in shown.rows:
-                for line in str(row[0]).splitlines():
-                    self.output.line(line)
+        elif shown.text is not None:
+            for line in shown.text:
+                self.output.line(line)
         else:
             self._print(names, [[None if v is None else str(v) for v in row] for row in shown.rows])
 

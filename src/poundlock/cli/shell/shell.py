@@ -195,6 +195,10 @@ class Shell:
 
     def _known(self, shown: ShownRows) -> None:
         self._shown = True
+        if shown.text is not None:
+            for line in shown.text:
+                self.output.line(line)
+            return
         rows = [[None if value is None else str(value) for value in row] for row in shown.rows]
         for line in table_lines([name for name, _ in shown.columns], rows):
             self.output.line(line)

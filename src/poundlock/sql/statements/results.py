@@ -27,6 +27,13 @@ class ShownRows:
     columns: tuple[tuple[str, SqlType], ...]
     rows: Sequence[tuple[Any, ...]]
 
+    @property
+    def text(self) -> Sequence[str] | None:
+        """The lines of a text, as EXPLAIN and SHOW CREATE give it; None of rows that are a table."""
+        if [name for name, _ in self.columns] != ["result"]:
+            return None
+        return [line for row in self.rows for line in str(row[0]).splitlines()]
+
 
 @dataclass(frozen=True, slots=True)
 class RunsQuery:

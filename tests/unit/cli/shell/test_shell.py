@@ -99,6 +99,13 @@ def test_behind_a_statement_that_fails_the_rest_is_not_run(shell: Shell) -> None
     assert "| v         |" in lines(shell)
 
 
+def test_a_text_is_shown_as_it_is(shell: Shell) -> None:
+    shell.loop(Typed(TABLES, "SHOW CREATE TABLE orders;", "EXPLAIN SELECT id FROM orders;"))
+    assert lines(shell)[2].startswith("CREATE TABLE")
+    assert "== Abstract Syntax Tree ==" in lines(shell)
+    assert not [line for line in lines(shell) if line.startswith("|")]
+
+
 @pytest.mark.parametrize("word", ["quit", "exit;", "EXIT"])
 def test_a_word_ends_it(shell: Shell, word: str) -> None:
     typed = Typed(word, "SHOW TABLES;")
