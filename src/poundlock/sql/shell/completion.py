@@ -143,6 +143,7 @@ class _Completion:
         if wants_anything:
             yield from self._columns()
         if wants_anything and not self._place.quote:
+            yield from _all("function", map(_written, self._session.catalogs.functions.names()))
             yield from _all("function", function_names())
             yield from _all("keyword", KEYWORDS)
 

@@ -18,7 +18,8 @@ TABLES = """
     CREATE TABLE customers (id INT, name STRING) WITH ('connector' = 'blackhole');
     CREATE VIEW totals AS SELECT id, SUM(amount) AS total FROM orders GROUP BY id;
     CREATE DATABASE archive;
-    CREATE TABLE archive.old_orders (id INT) WITH ('connector' = 'blackhole')
+    CREATE TABLE archive.old_orders (id INT) WITH ('connector' = 'blackhole');
+    CREATE FUNCTION twice_of AS 'support.sql_user_functions.double' LANGUAGE PYTHON
 """
 
 
@@ -40,7 +41,9 @@ def texts(session: SqlSession, typed: str, *, asked: bool = True) -> list[str]:
     [
         ("SEL|", ["SELECT"]),
         ("sel|", ["SELECT"]),
-        ("CREATE TEMP|", ["TEMPORARY TABLE", "TEMPORARY VIEW"]),
+        ("CREATE TEMP|", ["TEMPORARY FUNCTION", "TEMPORARY SYSTEM FUNCTION", "TEMPORARY TABLE", "TEMPORARY VIEW"]),
+        ("STOP|", ["STOP JOB"]),
+        ("SELECT twice_|", ["twice_of"]),
         ("SHOW TAB|", ["TABLES"]),
         ("SELECT 1; DROP VI|", ["VIEW"]),
         ("qu|", ["quit"]),
