@@ -14,9 +14,7 @@ from support.generated_queries import Example, answered, examples_of_queries, wa
 from support.in_process import PATCHES
 from support.sql_lives import run_in_process
 
-SLOWLY = settings(
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
-)
+SLOWLY = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +36,14 @@ def assert_as_in_sqlite(made: Example, root: Path) -> None:
         assert got == right, f"\n{query.text.flink}\nmore: {+(got - right)}\nmissing: {+(right - got)}"
 
 
-@settings(SLOWLY, max_examples=examples(40).max_examples)
+@settings(examples(40), suppress_health_check=SLOWLY)
 @given(made=examples_of_queries())
 def test_generated_queries_give_what_sqlite_gives(root: Path, made: Example) -> None:
     assert_as_in_sqlite(made, root)
 
 
 @pytest.mark.torture
-@settings(SLOWLY, max_examples=3_000)
+@settings(examples(3_000), suppress_health_check=SLOWLY)
 @given(made=examples_of_queries(queries=4, depth=4))
 def test_many_generated_queries_give_what_sqlite_gives(root: Path, made: Example) -> None:
     assert_as_in_sqlite(made, root)

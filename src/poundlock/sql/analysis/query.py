@@ -369,7 +369,8 @@ class QueryAnalysis:
             raise self._analysis.error(
                 node, f"an aggregate in {where}", "write HAVING behind GROUP BY for it", "illegal_aggregate"
             )
-        over = next((n for n in node.find_all(exp.Window)), None)
+        own = node.walk(prune=lambda part: isinstance(part, exp.Query))  # a sub-query may have them
+        over = next((part for part in own if isinstance(part, exp.Window)), None)
         if over is not None:
             raise self._analysis.error(
                 node,

@@ -82,6 +82,10 @@ def pruned(roots: Sequence[LogicalRelation]) -> list[LogicalRelation]:
     for root in roots:
         read[id(root)].read(each.column for each in root.fields)
     for relation in reversed(order):
+        if relation.fields and not any(each.column in read[id(relation)] for each in relation.fields):
+            # Rows that are counted alone have to be of something.
+            least = next((each for each in relation.fields if not each.type.of), relation.fields[0])
+            read[id(relation)].read([least.column])
         for of, needed in zip(relation.inputs, _read_of_inputs(relation, read[id(relation)]), strict=True):
             read[id(of)].update(needed)
     made: dict[int, LogicalRelation] = {}
