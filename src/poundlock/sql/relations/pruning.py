@@ -83,8 +83,8 @@ def pruned(roots: Sequence[LogicalRelation]) -> list[LogicalRelation]:
         read[id(root)].read(each.column for each in root.fields)
     for relation in reversed(order):
         if relation.fields and not any(each.column in read[id(relation)] for each in relation.fields):
-            # Rows that are counted alone have to be of something.
-            least = next((each for each in relation.fields if not each.type.of), relation.fields[0])
+            # Rows that are counted alone have to be of something: a time attribute is read for the watermark in any case.
+            least = min(relation.fields, key=lambda each: (each.time is None, bool(each.type.of)))
             read[id(relation)].read([least.column])
         for of, needed in zip(relation.inputs, _read_of_inputs(relation, read[id(relation)]), strict=True):
             read[id(of)].update(needed)
