@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -18,7 +18,7 @@ from poundlock.sql.expressions.evaluation import EvaluationContext
 from poundlock.sql.expressions.tree import ColumnRef, SqlCall
 from poundlock.sql.lowering.lookup_cache import LookupCache
 from poundlock.sql.lowering.lookup_rows import DistinctKeys, LookupJoinProgram
-from poundlock.sql.lowering.programs import CalcProgram
+from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.relations.changes import is_updating
 from poundlock.sql.relations.tree import LogicalLookupJoin, walk_relations
 from poundlock.sql.running.jobs import JobBuilder, new_job
@@ -179,6 +179,17 @@ def test_each_row_comes_with_those_of_its_key(rows: list[Any], is_outer: bool, s
     assert sorted(places.tolist()) == places.tolist(), "rows stay in their order"
     assert sorted(key for (key,) in table.asked[0]) == sorted({a for a, _ in rows if a is not None})
     assert len(table.asked) == 1, "one query for all keys of a batch"
+
+
+def test_queries_that_see_a_table_otherwise_keep_answers_of_their_own() -> None:
+    table = Table(HELD, CacheLimits(max_rows=100), identity="shared by two queries")
+    whole = program(table, is_outer=False)
+    keys_alone = CalcProgram((CalcStep(("k",), (ColumnRef("k", INT),)),), whole.context)
+    narrow = replace(whole, right=keys_alone, right_names=("k",))
+    for each, names in ((whole, ["a", "b", "k", "v"]), (narrow, ["a", "b", "k"])) * 2:
+        for rows in (ROWS[:1], ROWS):
+            assert each.run(batch(rows))[0].schema.names == names
+    assert [len(asked) for asked in table.asked] == [1, 2, 1, 2], "each asked once for what it had not"
 
 
 def test_keys_of_several_columns() -> None:

@@ -77,7 +77,8 @@ class LookupJoinProgram:
     def _answers(self, rows: pa.RecordBatch, wanted: DistinctKeys) -> Answer:
         """Return rows of the table, and the number of the key that each is of, ascending."""
         keys = rows.take(indices_of(wanted.firsts)).select(list(dict.fromkeys(left for left, _ in self.keys)))
-        cache = cache_of(self.lookup.identity, self.lookup.cache)
+        # What is kept has gone through `right`: another query of the same table may leave out other rows and columns.
+        cache = cache_of(repr((self.lookup.identity, self.keys, self.right.steps)), self.lookup.cache)
         return self._asked(keys) if cache is None else cache.answer(keys, self._asked)
 
     def _asked(self, keys: pa.RecordBatch) -> Answer:
