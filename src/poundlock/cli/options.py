@@ -29,6 +29,16 @@ ParallelismOption = Annotated[
         "-p", "--parallelism", min=1, help="Number of tasks, and the cores asked of a cluster; default: those it gives."
     ),
 ]
+AllowNonRestoredOption = Annotated[
+    bool, Option("-n", "--allow-non-restored-state", help="Leave state behind that the job has no operator for.")
+]
+NewerOutputOption = Annotated[
+    str | None,
+    Option(
+        "--on-newer-output", metavar="refuse|keep|retract", help="Output finished after the savepoint; default: refuse."
+    ),
+]
+NoRestOption = Annotated[bool, Option("--no-rest", help="Serve no REST.")]
 
 
 @dataclass(frozen=True)

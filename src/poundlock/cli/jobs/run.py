@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from poundlock.cli.options import Call, JobArgument, MasterOption, ParallelismOption, with_shared_options
+from poundlock.cli.options import (
+    AllowNonRestoredOption,
+    Call,
+    JobArgument,
+    MasterOption,
+    NewerOutputOption,
+    NoRestOption,
+    ParallelismOption,
+    with_shared_options,
+)
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
 
@@ -52,17 +61,8 @@ def command(
     savepoint: Annotated[
         str | None, Option("-s", "--from-savepoint", metavar="PATH", help="Begin with a savepoint or a checkpoint.")
     ] = None,
-    allow_non_restored: Annotated[
-        bool, Option("-n", "--allow-non-restored-state", help="Leave state behind that the job has no operator for.")
-    ] = False,
-    newer_output: Annotated[
-        str | None,
-        Option(
-            "--on-newer-output",
-            metavar="refuse|keep|retract",
-            help="Output finished after the savepoint; default: refuse.",
-        ),
-    ] = None,
+    allow_non_restored: AllowNonRestoredOption = False,
+    newer_output: NewerOutputOption = None,
     rename_operator: Annotated[
         list[str] | None,
         Option("--rename-operator", metavar="OLD=NEW", help="Give state in it to an operator with another id."),
@@ -85,7 +85,7 @@ def command(
     restart: Annotated[
         bool, Option("--restart", help="Start the job's process again when it crashes, as the restart strategy says.")
     ] = False,
-    no_rest: Annotated[bool, Option("--no-rest", help="Serve no REST.")] = False,
+    no_rest: NoRestOption = False,
 ) -> int:
     """Run a job until its input ends or Ctrl-C.
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from poundlock.cli.options import Call, MasterOption, ParallelismOption, with_shared_options
+from poundlock.cli.options import (
+    AllowNonRestoredOption,
+    Call,
+    MasterOption,
+    NewerOutputOption,
+    NoRestOption,
+    ParallelismOption,
+    with_shared_options,
+)
 from poundlock.cli.output import Output, plural
 from poundlock.cli.text_tables import table_lines
 from poundlock.errors import DefinitionError, required
@@ -71,18 +79,9 @@ def command(
             help="The savepoint or checkpoint that the next INSERT begins with.",
         ),
     ] = None,
-    allow_non_restored: Annotated[
-        bool, Option("-n", "--allow-non-restored-state", help="Leave state behind that the job has no operator for.")
-    ] = False,
-    newer_output: Annotated[
-        str | None,
-        Option(
-            "--on-newer-output",
-            metavar="refuse|keep|retract",
-            help="Output finished after the savepoint; default: refuse.",
-        ),
-    ] = None,
-    no_rest: Annotated[bool, Option("--no-rest", help="Serve no REST.")] = False,
+    allow_non_restored: AllowNonRestoredOption = False,
+    newer_output: NewerOutputOption = None,
+    no_rest: NoRestOption = False,
 ) -> int:
     """Run a script of Flink SQL, or without one a shell.
 
