@@ -235,7 +235,7 @@ def _project(project: LogicalProject, read: ReadColumns, inner: LogicalRelation)
         (own, expression)
         for own, expression in zip(project.fields, project.expressions, strict=True)
         if own.column in read
-    ] or [(project.fields[0], project.expressions[0])]
+    ]
     fields: list[Field] = []
     expressions: list[Expression] = []
     for own, expression in kept:
@@ -272,8 +272,6 @@ def _scan(scan: LogicalScan, read: ReadColumns) -> LogicalScan:
             continue
         parts = read.parts.get(each.column)
         fields.append(replace(each, type=_row_of(each.type, parts)) if by_name and parts else each)
-    if not fields:
-        fields = [next((each for each in scan.fields if not each.type.of), scan.fields[0])]
     return replace(scan, fields=tuple(fields))
 
 
