@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from poundlock import JdbcSink
-from poundlock.config import load_settings
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.spark import jdbc_gateway
-from poundlock.sql.running.runner import ScriptRunner
 from poundlock.storage import open_storage
-from support.sql_scripts import Answers
+from support.sql_scripts import changes_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.services, pytest.mark.usefixtures("shared_jvm")]
 
@@ -34,13 +33,7 @@ def pg(postgres_server: Any) -> Any:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
 
-    def ran(script: str, parallelism: int = 2) -> list[tuple[str, tuple[Any, ...]]]:
-        answers = Answers()
-        settings = load_settings([f"state_dir={tmp_path}/.state", "master=local[2]", "restart-strategy.type=none"])
-        ScriptRunner("script", answers.take, answers.known, settings=settings, parallelism=parallelism).run(script)
-        return [(kind, tuple(row)) for kind, row in answers.changes]
-
-    return ran
+    return partial(changes_of, folder=tmp_path)
 
 
 def options(pg: Any, table: str, more: str = "") -> str:

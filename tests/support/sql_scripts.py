@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from poundlock.config import load_settings
 from poundlock.sql.relations.fields import Field
+from poundlock.sql.running.runner import ScriptRunner
 from poundlock.sql.running.shown import Change, FinalTable, changes_as_values
 from poundlock.sql.statements.results import ShownRows
 
@@ -63,6 +65,15 @@ def _lines(table: dict[str, Any]) -> Iterator[str]:
         yield json.dumps(row, ensure_ascii=False)
 
 
+ORDERS = """
+CREATE TABLE orders (id INT, who BIGINT, `day` DATE, pt AS PROCTIME()) WITH (
+  'connector' = 'datagen', 'rows-per-second' = '1000000', 'number-of-rows' = '1000',
+  'fields.id.kind' = 'sequence', 'fields.id.start' = '1', 'fields.id.end' = '5000',
+  'fields.who.min' = '1', 'fields.who.max' = '6', 'fields.who.null-rate' = '0.1');
+"""
+"""A table of generated rows."""
+
+
 @dataclass
 class Answers:
     """What came of a script: the rows of its queries, and what was shown at once."""
@@ -77,6 +88,18 @@ class Answers:
     def known(self, shown: ShownRows) -> None:
         """Take rows that are known at once."""
         self.shown = [list(row) for row in shown.rows]
+
+
+def changes_of(script: str, parallelism: int = 2, *, folder: Path) -> list[tuple[str, tuple[Any, ...]]]:
+    """Run a script on Spark, whose jobs are not started again; return the rows of its queries with their kinds of change.
+
+    Args:
+        folder: the working directory, below which the state is.
+    """
+    answers = Answers()
+    settings = load_settings([f"state_dir={folder}/.state", "master=local[2]", "restart-strategy.type=none"])
+    ScriptRunner("script", answers.take, answers.known, settings=settings, parallelism=parallelism).run(script)
+    return [(kind, tuple(row)) for kind, row in answers.changes]
 
 
 def difference(case: dict[str, Any], answers: Answers, root: Path, printed: str) -> str | None:
