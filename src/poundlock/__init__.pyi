@@ -5,6 +5,7 @@
 from poundlock.connectors.datagen.source import DatagenSource as DatagenSource
 from poundlock.connectors.files.buckets.assigners import (
     BasePathBucketAssigner as BasePathBucketAssigner,
+    ColumnBucketAssigner as ColumnBucketAssigner,
     EventTimeBucketAssigner as EventTimeBucketAssigner,
     ExpressionBucketAssigner as ExpressionBucketAssigner,
     ProcessingTimeBucketAssigner as ProcessingTimeBucketAssigner,

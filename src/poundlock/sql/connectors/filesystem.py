@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.connectors.base import Reader, ReaderContext, ReplayPromise, Split
-from poundlock.connectors.files.buckets.assigners import BasePathBucketAssigner, ExpressionBucketAssigner
+from poundlock.connectors.files.buckets.assigners import BasePathBucketAssigner, ColumnBucketAssigner
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.connectors.files.source.lines import LineOrigin
@@ -109,7 +109,7 @@ class FilesystemTable:
         parts = [next(f for f in table.fields if f.name == name) for name in partitions]
         sink = FileSink(
             path,
-            bucket=ExpressionBucketAssigner(f"`{_BUCKET}`") if parts else BasePathBucketAssigner(),
+            bucket=ColumnBucketAssigner(_BUCKET) if parts else BasePathBucketAssigner(),
             compaction=compaction,
             overwrite=_replaced_buckets(table, parts) if overwrite else None,
             **given,

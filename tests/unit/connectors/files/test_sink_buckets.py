@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from poundlock.connectors.files.buckets.assigners import (
     BUCKET_COLUMN,
     BasePathBucketAssigner,
+    ColumnBucketAssigner,
     DatePattern,
     EventTimeBucketAssigner,
     ExpressionBucketAssigner,
@@ -259,6 +260,11 @@ def test_other_assigners() -> None:
     found = assign(ExpressionBucketAssigner("lower(c)"), rows)
     assert names(found, 5) == ["a", None, "b", "a", None]
     assert found.reasons[1] == "bucket is null"
+    coded = pa.array(["b", "unused", "", None, "b", None]).dictionary_encode().slice(1)
+    by_column = assign(ColumnBucketAssigner("c"), BucketRows(None, batch(c=coded, n=[1, 2, 3, 4, 5])))
+    assert names(by_column, 5) == ["unused", "", None, "b", None]
+    assert sorted(by_column.reasons) == [2, 4]
+    assert assign(ColumnBucketAssigner("c"), BucketRows(None, batch(c=["a", "a"]))).codes == 0
     assert names(assign(PythonBucketAssigner(lambda r: f"n={r['n'] % 2}"), rows), 5) == [
         "n=1",
         "n=0",
@@ -284,6 +290,7 @@ def test_assigners_travel() -> None:
         EventTimeBucketAssigner("a.b", zone="UTC", earliest="2018-01-01"),
         ProcessingTimeBucketAssigner(),
         ExpressionBucketAssigner("x"),
+        ColumnBucketAssigner("x"),
         BasePathBucketAssigner(),
     ):
         assert pickle.loads(pickle.dumps(assigner)) == assigner

@@ -19,6 +19,7 @@ import pytest
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.files.buckets.assigners import (
     BUCKET_COLUMN,
+    ColumnBucketAssigner,
     EventTimeBucketAssigner,
     ExpressionBucketAssigner,
 )
@@ -87,6 +88,13 @@ def test_json_of_records_and_of_columns_are_the_same(tmp_path: Path) -> None:
             "y/part-0-1.jsonl": b'{"n":-2,"s":null}\n',
         }
     )
+    renamed = batch(
+        **{"folder" if name == BUCKET_COLUMN else name: chunk.batch.column(name) for name in chunk.batch.schema.names}
+    )
+    assert end(harness(tmp_path / "d", bucket=ColumnBucketAssigner("folder"), columns=["n", "s"]), renamed) == one
+    every = end(harness(tmp_path / "e", bucket=ColumnBucketAssigner("folder")), Records(renamed.batch.to_pylist()))
+    assert sorted(every) == sorted(one)
+    assert all(b"folder" not in content for content in every.values())
     three = end(harness(tmp_path / "c", bucket=ExpressionBucketAssigner("c")), Records(chunk.batch.to_pylist()))
     assert all(BUCKET_COLUMN.encode() not in content for content in three.values())
 

@@ -260,6 +260,28 @@ class ExpressionBucketAssigner:
 
 
 @dataclass(frozen=True)
+class ColumnBucketAssigner:
+    """By a column of the stream that has the bucket's name as text, and is not written itself: rows need not pass Spark for it.
+
+    Args:
+        column: its name.
+    """
+
+    column: str
+
+    def __post_init__(self) -> None:
+        check_kind("ColumnBucketAssigner", NAMES, {"column": self.column})
+
+    def open(self, context: WriterContext, *, raw: bool) -> OpenAssigner:
+        from poundlock.connectors.files.buckets.assignment import ColumnBuckets
+
+        return ColumnBuckets(self.column)
+
+    def describe(self) -> str:
+        return f"column {self.column}"
+
+
+@dataclass(frozen=True)
 class PythonBucketAssigner:
     """By a Python function; it must be deterministic, since a replay calls it again.
 

@@ -20,6 +20,7 @@ from poundlock.connectors.files.buckets.time_buckets import SlotTable
 from poundlock.connectors.files.buckets.timestamps import JsonStamps, Stamps, ValueStamps, column_stamps, stamps_of
 from poundlock.connectors.files.sink.names import bucket_fault
 from poundlock.errors import DefinitionError
+from poundlock.formats.arrays import numbers_in, valid_in
 from poundlock.formats.chunk import Batch, Lines, Records
 
 if TYPE_CHECKING:
@@ -167,15 +168,26 @@ class ColumnBuckets(_Named):
             coded = columns.batch.column(self._column)
             if not pa.types.is_dictionary(coded.type):
                 coded = coded.dictionary_encode()
-            known = [self.number(v) for v in coded.dictionary.to_pylist()]
-            places = coded.indices.to_pylist()
-            return self.assignment([self.number(None) if i is None else known[i] for i in places])
+            return self._of_places(coded)
         if isinstance(columns, Records):
             return self.assignment(self.numbers([row.get(self._column) for row in columns.rows]))
         raise DefinitionError(
             f"the rows have no column {self._column} with their bucket",
             next="use an expression over columns of the stream",
         )
+
+    def _of_places(self, coded: pa.DictionaryArray) -> Assignment:
+        """Return the assignment of names and their places."""
+        known = [self.number(value) for value in [*coded.dictionary.to_pylist(), None]]
+        valid, places = valid_in(coded), numbers_in(coded.indices)
+        if valid is not None:
+            places = np.where(valid, places, len(known) - 1)
+        codes = np.array([each if isinstance(each, int) else REJECTED for each in known], np.int32)[places]
+        first = int(codes[0])
+        if first != REJECTED and bool((codes == first).all()):
+            return Assignment(self._names, first)
+        reasons = {row: str(known[places[row]]) for row in np.flatnonzero(codes == REJECTED).tolist()}
+        return Assignment(self._names, codes, reasons=reasons)
 
 
 class PythonBuckets(_Named):

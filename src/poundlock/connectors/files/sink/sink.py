@@ -43,6 +43,7 @@ from poundlock.connectors.files.buckets.assigners import (
     BUCKET_COLUMN,
     BasePathBucketAssigner,
     BucketAssigner,
+    ColumnBucketAssigner,
     EventTimeBucketAssigner,
     ExpressionBucketAssigner,
     ProcessingTimeBucketAssigner,
@@ -162,6 +163,11 @@ class FileSink(
         return self.bucket if isinstance(self.bucket, BucketAssigner) else PythonBucketAssigner(self.bucket)
 
     @property
+    def bucket_column(self) -> str:
+        """The column that has the bucket, where one has it: it is not written."""
+        return self.bucket.column if isinstance(self.bucket, ColumnBucketAssigner) else BUCKET_COLUMN
+
+    @property
     def computed_columns(self) -> Mapping[str, str]:
         """The columns the plan has to add, name to Spark SQL expression."""
         return {BUCKET_COLUMN: self.bucket.expression} if isinstance(self.bucket, ExpressionBucketAssigner) else {}
@@ -225,6 +231,8 @@ class FileSink(
         by = self.bucket
         if isinstance(by, EventTimeBucketAssigner) and not by.json(self.row is not None):
             needed.append(by.path[0])
+        if isinstance(by, ColumnBucketAssigner):
+            needed.append(by.column)
         need_columns(sink, needed, columns)
 
     def directive(self, state: JSON) -> JSON:

@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.checkpoint.participant import JSON, WriterContext
-from poundlock.connectors.files.buckets.assigners import BUCKET_COLUMN
 from poundlock.connectors.files.buckets.assignment import REJECTED, Assignment, BucketRows
 from poundlock.connectors.files.file_values import FileDirective, PreparedFile
 from poundlock.connectors.files.sink.multipart import open_upload
@@ -138,7 +137,7 @@ class FileWriter:
         return len(rows) - len(assignment.reasons) - len(encoded.bad)
 
     def _write_bulk(self, batch: pa.RecordBatch, assignment: Assignment) -> None:
-        wanted = select(batch, self._sink.columns, frozenset((BUCKET_COLUMN,)))
+        wanted = select(batch, self._sink.columns, frozenset((self._sink.bucket_column,)))
         codes, times = assignment.codes, assignment.times
         if isinstance(codes, int):
             self._segments.batch(assignment.names[codes], wanted, times, assignment.ms)
@@ -158,7 +157,7 @@ class FileWriter:
         origin = origin_of(rows)
         for i in sorted(reasons):
             row = rows.rows[i] if isinstance(rows, Records) else row_values(rows.batch, i)
-            kept = {name: value for name, value in row.items() if name != BUCKET_COLUMN}
+            kept = {name: value for name, value in row.items() if name != self._sink.bucket_column}
             self._context.reject(Reject(reasons[i], as_json(kept), origin.at(i)))
 
     def _name(self, bucket: str, number: int) -> str:
@@ -195,8 +194,8 @@ class FileWriter:
 
 def _encoder(sink: FileSink) -> RowEncoder | None:
     if sink.kind_of_rows == "json":
-        return JsonEncoder(sink.columns, (BUCKET_COLUMN,))
-    return CsvEncoder(sink.columns, (BUCKET_COLUMN,), header=sink.header) if sink.kind_of_rows == "csv" else None
+        return JsonEncoder(sink.columns, (sink.bucket_column,))
+    return CsvEncoder(sink.columns, (sink.bucket_column,), header=sink.header) if sink.kind_of_rows == "csv" else None
 
 
 def _digest(piece: PreparedFile) -> str | None:
