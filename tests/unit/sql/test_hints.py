@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from poundlock import Job
 from poundlock.sql.errors import SqlError
-from poundlock.sql.relations.tree import LogicalScan, walk_relations
+from poundlock.sql.relations.tree import LogicalAggregate, LogicalJoin, LogicalScan, walk_relations
 from poundlock.sql.statements.results import RunsInserts, RunsQuery
 from poundlock.sql.statements.session import SqlSession
+from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode
+from poundlock.stream.nodes import walk
 
 T = """CREATE TABLE t (id INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
     WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
@@ -44,6 +47,69 @@ def test_options_behind_a_table_stand_before_its_own_in_that_place_alone() -> No
 def test_other_hints_are_refused_by_name(script: str, says: str) -> None:
     with pytest.raises(SqlError) as refused:
         results(script)
+    assert says in refused.value.what
+
+
+def ttls(script: str) -> list[object]:
+    """Return the times to live that a query's joins and aggregates are given, the innermost first."""
+    (query,) = results(script)
+    assert isinstance(query, RunsQuery)
+    relations = walk_relations(query.relation)
+    return [each.state_ttl for each in relations if isinstance(each, LogicalJoin | LogicalAggregate)]
+
+
+DAY, HOUR = 86_400_000, 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("query", "given"),
+    [
+        ("SELECT a.id FROM t AS a JOIN t AS b ON a.id + 1 = b.id WHERE a.id > 3", [(DAY, HOUR)]),
+        ("SELECT a.id FROM t AS x JOIN t AS a ON a.id = x.id LEFT JOIN v AS b ON b.id = a.id", [(None, DAY), (None, HOUR)]),
+        ("SELECT COUNT(*) FROM t AS a JOIN t AS b ON a.id = b.id GROUP BY a.id", [(DAY, HOUR), None]),
+        ("SELECT a.id FROM (SELECT id, COUNT(*) FROM t AS a GROUP BY id) AS a JOIN v AS b USING (id)", [None, (DAY, HOUR)]),
+    ],
+)  # fmt: skip
+def test_state_of_each_side_of_a_join_lives_as_long_as_its_hint_says(query: str, given: list[object]) -> None:
+    hint = "SELECT /*+ STATE_TTL('a' = '1 d', 'b' = '1h') */"
+    assert ttls(query.replace("SELECT", hint, 1)) == given
+
+
+def test_state_of_an_aggregate_lives_as_long_as_the_hint_of_its_table_says() -> None:
+    assert ttls("SELECT /*+ STATE_TTL('t' = '0 s') */ id + 1, COUNT(*) FROM t GROUP BY id + 1") == [0]
+    assert ttls("SELECT /*+ STATE_TTL('t' = '1 h') */ DISTINCT id FROM t") == [HOUR]
+    assert ttls("SELECT COUNT(*) FROM (SELECT /*+ STATE_TTL('t' = '1 h') */ id, MAX(ts) FROM t GROUP BY id) AS t") == [
+        HOUR,
+        None,
+    ]
+
+
+def test_hints_of_times_to_live_stand_before_the_setting() -> None:
+    job = Job("hints", checkpoint_dir="checkpoint")
+    job.sql(f"{T} SET 'table.exec.state.ttl' = '2 h'")
+    query = "SELECT /*+ STATE_TTL('a' = '0 s') */ a.id, COUNT(*) FROM {} GROUP BY a.id"
+    joined, grouped = (job.sql(query.format(of)).node for of in ("t AS a JOIN t AS b ON a.id = b.id", "t AS a"))
+    (join,) = (each for each in walk([joined]) if isinstance(each, RegularJoinNode))
+    assert join.ttl_ms == (None, 2 * HOUR)
+    assert [each.ttl_ms for each in walk([joined]) if isinstance(each, GroupAggregateNode)] == [2 * HOUR]
+    assert [each.ttl_ms for each in walk([grouped]) if isinstance(each, GroupAggregateNode)] == [None]
+
+
+@pytest.mark.parametrize(
+    ("hint", "of", "says"),
+    [
+        ("STATE_TTL('c' = '1 d')", "t AS a", "STATE_TTL of c, which does not stand in FROM"),
+        ("STATE_TTL('a' = 'soon')", "t AS a", "'soon'"),
+        ("STATE_TTL(a = '1 d')", "t AS a", "STATE_TTL without names"),
+        ("STATE_TTL", "t AS a", "STATE_TTL without names"),
+        ("STATE_TTL()", "t AS a", "STATE_TTL without names"),
+        ("STATE_TTL('a' = '1 d'), BROADCAST(a)", "t AS a", "the hint BROADCAST is not there yet"),
+        ("STATE_TTL('a' = '1 d')", "t AS a", "STATE_TTL of a has no effect"),
+    ],
+)
+def test_times_to_live_that_mean_nothing_are_refused(hint: str, of: str, says: str) -> None:
+    with pytest.raises(SqlError) as refused:
+        results(f"SELECT /*+ {hint} */ a.id FROM {of}")
     assert says in refused.value.what
 
 

@@ -16,6 +16,7 @@ from poundlock.sql.analysis.joins import conjunction, conjuncts_of, filtered
 from poundlock.sql.analysis.over import Overs, ranked
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
 from poundlock.sql.analysis.subqueries import Subqueries
+from poundlock.sql.analysis.tables import kept_for, state_ttl_of
 from poundlock.sql.analysis.values import values_of
 from poundlock.sql.catalog import ViewDefinition
 from poundlock.sql.coercion import common_type
@@ -182,10 +183,8 @@ class QueryAnalysis:
     # --- SELECT -----------------------------------------------------------------------------------------------------------
 
     def _select(self, select: exp.Select, outer: QueryScope | None) -> LogicalRelation:
-        if select.args.get("hint") is not None:
-            names = ", ".join(each.name.upper() for each in select.args["hint"].expressions)
-            raise self._analysis.missing(select, f"the hint {names}")
         relation, scope = self._from.relation(select, outer)
+        state_ttl = state_ttl_of(self._analysis, select, scope)
         subqueries = Subqueries(self._analysis, self, relation, scope)
         where = select.args.get("where")
         if where is not None:
@@ -219,7 +218,8 @@ class QueryAnalysis:
         elif behind.is_used:
             relation = behind.joined_to(relation)
         relation = overs.relation(relation)
-        return self._projected(select, relation, typed, sort)
+        made = self._projected(select, relation, typed, sort)
+        return made if state_ttl is None else kept_for(self._analysis, select, state_ttl, made)
 
     def _narrows(self, relation: LogicalRelation, subqueries: Subqueries) -> bool:
         return subqueries.is_used and any(

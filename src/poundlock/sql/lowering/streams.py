@@ -104,8 +104,18 @@ class Lowering:
             "row kinds": ["changes" if self.is_updating(each) else "insertions" for each in relation.inputs]
         }
         if type(relation) in _WITH_TTL:
-            made["time to live"] = "unlimited" if self.ttl_ms is None else "limited"
+            spans: tuple[int | None, ...] = (None,)
+            if isinstance(relation, LogicalAggregate):
+                spans = (relation.state_ttl,)
+            elif isinstance(relation, LogicalJoin) and relation.state_ttl is not None:
+                spans = relation.state_ttl
+            words = ["unlimited" if self.ttl_of(each) is None else "limited" for each in spans]
+            made["time to live"] = words[0] if len(set(words)) == 1 else ", ".join(words)
         return made
+
+    def ttl_of(self, given: int | None) -> int | None:
+        """Return how long state is kept, ms, None for ever, where a relation says so itself (0 = for ever) or None."""
+        return self.ttl_ms if given is None else given or None
 
     def is_updating(self, relation: LogicalRelation) -> bool:
         """Return whether the rows of a stream have kinds of change."""

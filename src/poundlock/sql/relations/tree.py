@@ -202,10 +202,12 @@ class LogicalAggregate(Unary):
 
     Args:
         keys: columns of the input; none for one row of all.
+        state_ttl: how long a group is kept after its last row, ms, 0 for ever; None as the settings have it.
     """
 
     keys: tuple[str, ...]
     calls: tuple[SqlAggregateCall, ...]
+    state_ttl: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,6 +248,7 @@ class LogicalJoin(LogicalRelation):
     Args:
         keys: columns that are equal; null equals nothing.
         condition: what else has to be true of a pair.
+        state_ttl: how long rows of the left and of the right side are kept, each as that of an aggregate.
     """
 
     kind: JoinKind
@@ -253,6 +256,7 @@ class LogicalJoin(LogicalRelation):
     right: LogicalRelation
     keys: tuple[tuple[str, str], ...]
     condition: Expression | None = None
+    state_ttl: tuple[int | None, int | None] | None = None
 
     @property
     def inputs(self) -> tuple[LogicalRelation, ...]:

@@ -51,7 +51,7 @@ def aggregate(lowering: Lowering, relation: LogicalAggregate) -> DataStream:
         None,
         {},
         aggregates=calls,
-        ttl_ms=lowering.ttl_ms,
+        ttl_ms=lowering.ttl_of(relation.state_ttl),
     )
     return stream.then(node)
 
@@ -85,7 +85,7 @@ def _never_empty(relation: LogicalAggregate) -> LogicalAggregate:
     empty = (*(Literal(None, f.type) for f in fields), Literal(False, boolean))
     union = LogicalUnionAll(rows.fields, (rows, LogicalValues(rows.fields, (empty,))))
     calls = tuple(call if call.filter is not None else replace(call, filter=mark) for call in relation.calls)
-    return LogicalAggregate(relation.fields, union, (), calls)
+    return replace(relation, input=union, calls=calls)
 
 
 def check_retracts(call: GroupAggregateCall) -> None:

@@ -23,6 +23,7 @@ from poundlock.stream.timed_join_nodes import SqlIntervalJoinNode, SqlWindowJoin
 def join(lowering: Lowering, relation: LogicalJoin) -> DataStream:
     """Return the stream of a join that keeps the rows of both sides."""
     left, right = lowering.stream(relation.left), lowering.stream(relation.right)
+    left_ttl, right_ttl = relation.state_ttl or (None, None)
     node = RegularJoinNode(
         lowering.job.operator_id("join", None),
         [left.node, right.node],
@@ -32,7 +33,7 @@ def join(lowering: Lowering, relation: LogicalJoin) -> DataStream:
         {},
         kind=relation.kind,
         condition=_condition(lowering, relation),
-        ttl_ms=(lowering.ttl_ms, lowering.ttl_ms),
+        ttl_ms=(lowering.ttl_of(left_ttl), lowering.ttl_of(right_ttl)),
     )
     return _columns_of_join(lowering, left.then(node), relation)
 
