@@ -142,6 +142,7 @@ def test_what_makes_no_sense_is_refused_by_name(script: str, what: str, next: st
     assert what in refused.value.what
     assert next in refused.value.next
 
+        ("SET 'table.dml-sync' = 'true'", "SET 'table.dml-sync' in a job of Python", "leave it out"),
 
 def test_tables_are_streams_of_the_job_with_names_of_their_own() -> None:
     job, events = job_and_events()

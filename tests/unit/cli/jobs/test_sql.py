@@ -55,6 +55,20 @@ def test_two_scripts_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "two scripts" in capsys.readouterr().err
 
 
+def test_what_is_for_a_savepoint_needs_one(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("script.sql").write_text("SELECT 1")
+    assert checked("script.sql", "-n") == 2
+    assert "-n is for a savepoint" in capsys.readouterr().err
+
+
+def test_an_insert_that_is_not_waited_for_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert checked("-e", "SET 'table.dml-sync' = 'true'") == 0
+    assert checked("-e", "SET 'table.dml-sync' = 'false'") == 2
+    *_, what, next = capsys.readouterr().err.splitlines()
+    assert "its job is one of the process that runs it, and ends with it" in what
+    assert "nohup poundlock sql script.sql" in next
+
+
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
