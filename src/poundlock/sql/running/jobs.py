@@ -14,7 +14,7 @@ from poundlock.formats import ddl
 from poundlock.job import Job
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.coercion import BINARIES
-from poundlock.sql.connectors.registry import connector_of
+from poundlock.sql.connectors.registry import columns_read, connector_of
 from poundlock.sql.connectors.table import LookupConnector, RowLookup, TableContext, TableSource
 from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext
@@ -69,7 +69,7 @@ class JobBuilder:
     Args:
         settings: of the session.
         stable: names operators by what they are.
-        reads_all: tables are read with all of their columns, since statements that come later may read others.
+        reads_all: tables are read with all of their columns and rows, since statements that come later may read others.
     """
 
     job: Job
@@ -156,13 +156,16 @@ class JobBuilder:
             DefinitionError: a table cannot be read or written so.
         """
         relations = self._wanted([self._enforced(each) for each in inserts.sinks])
-        self._demands = demands_of(relations)
         for each, relation in zip(inserts.sinks, relations, strict=True):
             self._insert(each, relation)
 
     def _wanted(self, relations: Sequence[LogicalRelation]) -> Sequence[LogicalRelation]:
-        """Return relations without columns that nobody reads."""
-        return relations if self.reads_all else pruned(relations)
+        """Return relations without columns that nobody reads, and note what they want of their tables."""
+        if self.reads_all:
+            return relations
+        made = pruned(relations, columns_read)
+        self._demands = demands_of(made)
+        return made
 
     def _insert(self, into: SinkTable, relation: LogicalRelation) -> None:
         changes = not self.is_batch and is_updating(relation, self.is_updating_table)
@@ -261,7 +264,6 @@ class JobBuilder:
     def query(self, relation: LogicalRelation, sink: Any) -> pa.Schema:
         """Add a query whose rows go into a sink; return their columns, the kind of change behind them where rows change."""
         (wanted,) = self._wanted([relation])
-        self._demands = demands_of([wanted])
         stream, updating = self._stream(wanted)
         schema = pa.schema([pa.field(f.column, f.type.arrow) for f in relation.fields])
         if updating:
