@@ -168,14 +168,15 @@ class JobBuilder:
         return made
 
     def _insert(self, into: SinkTable, relation: LogicalRelation) -> None:
-        changes = not self.is_batch and is_updating(relation, self.is_updating_table)
+        is_changelog = is_updating(relation, self.is_updating_table)
+        updating = is_changelog and not self.is_batch
         table = TableContext(
             into.name,
             into.definition,
             relation.fields,
             self.zone,
             self.is_batch,
-            is_updating=changes,
+            is_updating=updating,
             static=into.static,
         )
         kind = into.definition.options.get("connector")
@@ -186,7 +187,7 @@ class JobBuilder:
                 kind="unsupported_query",
             )
         sink = connector_of(table).sink(table, overwrite=into.overwrite)
-        stream, updating = self._stream(relation)
+        stream = self._final(relation, is_changelog=is_changelog)
         if updating and sink.takes == "append":
             raise OptionError(
                 f"{into.name.name} takes insertions alone, and the rows of the query change",
@@ -205,15 +206,23 @@ class JobBuilder:
 
     def _stream(self, relation: LogicalRelation) -> tuple[DataStream, bool]:
         """Return the stream of a relation, and whether its rows change: in batch mode none does."""
-        updating = is_updating(relation, self.is_updating_table)
+        is_changelog = is_updating(relation, self.is_updating_table)
+        return self._final(relation, is_changelog=is_changelog), is_changelog and not self.is_batch
+
+    def _final(self, relation: LogicalRelation, *, is_changelog: bool) -> DataStream:
+        """Return the stream of a relation: in batch mode the rows that are there at its end.
+
+        Args:
+            is_changelog: whether its rows change.
+        """
         stream = self.lowering.stream(self.stable.of(relation))
-        if not (updating and self.is_batch):
-            return stream, updating
+        if not (is_changelog and self.is_batch):
+            return stream
         kind = SqlCall("$INSERTION", (ColumnRef(ROW_KIND, SqlType("VARCHAR", (2,))),), _BOOLEAN)
         names = tuple(f.column for f in relation.fields)
         steps = (CalcStep(condition=kind), CalcStep(names, tuple(f.ref for f in relation.fields)))
         program = CalcProgram(steps, self.lowering.context, keeps_kind=False)
-        return self.lowering.calc(stream, program, relation.fields, kinds=False, name="final"), False
+        return self.lowering.calc(stream, program, relation.fields, kinds=False, name="final")
 
     def _enforced(self, into: SinkTable) -> LogicalRelation:
         """Return the rows with what settings say of values that do not fit their columns."""
