@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
+from poundlock.cli.main import main
+from poundlock.control.registry import Registry
 from support.pseudo_terminal import PseudoTerminal
 
 pytestmark = pytest.mark.engine
-CTRL_C, CTRL_D = "\x03", "\x04"
+CTRL_C = "\x03"
 ORDERS = """CREATE TABLE orders (id INT, product STRING) WITH (
 'connector' = 'filesystem', 'path' = 'orders', 'format' = 'json', 'source.monitor-interval' = '200 ms');"""
 COPIES = """CREATE TABLE copies (id INT, product STRING)
@@ -37,7 +40,8 @@ def lines_of(folder: Path) -> list[str]:
     return sorted(line for path in folder.glob("[!._]*") for line in path.read_text().splitlines())
 
 
-def test_a_session_in_a_terminal(folder: Path) -> None:
+def test_a_session_in_a_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POUNDLOCK_STATE_DIR", str(folder / "state"))
     (folder / "init.sql").write_text(ORDERS)
     with shell(folder, "-i", "init.sql") as terminal:
         terminal.await_text("Type help")
@@ -76,16 +80,27 @@ def test_a_session_in_a_terminal(folder: Path) -> None:
         (folder / "orders" / "c.json").write_text('{"id": 4, "product": "pad"}\n')
         terminal.type("INSERT INTO copies SELECT * FROM orders;\r")
         terminal.await_text("  1 rows")
-        terminal.type(CTRL_C)
-        terminal.await_text("the same statement goes on where it was")
+
+        # It is a job as all others: another terminal sees it, stops it, and audits it.
+        (entry,) = Registry(folder / "state").running()
+        assert main(["info", entry.job_id]) == 0
+        assert main(["stop", entry.job_id]) == 0
+        terminal.await_text("the job was ended from outside")
+        assert [each.state for each in Registry(folder / "state").entries()] == ["FINISHED", "FINISHED"]
+        assert main(["audit", entry.name]) == 0
         assert [line.split(",")[0] for line in lines_of(folder / "copies")] == [f'{{"id":{n}' for n in (1, 2, 3, 4)]
 
-        # Nothing is left behind: neither Java nor the processes of tasks.
+        # What ends the shell ends its job well. Nothing is left behind: neither Java nor the processes of tasks.
+        (folder / "orders" / "d.json").write_text('{"id": 5, "product": "pad"}\n')
+        terminal.type("INSERT INTO copies SELECT * FROM orders;\r")
+        terminal.await_text("  1 rows")
         started = psutil.Process(terminal.process.pid).children(recursive=True)
         assert any("java" in each.name() for each in started)
         assert len(started) > 1
-        terminal.type(CTRL_D)
-        assert terminal.await_end() == 0
+        os.kill(terminal.process.pid, signal.SIGTERM)
+        assert terminal.await_end() == 128 + signal.SIGTERM
+        assert {each.state for each in Registry(folder / "state").entries()} == {"FINISHED"}
+        assert len(lines_of(folder / "copies")) == 5
         _, left = psutil.wait_procs(started, timeout=60)
         assert left == []
     assert "SELECT produkt" in (folder / "state" / "sql-history").read_text()

@@ -48,6 +48,7 @@ class Presence:
     job_file: str
     arguments: Sequence[str]
     command: str = "run"
+    is_shell: bool = False
     supervised: Supervised | None = None
     _listening: socket.socket | None = None
     _token: str | None = None
@@ -79,6 +80,7 @@ class Presence:
             job_file=self.job_file,
             command=self.command,
             arguments=[redact_text(argument, secret) for argument in self.arguments],
+            is_shell=self.is_shell,
         )
         if self.supervised is not None:
             # To the outside the supervisor is the job's process: it gets the signals, and stays.

@@ -55,7 +55,7 @@ class KnownJob:
     say: Callable[[PoundlockError], None] = lambda error: None
 
     def channel(self, say: Callable[[PoundlockError], None] | None = None) -> ControlChannel:
-        """Return the way to it: by REST, by a signal to a process of this machine, or by its checkpoint folder."""
+        """Return the way to it: by REST, by a signal to a process of this machine that is the job alone, or by its checkpoint folder."""
         say = say or self.say
         from poundlock.control.channel import FirstAnswer, NoAnswer, SignalChannel
         from poundlock.rest.client import HttpChannel
@@ -68,8 +68,10 @@ class KnownJob:
             http = HttpChannel.of(self.entry, say)
         except NoAnswer:
             http = None
-        first: list[ControlChannel] = [] if http is None else [http]
-        return FirstAnswer([*first, SignalChannel(self.entry), folder_channel(self.entry, say)])
+        ways: list[ControlChannel] = [] if http is None else [http]
+        if not self.entry.is_shell:
+            ways.append(SignalChannel(self.entry))
+        return FirstAnswer([*ways, folder_channel(self.entry, say)])
 
 
 def names_folder(wanted: str) -> bool:

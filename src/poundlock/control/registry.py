@@ -49,6 +49,7 @@ class JobEntry:
         child: the process of the job where `pid` is its supervisor; None without one, and between two of them.
         command: the command that runs it: "run", or "sql" of a job of a script.
         arguments: its command line behind the program and the command.
+        is_shell: whether the process is a shell, which goes on when the job has ended: its signals are not the job's.
         rest: (host, port) of its REST server; None = it has none.
         token_file: file of the bearer token; None without REST.
         failure: the two lines it failed with, as (what, next); (what it was restarted for, "") while it is RESTARTING.
@@ -89,6 +90,7 @@ class JobEntry:
     since: Mapping[str, int] = field(default_factory=dict)
     troubles: tuple[tuple[str, int], ...] = ()
     written_ms: Number | None = None
+    is_shell: bool = False
 
     @property
     def process(self) -> int:
@@ -345,6 +347,7 @@ def registered(
     job_file: str,
     arguments: Sequence[str],
     command: str = "run",
+    is_shell: bool = False,
 ) -> JobEntry:
     """Return an entry of this process, which starts now."""
     pid = os.getpid()
@@ -361,6 +364,7 @@ def registered(
         job_file=job_file,
         command=command,
         arguments=list(arguments),
+        is_shell=is_shell,
         folder=os.getcwd(),
     )
 

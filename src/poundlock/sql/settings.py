@@ -47,6 +47,22 @@ class Flag(OneOf):
 _flag = Flag()
 
 
+@dataclass(frozen=True)
+class Waited(OneOf):
+    """Reads whether an INSERT is waited for, which it is."""
+
+    words: tuple[str, ...] = ("true",)
+
+    def __call__(self, key: str, text: str) -> Any:
+        if not _flag(key, text):
+            raise OptionError(
+                f"{key} = {text!r}, and an INSERT is waited for: its job is one of the process that runs it, and ends with it",
+                next="leave it out; a job that goes on without a terminal: nohup poundlock sql script.sql &",
+                kind="bad_option_value",
+            )
+        return True
+
+
 def _whole(key: str, text: str) -> int:
     if not text.isdigit():
         raise OptionError(f"{key} = {text!r} is no whole number", next=f"SET '{key}' = '4'", kind="bad_option_value")
@@ -102,6 +118,7 @@ RECOVERY_PATH = "execution.state-recovery.path"
 IGNORE_UNCLAIMED = "execution.state-recovery.ignore-unclaimed-state"
 CLAIM_MODE = "execution.state-recovery.claim-mode"
 SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
+DML_SYNC = "table.dml-sync"
 OLDER_NAMES: Mapping[str, str] = {
     "execution.savepoint.path": RECOVERY_PATH,
     "execution.savepoint.ignore-unclaimed-state": IGNORE_UNCLAIMED,
@@ -125,7 +142,7 @@ SETTINGS: Mapping[str, Setting] = {
     "pipeline.name": Setting(_text, "the next job's name"),
     "sql-client.execution.max-table-result.rows": Setting(_positive, "how many rows of a result the shell keeps"),
     "sql-client.execution.result-mode": Setting(_one_of("table", "changelog", "tableau"), "how results are shown"),
-    "table.dml-sync": Setting(_flag, "every INSERT is waited for in a script in any case"),
+    DML_SYNC: Setting(Waited(), "true: an INSERT is waited for, in a script and in the shell; false is refused"),
     "table.exec.mini-batch.allow-latency": Setting(_span, "a checkpoint is a batch in any case"),
     "table.exec.mini-batch.enabled": Setting(_flag, "a checkpoint is a batch in any case"),
     "table.exec.mini-batch.size": Setting(_whole, "a checkpoint is a batch in any case"),

@@ -35,24 +35,6 @@ def asked(condition: str) -> list[str]:
     return conditions_of(made.conditions, names)
 
 
-@pytest.mark.parametrize(
-    ("query", "columns"),
-    [
-        ("SELECT id FROM t", {"id"}),
-        ("SELECT id + n AS s FROM t WHERE name = 'x'", {"id", "n", "name"}),
-        ("SELECT s FROM (SELECT id AS s, n FROM t)", {"id"}),
-        ("SELECT a.id FROM t AS a JOIN t AS b ON a.n = b.n", None),
-        ("SELECT id FROM t UNION ALL SELECT n FROM t", {"id", "n"}),
-    ],
-)
-def test_which_columns_are_read(query: str, columns: set[str] | None) -> None:
-    wanted = demand(query).columns
-    every = frozenset({"id", "n", "name", "price", "day", "ts", "ok", "x"})
-    assert (wanted or every) >= (columns or every)
-    if columns is not None:
-        assert wanted == columns
-
-
 def test_how_many_rows_will_do() -> None:
     assert demand("SELECT id FROM t LIMIT 5").limit == 5
     assert demand("SELECT id FROM t LIMIT 5 OFFSET 2").limit == 7
@@ -65,7 +47,6 @@ def test_how_many_rows_will_do() -> None:
 def test_what_two_readers_want_is_read_for_both() -> None:
     both = demand("SELECT id FROM t WHERE n = 1 AND id > 2 UNION ALL SELECT id FROM t WHERE id > 2")
     assert len(both.conditions) == 1
-    assert both.columns == {"id", "n"}
 
 
 @pytest.mark.parametrize(

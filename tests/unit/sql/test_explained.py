@@ -88,3 +88,14 @@ def test_steps_of_python_and_of_spark_are_told_apart() -> None:
     assert by.spark == ["upper"]
     assert by.records == {"kept": "it is a function of records"}
     assert "counts" in by.columns
+
+
+def test_columns_of_values_are_called_as_their_aliases() -> None:
+    lines = explained("EXPLAIN SELECT c, SUM(m) AS total FROM (VALUES ('red', 1), ('blue', 2)) AS v (c, m) GROUP BY c")
+    assert lines[1:5] == [
+        "LogicalProject(c=[c], total=[sum])",
+        "+- LogicalAggregate(keys=[c], calls=[SUM(m)])",
+        "   +- LogicalProject(c=[c], m=[m])",
+        "      +- LogicalValues(2 rows, fields=[c, m])",
+    ]
+    assert explained("EXPLAIN VALUES (1, 2)")[1] == "LogicalValues(1 rows, fields=[EXPR$0, EXPR$1])"

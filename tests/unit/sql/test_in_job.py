@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from poundlock import FileSource, Job, PrintSink, TumblingEventTimeWindows, WatermarkStrategy
+from poundlock.connectors.postgres.source.source import PostgresSource
 from poundlock.errors import DefinitionError
 from poundlock.plan.known_columns import columns_of
 from poundlock.plan.plan import make_plan
@@ -88,6 +89,17 @@ def test_statements_of_a_job_share_their_tables_and_are_one_job() -> None:
     assert [source.id for source in job.sources] == ["events", "t", "t-2"]
 
 
+def test_a_table_is_asked_for_all_that_statements_behind_the_first_may_read() -> None:
+    job, _ = job_and_events()
+    job.sql(
+        "CREATE TABLE d (n BIGINT, m BIGINT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://h/x', 'table-name' = 'd');"
+        "CREATE TABLE o (n BIGINT) WITH ('connector' = 'print');"
+        "INSERT INTO o SELECT n FROM d WHERE n > 1 LIMIT 5; INSERT INTO o SELECT m FROM d"
+    )
+    (source,) = (node.source for node in job.sources if isinstance(node.source, PostgresSource))
+    assert (source.query, source.where, source.columns) == (None, None, ("n", "m"))
+
+
 def test_results_are_final_in_a_batch_job() -> None:
     stream = with_view(runtime_mode="batch").sql("SELECT color, COUNT(*) AS n FROM events GROUP BY color")
     assert columns_of(stream.node).names == ["color", "n"]
@@ -130,6 +142,7 @@ def test_columns_whose_types_nobody_knows_are_declared() -> None:
         ("SELECT 1; SELECT 2", "a query whose stream nobody is given", "by itself"),
         ("INSERT INTO events SELECT * FROM events", "events is a stream of the job", "union"),
         ("SET 'parallelism.default' = '3'", "SET 'parallelism.default' in a job of Python", "Job(…, parallelism=…)"),
+        ("SET 'table.dml-sync' = 'true'", "SET 'table.dml-sync' in a job of Python", "leave it out"),
         ("SET 'execution.savepoint.path' = 's'", "in a job of Python", "poundlock run -s PATH"),
         ("SET 'table.exec.source.idle' = '3'", "there is no setting", "idle-timeout"),
         ("SELECT color AS row_kind, COUNT(*) FROM events GROUP BY color", "a column row_kind", "AS kind"),

@@ -12,8 +12,9 @@ from poundlock.driver.savepoints.restore import Beginning
 from poundlock.errors import DefinitionError
 from poundlock.job import Job
 from poundlock.sql.errors import SqlError
+from poundlock.sql.running.jobs import JobBuilder
 from poundlock.sql.running.runner import ScriptRunner
-from poundlock.sql.statements.results import ShownRows, StopsJob
+from poundlock.sql.statements.results import RunsInserts, ShownRows, StopsJob
 
 TABLES = """
 CREATE TABLE t (color STRING, n INT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
@@ -142,3 +143,50 @@ def test_how_a_job_begins_is_as_settings_say(tmp_path: Path, monkeypatch: pytest
     begun = Beginning(str(tmp_path / "s"), allow_non_restored=True, claim="CLAIM")
     assert [beginning for _, beginning in scripts.begun] == [begun, None]
     assert checked == [begun]
+
+
+def test_each_job_is_planned_once_as_tables_and_settings_are_at_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[str] = []
+    inserts = JobBuilder.inserts
+
+    def noted(self: JobBuilder, result: RunsInserts) -> None:
+        planned.append(self.job.name)
+        inserts(self, result)
+
+    monkeypatch.setattr(JobBuilder, "inserts", noted)
+    scripts = Scripts()
+    other = "DROP TABLE t; CREATE TABLE t (color STRING, n INT) WITH ('connector' = 'filesystem', 'path' = 'other', 'format' = 'json');"
+    assert scripts.run(f"{TABLES}{INSERT}SET 'parallelism.default' = '3';{INSERT}{other}{INSERT}RESET;{INSERT}")
+    jobs = [job for job, _ in scripts.begun]
+    assert planned == [job.name for job in jobs]
+    assert [job.parallelism for job in jobs] == [None, 3, 3, None]
+    paths = [node.source.path for job in jobs for node in job.sources]
+    assert [path.rpartition("/")[2] for path in paths] == ["in", "in", "other", "other"]
+    assert [job.name.removeprefix(jobs[0].name) for job in jobs[:2]] == ["", "-2"]
+    assert jobs[3].name == f"{jobs[2].name}-2"
+
+
+def test_what_stands_behind_a_job_that_was_stopped_is_not_defined() -> None:
+    scripts = Scripts(goes_on=False)
+    assert not scripts.run(f"{TABLES}{INSERT}CREATE VIEW v AS SELECT 1 AS n; SET 'parallelism.default' = '3'")
+    with pytest.raises(SqlError, match="v"):
+        scripts.run("SELECT n FROM v")
+    assert scripts.runner.session.settings == {}
+
+
+def test_a_table_that_is_filled_as_it_is_created_is_there_behind_it() -> None:
+    scripts = Scripts()
+    assert scripts.run(
+        f"{TABLES}CREATE TABLE filled WITH ('connector' = 'blackhole') AS SELECT color FROM t; INSERT INTO filled SELECT color FROM t"
+    )
+    assert len(scripts.begun) == 2
+    assert scripts.run("INSERT INTO filled SELECT UPPER(color) FROM t")
+
+
+def test_a_plan_is_explained_as_settings_are_at_its_place() -> None:
+    scripts = Scripts()
+    changes = "EXPLAIN CHANGELOG_MODE SELECT color, SUM(n) FROM t GROUP BY color;"
+    assert scripts.run(f"{TABLES}{changes}SET 'execution.runtime-mode' = 'batch';{changes}")
+    streaming, batch = (str(shown.rows[0][0]) for shown in scripts.shown)
+    assert "changelogMode=[I,UB,UA,D]" in streaming
+    assert "changelogMode=[I,UB,UA,D]" not in batch

@@ -97,23 +97,16 @@ def command(
     first = "" if init is None else _read(init)
     output, settings = call.output, call.settings(master=master, rest_enabled=False if no_rest else None)
     find_modules_in(Path.cwd() if given is None or str(given) == "-" else given.parent)
-    if given is None and not execute and sys.stdin.isatty():
+    is_shell = given is None and not execute and sys.stdin.isatty()
+    if is_shell:
         _refuse_for_shell(output, form, check=check)
-        return _shell(call, settings, first, form, parallelism)
-    text = _text(given, execute or ())
+    text = "" if is_shell else _text(given, execute or ())
     from poundlock.cli.jobs.run import newer_output_of, typed_options
-    from poundlock.cli.jobs.sql_jobs import ListedJobs, SqlJobs
-    from poundlock.sql.errors import SqlError
+    from poundlock.cli.jobs.sql_jobs import ListedJobs, ScriptTerminal, SqlJobs
     from poundlock.sql.running.runner import ScriptRunner
-    from poundlock.sql.settings import IGNORE_UNCLAIMED, RECOVERY_PATH
-    from poundlock.sql.statements.session import SqlSession
 
-    session = SqlSession()
+    session = _session(savepoint, allow_non_restored)
     shown = _Shown(output, session, "json" if output.as_json else form)  # type: ignore[arg-type]
-    typed = [*([] if given is None else [str(given)]), *(word for each in execute or () for word in ("-e", each))]
-    typed += [] if init is None else ["-i", str(init)]
-    typed += typed_options(call, (), {"master": master, "parallelism": parallelism}, no_rest)
-    jobs = SqlJobs(output, settings, typed, "sql" if given is None else str(given))
     runner = ScriptRunner(
         _name(given),
         shown.take,
@@ -122,23 +115,61 @@ def command(
         settings,
         parallelism,
         on_query=shown.begin,
-        launch=jobs.launch,
         control=ListedJobs(call),
         newer=newer_output_of(newer_output),
     )
+    typed = [*([] if given is None else [str(given)]), *(word for each in execute or () for word in ("-e", each))]
+    typed += [] if init is None else ["-i", str(init)]
+    typed += typed_options(call, (), {"master": master, "parallelism": parallelism}, no_rest)
+    if is_shell:
+        return _shell(runner, settings, output, typed, first, form)
+    jobs = SqlJobs(settings, typed, "sql" if given is None else str(given), ScriptTerminal(output))
+    runner.launch = jobs.launch
+    if check:
+        _checked(runner, output, first, text)
+    else:
+        _run(runner, output, shown, first, text)
+    return jobs.exit_code
+
+
+def _session(savepoint: str | None, allow_non_restored: bool) -> SqlSession:
+    """Return a session whose INSERTs begin with a savepoint, where one is given. Raises DefinitionError if one is missing."""
+    from poundlock.sql.settings import IGNORE_UNCLAIMED, RECOVERY_PATH
+    from poundlock.sql.statements.session import SqlSession
+
+    session = SqlSession()
     if savepoint is not None:
         session.settings |= {RECOVERY_PATH: savepoint, IGNORE_UNCLAIMED: allow_non_restored}
+    elif allow_non_restored:
+        raise DefinitionError(
+            "-n is for a savepoint, and none is given",
+            next=f"add -s PATH, or write SET '{IGNORE_UNCLAIMED}' = 'true' beside the path",
+        )
+    return session
+
+
+def _run(runner: ScriptRunner, output: Output, shown: _Shown, first: str, text: str) -> None:
+    """Run a script behind another one."""
+    from poundlock.sql.errors import SqlError
+
     try:
-        if check:
-            _check(runner, first, text)
-            output.show("the script is in order", {"checked": True})
-            return 0
         if not all(runner.run(each, on_statement=shown.end) for each in (first, text)):
             output.note("the job was stopped: no statement behind it has run")
     except SqlError as error:
         output.note(error.shown)
         raise
-    return jobs.exit_code
+
+
+def _checked(runner: ScriptRunner, output: Output, first: str, text: str) -> None:
+    """Go through a script behind another one, and say that it is in order."""
+    from poundlock.sql.errors import SqlError
+
+    try:
+        _check(runner, first, text)
+    except SqlError as error:
+        output.note(error.shown)
+        raise
+    output.show("the script is in order", {"checked": True})
 
 
 def _check(runner: ScriptRunner, first: str, text: str) -> None:
@@ -196,28 +227,24 @@ def _refuse_for_shell(output: Output, form: str | None, *, check: bool) -> None:
         )
 
 
-def _shell(call: Call, settings: Settings, first: str, form: str | None, parallelism: int | None) -> int:
-    """Be a shell until it is left."""
+def _shell(
+    runner: ScriptRunner, settings: Settings, output: Output, typed: Sequence[str], first: str, form: str | None
+) -> int:
+    """Be a shell until it is left, and return the exit code.
+
+    Args:
+        typed: the command line behind `sql`.
+        first: statements that run before the first one that is typed.
+    """
     required("prompt_toolkit", "the shell", "shell")
-    from poundlock.cli.jobs.sql_jobs import ListedJobs
     from poundlock.cli.main import unexpected
     from poundlock.cli.shell.prompt import Prompt
     from poundlock.cli.shell.shell import Shell
     from poundlock.sql.errors import SqlError
-    from poundlock.sql.running.runner import ScriptRunner
     from poundlock.sql.shell.shared_spark import SharedSpark
 
-    spark = SharedSpark(settings, parallelism)
-    output = call.output
-    runner = ScriptRunner(
-        "sql",
-        lambda fields, rows: None,
-        lambda shown: None,
-        settings=settings,
-        parallelism=parallelism,
-        control=ListedJobs(call),
-    )
-    shell = Shell(runner, output, spark, unexpected)
+    spark = SharedSpark(settings, runner.parallelism)
+    shell = Shell(runner, settings, output, spark, typed, unexpected)
     spark.begin()
     try:
         if form is not None:
@@ -228,14 +255,14 @@ def _shell(call: Call, settings: Settings, first: str, form: str | None, paralle
             except SqlError as error:
                 output.note(error.shown)
                 raise
-            if not shell.execute(first):
+            if not shell.execute(first) and shell.ended_by is None:
                 raise DefinitionError(
                     "the statements of --init could not be run", next="mend them, or leave --init out"
                 )
         shell.loop(Prompt(runner.session, settings.state_dir / HISTORY))
     finally:
         spark.end()
-    return 0
+    return 0 if shell.ended_by is None else 128 + shell.ended_by
 
 
 @dataclass

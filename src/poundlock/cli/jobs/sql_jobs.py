@@ -1,11 +1,12 @@
-"""The jobs of scripts on the command line: others see and ask them as they do those of `run`, and statements ask others' jobs."""
+"""The jobs of scripts and shells on the command line: others see and ask them as they do those of `run`, and statements ask others' jobs."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from poundlock.cli.job_lookup import SAVED, await_end, find_running, take_savepoint
 from poundlock.cli.options import Call
@@ -14,6 +15,7 @@ from poundlock.errors import PoundlockError
 from poundlock.values import utc_text
 
 if TYPE_CHECKING:
+    from poundlock.cli.signals import Signals
     from poundlock.config import Settings
     from poundlock.driver.progress import Progress
     from poundlock.driver.savepoints.restore import Beginning
@@ -22,22 +24,60 @@ if TYPE_CHECKING:
     from poundlock.sql.statements.results import StopsJob
 
 
+class JobTerminal(Protocol):
+    """Where people see the jobs of a script or a shell, and stop them. All but `asking` is called from threads of the job, too."""
+
+    def say(self, line: str) -> None:
+        """Show a line."""
+
+    def update(self, progress: Progress) -> None:
+        """Take how a job goes."""
+
+    def asking(self, job: Job) -> AbstractContextManager[Signals]:
+        """Have signals ask a job to stop, as long as it is entered."""
+
+
+@dataclass(frozen=True)
+class ScriptTerminal:
+    """The terminal of a script: what is worth a line goes to standard error, signals stop the job that runs."""
+
+    output: Output
+
+    def say(self, line: str) -> None:
+        """Note a line."""
+        self.output.note(line)
+
+    def update(self, progress: Progress) -> None:
+        """Note what is worth a line; how many rows come and go is in the log."""
+        if progress.message:
+            self.output.note(f"{progress.state}  {progress.message}")
+
+    def asking(self, job: Job) -> AbstractContextManager[Signals]:
+        """Have SIGINT and SIGTERM ask a job to stop."""
+        from poundlock.cli.signals import signals_asking
+        from poundlock.driver.progress import StopRequest
+
+        return signals_asking(StopRequest(), self.output.note, job)
+
+
 @dataclass
 class SqlJobs:
-    """Runs the jobs of a script in this process: listed, served and logged as those of `run`, one behind the other.
+    """Runs the jobs of a script or a shell in this process: listed, served and logged as those of `run`, one behind the other.
 
     Args:
         arguments: the command line behind `sql`, with which the script runs again.
         target: what the script is: a file, or where it was typed.
-        spark: the Spark session that jobs run in; None: each has one of its own.
+        spark: gives the Spark session that a job runs in; None: it has one of its own.
+        is_shell: whether the process goes on when a job has ended, so that signals to it are not meant for the job.
         exit_code: of the newest job that has ended.
     """
 
-    output: Output
     settings: Settings
     arguments: Sequence[str]
     target: str
-    spark: Session | None = None
+    terminal: JobTerminal
+    spark: Callable[[], Session | None] = lambda: None
+    is_shell: bool = False
     exit_code: int = 0
 
     def launch(self, job: Job, beginning: Beginning | None) -> bool:
@@ -48,42 +88,38 @@ class SqlJobs:
         """
         from poundlock.cli.job_endpoint import Presence
         from poundlock.cli.jobs.watched import exit_code_of, run_watched
-        from poundlock.cli.signals import signals_asking
         from poundlock.control.logs import open_log
-        from poundlock.driver.progress import StopRequest
         from poundlock.driver.requests import Requests
 
-        settings = self.settings
+        settings, session = self.settings, self.spark()
         job.command, job.script = "sql", shlex.join(self.arguments)
-        with open_log(job.name, settings.logs, level=settings.log_level, secrets=settings.secrets()) as log:
+        with (
+            self.terminal.asking(job) as signals,
+            open_log(job.name, settings.logs, level=settings.log_level, secrets=settings.secrets()) as log,
+        ):
             log.logger.info("run", file=self.target, settings=settings.shown())
             presence = Presence(
                 job=job,
                 settings=settings,
                 log=log,
-                stop=StopRequest(),
+                stop=signals.stop,
                 requests=Requests(),
                 job_file=self.target,
                 arguments=self.arguments,
                 command="sql",
+                is_shell=self.is_shell,
             )
             presence.take_port()
-            self.output.note(f"job {job.name}, log {log.path}")
+            self.terminal.say(f"job {job.name}, log {log.path}")
             try:
-                with signals_asking(presence.stop, self.output.note, job) as signals:
-                    progress = run_watched(job, settings, log, presence, self._note, beginning, self.spark)
-                    self.exit_code = exit_code_of(progress, signals)
+                progress = run_watched(job, settings, log, presence, self.terminal.update, beginning, session)
+                self.exit_code = exit_code_of(progress, signals)
             except BaseException as error:
                 presence.end(error.exit_code if isinstance(error, PoundlockError) else 1, error)
                 raise
             presence.end(self.exit_code)
-        is_whole = progress.state == "FINISHED" and not presence.stop.stopping
+        is_whole = progress.state == "FINISHED" and not signals.stop.stopping
         return is_whole and not progress.message.startswith(SAVED)
-
-    def _note(self, progress: Progress) -> None:
-        """Note what is worth a line; how many rows come and go is in the log."""
-        if progress.message:
-            self.output.note(f"{progress.state}  {progress.message}")
 
 
 @dataclass(frozen=True)

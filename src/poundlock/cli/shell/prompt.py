@@ -1,10 +1,10 @@
-"""The line that statements are typed into: several lines each, with history and completion."""
+"""The line that statements are typed into: several lines each, with colours, history and completion."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,32 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.output import Output as Screen
+from prompt_toolkit.styles import Style
 
 from poundlock.redaction import is_secret
 from poundlock.sql.shell.completion import candidates
+from poundlock.sql.shell.highlighting import PartKind, highlighted
 from poundlock.sql.shell.statement_input import is_ended
 from poundlock.sql.shell.words import COMMANDS
 from poundlock.sql.statements.session import SqlSession
 
 _PROMPT = "sql> "
 _MORE = "  -> "
+_STYLES: Mapping[PartKind, str] = {
+    "keyword": "ansiblue bold",
+    "function": "ansicyan",
+    "text": "ansigreen",
+    "number": "ansimagenta",
+    "name": "ansiyellow",
+    "comment": "ansibrightblack italic",
+}
+"""Of the sixteen colours that each terminal has in its own shades."""
 _ASSIGNED = re.compile(r"'([^']*)'\s*=")
 
 
@@ -37,6 +50,26 @@ def command_of(text: str) -> str | None:
 def is_whole(text: str) -> bool:
     """Return whether Enter ends the input: a command, statements that have all ended, or nothing at all."""
     return not text.strip() or command_of(text) is not None or is_ended(text)
+
+
+def has_colours(environment: Mapping[str, str]) -> bool:
+    """Return whether a terminal may be written to in colours: not where NO_COLOR is set, to whatever, or it is a dumb one."""
+    return not environment.get("NO_COLOR") and environment.get("TERM", "").lower() not in ("", "dumb", "unknown")
+
+
+class SqlLexer(Lexer):
+    """Colours what is typed."""
+
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        """Return what gives the parts of a line with their styles."""
+        lines: list[StyleAndTextTuples] = [[]]
+        for part in highlighted(document.text):
+            for place, piece in enumerate(document.text[part.start : part.stop].split("\n")):
+                if place:
+                    lines.append([])
+                if piece:
+                    lines[-1].append((f"class:sql.{part.kind}", piece))
+        return lambda number: lines[number] if number < len(lines) else []
 
 
 class SqlCompleter(Completer):
@@ -79,11 +112,20 @@ class Prompt:
         history: the file of what was typed before.
         input: where keys come from; default: the terminal.
         screen: where it is drawn; default: the terminal.
+        in_colours: whether what is typed is coloured; default: as the terminal allows.
     """
 
     def __init__(
-        self, session: SqlSession, history: Path, input: Input | None = None, screen: Screen | None = None
+        self,
+        session: SqlSession,
+        history: Path,
+        input: Input | None = None,
+        screen: Screen | None = None,
+        *,
+        in_colours: bool | None = None,
     ) -> None:
+        if in_colours is None:
+            in_colours = has_colours(os.environ)
         self._asking: PromptSession[str] = PromptSession(
             message=_PROMPT,
             multiline=True,
@@ -92,6 +134,8 @@ class Prompt:
             completer=SqlCompleter(session),
             complete_while_typing=True,
             auto_suggest=AutoSuggestFromHistory(),
+            lexer=SqlLexer() if in_colours else None,
+            style=Style([(f"sql.{kind}", style) for kind, style in _STYLES.items()]),
             key_bindings=_keys(),
             input=input,
             output=screen,

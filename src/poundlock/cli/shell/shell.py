@@ -1,18 +1,25 @@
-"""The shell: reads statements, runs each at once in one session, and goes on whatever becomes of it."""
+"""The shell: reads statements, runs each at once in one session, and goes on whatever becomes of it.
+
+The job of an INSERT is one as those of scripts are: listed and asked from outside, and not the shell's alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from poundlock import __version__
+from poundlock.cli.jobs.sql_jobs import SqlJobs
 from poundlock.cli.output import Output, plural
 from poundlock.cli.progress_display import status_line
 from poundlock.cli.shell.prompt import command_of
 from poundlock.cli.shell.result_views import ChangelogView, ResultTableView, ResultView, TailView
 from poundlock.cli.shell.statement_run import StatementRun
+from poundlock.cli.signals import Signals
 from poundlock.cli.text_tables import table_lines
+from poundlock.config import Settings
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.errors import PoundlockError
 from poundlock.sql.errors import SqlError
@@ -25,6 +32,7 @@ from poundlock.sql.shell.words import COMMANDS
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from poundlock.job import Job
     from poundlock.sql.relations.fields import Field
     from poundlock.sql.statements.results import ShownRows
 
@@ -59,31 +67,38 @@ class Shell:
     Args:
         runner: runs statements; its session is the shell's.
         spark: what the jobs of the shell run in.
+        typed: the command line behind `sql`, with which there is such a shell again.
         unexpected: makes an error to show of one that nobody foresaw.
     """
 
     runner: ScriptRunner
+    settings: Settings
     output: Output
     spark: SharedSpark
+    typed: Sequence[str]
     unexpected: Callable[[Exception], PoundlockError]
+    ended_by: int | None = field(default=None, init=False)
+    """The signal that has ended the shell while a statement ran."""
     _run: StatementRun = field(init=False)
     _shown: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self.runner.spark, self.runner.same_again = self.spark.session, True
+        jobs = SqlJobs(self.settings, self.typed, "sql", self, spark=self.spark.session, is_shell=True)
+        self.runner.spark, self.runner.same_again, self.runner.launch = self.spark.session, True, jobs.launch
         self.runner.on_query = self._query
         self.runner.on_rows = self._rows
         self.runner.on_shown = self._known
-        self.runner.on_progress = self._progress
+        self.runner.on_progress = self.update
 
     def set_mode(self, mode: str) -> None:
         """Set how results are shown, as SET does."""
         self.runner.session.settings[_MODE] = self.runner.session.written[_MODE] = mode
 
     def loop(self, prompt: ReadsStatements) -> None:
-        """Read and run until quit or Ctrl-D."""
-        self.output.line(f"poundlock {__version__}, Flink SQL. Type help, or a statement and ;")
-        while True:
+        """Read and run until quit or Ctrl-D, or a signal that ends the shell."""
+        if self.ended_by is None:
+            self.output.line(f"poundlock {__version__}, Flink SQL. Type help, or a statement and ;")
+        while self.ended_by is None:
             try:
                 text = prompt.read()
             except KeyboardInterrupt:
@@ -118,7 +133,7 @@ class Shell:
         statements = statements_in(text)
         for number, statement in enumerate(statements, 1):
             if not self._statement(statement):
-                if number < len(statements):
+                if number < len(statements) and self.ended_by is None:
                     self.output.note(f"not run: {plural(len(statements) - number, 'statement')} behind it")
                 return False
         return True
@@ -129,35 +144,51 @@ class Shell:
         self._run = run = StatementRun(self.output, stop, self.spark.kill)
         self._shown = False
         try:
+            return self._outcome(run, script)
+        finally:
+            self.ended_by = run.ended_by
+
+    def _outcome(self, run: StatementRun, script: str) -> bool:
+        try:
             run.writes = _writes(script)
-            run.run(lambda: self.runner.run(script))
-        except SqlError as error:
+            is_whole = run.run(lambda: self.runner.run(script))
+        except Exception as error:
+            if run.is_seen:
+                self._end_view(run)
+                self._failed(run, error)
+            return False
+        if not run.is_seen:
+            return False
+        self._end_view(run)
+        if run.interrupts:
+            self._interrupted(run)
+            return False
+        self._done(run, is_whole=is_whole)
+        return is_whole
+
+    def _end_view(self, run: StatementRun) -> None:
+        if run.view is not None:
+            run.view.end(self.output.line)
+
+    def _failed(self, run: StatementRun, error: Exception) -> None:
+        if isinstance(error, SqlError):
             self.output.note(error.shown)
             self.output.error(error)
-            return False
-        except PoundlockError as error:
+        elif isinstance(error, PoundlockError):
             if run.writes or not run.interrupts:
                 self.output.error(error)
             if run.interrupts:
                 self._interrupted(run)
-            return False
-        except Exception as error:
+        else:
             self.output.error(self.unexpected(error))
-            return False
-        finally:
-            if run.view is not None:
-                run.view.end(self.output.line)
-        if run.interrupts:
-            self._interrupted(run)
-            return False
-        self._done(run)
-        return True
 
-    def _done(self, run: StatementRun) -> None:
+    def _done(self, run: StatementRun, *, is_whole: bool) -> None:
         progress = run.progress
         if run.writes and progress is not None:
             self.output.line(status_line(progress))
-            if progress.checkpoint is None:
+            if not is_whole:
+                self.output.note("the job was ended from outside; what it has written stays")
+            elif progress.checkpoint is None:
                 self.output.line(
                     "Nothing was inserted: this INSERT has read all there is. "
                     "To insert it once more, give it a name: SET 'pipeline.name' = '…'"
@@ -172,10 +203,20 @@ class Shell:
         self.output.note("the INSERT was ended; what it has written stays")
         self.output.note("Next: the same statement goes on where it was, here or in another shell")
 
-    # --- from the thread of the statement -----------------------------------------------------------------------------
+    # --- from the threads of the statement and its job ----------------------------------------------------------------
 
-    def _progress(self, progress: Progress) -> None:
+    def say(self, line: str) -> None:
+        """Have a line printed that stays."""
+        self._run.say(line)
+
+    def update(self, progress: Progress) -> None:
+        """Take how a job goes."""
         self._run.update(progress)
+
+    @contextmanager
+    def asking(self, job: Job) -> Iterator[Signals]:
+        """Have a job asked to stop by what stops the statement: signals come to the main thread, which watches that."""
+        yield Signals(self.runner.stop, self.say)
 
     def _query(self, fields: tuple[Field, ...]) -> None:
         self._run.view = self._view([each.name for each in fields])

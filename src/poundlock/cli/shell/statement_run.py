@@ -1,6 +1,7 @@
 """One statement of a shell while it runs: in a thread of its own, with how it goes on the terminal, until it ends or Ctrl-C ends it.
 
-What the first Ctrl-C means is for the statement to say; a third one ends Spark under it, should it hang.
+What the first Ctrl-C means is for the statement to say; a third one ends Spark under it, should it hang. What ends the shell itself
+(SIGTERM, or SIGHUP where its terminal goes) ends the statement as Ctrl-C does, and the shell behind it.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from poundlock.cli.output import Output
 from poundlock.cli.progress_display import status_line
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
     from poundlock.driver.progress import Progress, StopRequest
 
+T = TypeVar("T")
 _POLL_S = 0.02
 _DRAW_S = 0.15
+_ENDS_SHELL = (signal.SIGTERM, signal.SIGHUP)
 _PATIENCE_S = 0.4  # before a line says that something runs: most statements have ended by then
 
 
@@ -49,6 +52,8 @@ class StatementRun:
         """Shows the rows of a query."""
         self.interrupts = 0
         """How often it was asked to end."""
+        self.ended_by: int | None = None
+        """The signal that asks the shell to end, too."""
 
     # --- from the thread of the job -----------------------------------------------------------------------------------
 
@@ -56,13 +61,23 @@ class StatementRun:
         """Take how a job goes."""
         with self._lock:
             self.progress = progress
-            if progress.message and self.writes:
-                self._messages.append(progress.message)
+        if progress.message and self.writes:
+            self.say(progress.message)
+
+    def say(self, line: str) -> None:
+        """Have a line printed that stays."""
+        with self._lock:
+            self._messages.append(line)
 
     # --- in the main thread -------------------------------------------------------------------------------------------
 
-    def run(self, call: Callable[[], object]) -> None:
-        """Make a call in a thread and show how it goes until it has ended; raises what it raises."""
+    @property
+    def is_seen(self) -> bool:
+        """Whether the terminal is there."""
+        return self.ended_by != signal.SIGHUP
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Make a call in a thread and show how it goes until it has ended; return what it returns, and raise what it raises."""
         with self._interruptible(), self._terminal() as (console, live):
             running = in_thread(call, "poundlock-statement")
             begun = drawn = time.monotonic()
@@ -75,12 +90,14 @@ class StatementRun:
                 if now - drawn < _DRAW_S or now - begun < _PATIENCE_S:
                     continue
                 drawn = now
-                self._print_new(print_line)
-                self._draw(console, live)
-        if self.view is not None:
-            self.view.print_new(self._output.line, stopped=lambda: self._stop.stopping)
-        self._print_messages(self._output.line)
-        running.result()
+                try:
+                    self._print_new(print_line if self.is_seen else _unseen)
+                    if self.is_seen:
+                        self._draw(console, live)
+                except OSError:  # the terminal is gone, and the signal that says so is on its way
+                    self._asked(signal.SIGHUP)
+        self._print_new(self._output.line if self.is_seen else _unseen)
+        return running.result()
 
     def _print_new(self, print_line: Callable[[str], None]) -> None:
         self._print_messages(print_line)
@@ -124,7 +141,8 @@ class StatementRun:
             yield console, live
         finally:
             if live.is_started:
-                live.stop()
+                with suppress(OSError):  # of a terminal that is gone
+                    live.stop()
 
     # --- Ctrl-C -------------------------------------------------------------------------------------------------------
 
@@ -141,10 +159,22 @@ class StatementRun:
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
         def asked(number: int, frame: FrameType | None) -> None:
-            self.interrupt()
+            self._asked(number)
 
-        before = signal.signal(signal.SIGINT, asked)
+        before = {number: signal.signal(number, asked) for number in (signal.SIGINT, *_ENDS_SHELL)}
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _asked(self, number: int) -> None:
+        if number in _ENDS_SHELL:
+            if not self.is_seen:
+                return  # that the terminal is gone a signal tells, and an error, too
+            self.ended_by = number
+        self.interrupt()
+
+
+def _unseen(text: str) -> None:
+    """Take a line that nobody sees: rows have to be taken for the query to end."""

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from poundlock.arguments import MAPPING, NUMBER, WHOLE, check_kind, refuse_without_effect
 from poundlock.calls import check_function
-from poundlock.connectors.base import ReaderContext, ReplayPromise, Split
+from poundlock.connectors.base import ReaderContext, Split
+from poundlock.connectors.datagen.numbered import NumberedSource
 from poundlock.connectors.datagen.rows import Columns, Events, FunctionRows, RowGenerator, Times
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Chunk, Records
@@ -31,7 +32,7 @@ _MOST_MS = 1 << 53
 
 
 @dataclass(frozen=True, init=False)
-class DatagenSource:
+class DatagenSource(NumberedSource):
     """Make rows up. Row i is a function of the seed and i, whoever makes it and however often.
 
     Args:
@@ -100,23 +101,13 @@ class DatagenSource:
             object.__setattr__(self, name, value)
 
     @property
-    def bounded(self) -> bool:
-        """Whether the job ends by itself when this source is read to its end."""
-        return self.count is not None
-
-    @property
-    def replay(self) -> ReplayPromise:
-        """What a second reading of a range gives: a row is a function of its number and the seed."""
-        return ReplayPromise("exact", "its position is in the decision, and a position always means the same rows")
+    def row_count(self) -> int | None:
+        """How many rows there are; None: there is no end."""
+        return self.count
 
     def schema(self) -> pa.Schema:
         """Return the columns of the rows."""
         return self.rows.schema()
-
-    @property
-    def known_columns(self) -> pa.Schema:
-        """The columns of the rows."""
-        return self.schema()
 
     def preflight(self) -> None:
         """Make one row, so that a function that cannot is refused before the job starts."""
@@ -130,10 +121,6 @@ class DatagenSource:
     def reader(self, context: ReaderContext) -> DatagenReader:
         """Return the task's half."""
         return DatagenReader(self, context)
-
-    def describe(self, position: dict[str, Any]) -> str:
-        """Return a position for the log."""
-        return f"generated rows: {position['row']}" + (f" of {self.count}" if self.count is not None else "")
 
 
 def _rows(rows: Any, schema: str | None, fields: Mapping[str, Any] | None, seed: int, times: Times) -> RowGenerator:

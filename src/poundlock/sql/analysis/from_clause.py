@@ -74,7 +74,9 @@ class FromClause:
         if isinstance(node, exp.Subquery):
             return self._renamed(self._queries.relation(node.this, scope.outer), alias, None)
         if isinstance(node, exp.Values):
-            return self._renamed(values_of(self._analysis, node), alias, None)
+            values = values_of(self._analysis, node)
+            named = renamed_fields(self._analysis, values.fields, alias)
+            return replace(values, fields=named), NamedFields(_name_of(alias), named)
         if isinstance(node, exp.Lateral) and not isinstance(node.this, exp.Subquery):
             return function_rows(self._analysis, LogicalValues((), ((),)), scope, node, is_outer=False)
         if isinstance(node, exp.Lateral):

@@ -27,9 +27,10 @@ from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
 from poundlock.sql.expressions.tree import ColumnRef, cast_to
 from poundlock.sql.formats.format import FormatColumn, FormatContext
-from poundlock.sql.formats.registry import decoder_of, encoder_of
+from poundlock.sql.formats.registry import columns_of_records, decoder_of, encoder_of
 from poundlock.sql.relations.fields import Field
-from poundlock.sql.tables import ConnectorColumn, PhysicalColumn
+from poundlock.sql.relations.pruning import ColumnsRead
+from poundlock.sql.tables import ConnectorColumn, PhysicalColumn, TableDefinition
 from poundlock.sql.types import STRING, SqlType
 from poundlock.storage import Storage, open_storage
 from poundlock.stream.nodes import RowProgram
@@ -48,6 +49,9 @@ _METADATA: dict[str, SqlType] = {
 
 class FilesystemTable:
     """Reads and writes files."""
+
+    def columns_read(self, definition: TableDefinition) -> ColumnsRead:
+        return columns_of_records(definition.options, otherwise="columns")
 
     def source(self, table: TableContext) -> TableSource:
         options, path = self._options(table)

@@ -13,7 +13,9 @@ from poundlock.sql.connectors.kafka.table import KafkaTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
 from poundlock.sql.connectors.postgres_cdc import PostgresCdcTable
 from poundlock.sql.connectors.print_table import PrintTable
-from poundlock.sql.connectors.table import TableConnector, TableContext
+from poundlock.sql.connectors.table import PrunedConnector, TableConnector, TableContext
+from poundlock.sql.relations.pruning import ColumnsRead
+from poundlock.sql.tables import TableDefinition
 
 CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "blackhole": BlackholeTable,
@@ -37,3 +39,10 @@ def connector_of(table: TableContext) -> TableConnector:
     if name not in CONNECTORS:
         raise unknown_word("connector", name, CONNECTORS, "unknown_connector")
     return CONNECTORS[name]()
+
+
+def columns_read(definition: TableDefinition) -> ColumnsRead:
+    """Return what can be left out where a table is read: nothing where its connector is none."""
+    make = CONNECTORS.get(definition.options.get("connector", ""))
+    connector = None if make is None else make()
+    return connector.columns_read(definition) if isinstance(connector, PrunedConnector) else "all"

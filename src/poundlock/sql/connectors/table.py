@@ -16,6 +16,7 @@ from poundlock.sql.expressions.tree import Expression
 from poundlock.sql.formats.format import RecordDecoder
 from poundlock.sql.relations.demands import ScanDemand
 from poundlock.sql.relations.fields import Field
+from poundlock.sql.relations.pruning import ColumnsRead
 from poundlock.sql.tables import TableDefinition
 from poundlock.stream.nodes import RowProgram
 
@@ -130,6 +131,14 @@ class LookupConnector(Protocol):
         Raises:
             OptionError: as `TableConnector.source`.
         """
+
+
+@runtime_checkable
+class PrunedConnector(Protocol):
+    """A connector that can leave out what nobody reads of its tables."""
+
+    def columns_read(self, definition: TableDefinition) -> ColumnsRead:
+        """Return what can be left out of a table."""
 
 
 class TableConnector(Protocol):

@@ -12,6 +12,7 @@ from poundlock.sql.formats.csv_format import csv_decoder, csv_encoder
 from poundlock.sql.formats.format import FormatContext, RecordDecoder, RecordEncoder
 from poundlock.sql.formats.json_format import json_decoder, json_encoder
 from poundlock.sql.formats.raw import raw_decoder, raw_encoder
+from poundlock.sql.relations.pruning import ColumnsRead
 
 _CHANGELOGS: tuple[Dialect, ...] = ("debezium-json", "canal-json", "maxwell-json")
 
@@ -29,6 +30,17 @@ ENCODERS: Mapping[str, Callable[[TableOptions, FormatContext], RecordEncoder]] =
     "raw": raw_encoder,
     **{dialect: partial(changelog_encoder, dialect=dialect) for dialect in _CHANGELOGS},
 }
+
+
+def columns_of_records(options: Mapping[str, str], *, otherwise: ColumnsRead) -> ColumnsRead:
+    """Return what can be left out where the records of a table are read.
+
+    Args:
+        otherwise: where they are not of JSON, in which all is known by its name.
+    """
+    if "true" in (options.get(f"{part}json.fail-on-missing-field") for part in ("", "value.")):
+        return "all"
+    return "fields" if "json" in (options.get("format"), options.get("value.format")) else otherwise
 
 
 def decoder_of(options: TableOptions, context: FormatContext, option: str = "format") -> RecordDecoder:

@@ -95,7 +95,8 @@ def upsert_key(relation: LogicalRelation) -> tuple[str, ...] | None:
         return upsert_key(relation.input)
     if isinstance(relation, LogicalScan):
         key = relation.definition.primary_key
-        return tuple(f.column for f in relation.fields if f.name in key) if key else None
+        there = {f.name: f.column for f in relation.fields}  # the columns that are read
+        return tuple(there[name] for name in there if name in key) if key and there.keys() >= {*key} else None
     if isinstance(relation, LogicalProject):
         inner = upsert_key(relation.input)
         if inner is None:

@@ -1,6 +1,7 @@
-"""What queries want of the tables that they read: which columns, which rows, and how many. Connectors may leave out the rest.
+"""What queries want of the tables that they read: which rows, and how many. Connectors may leave out the rest.
 
-Nothing is taken out of the query for it: a condition is computed once more behind a table that knew it already.
+Nothing is taken out of the query for it: a condition is computed once more behind a table that knew it already. Columns that nobody
+reads have been left out before, by `pruning`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from poundlock.sql.expressions.tree import ColumnRef, Expression, SqlCall, columns_of, replaced
+from poundlock.sql.expressions.tree import ColumnRef, Expression, SqlCall, replaced
 from poundlock.sql.relations.tree import (
     LogicalFilter,
     LogicalProject,
@@ -24,12 +25,10 @@ class ScanDemand:
     """What is wanted of a table.
 
     Args:
-        columns: those of its batches that are read; None for all.
         conditions: that all wanted rows meet.
         limit: rows that will do, whichever they are; None for all.
     """
 
-    columns: frozenset[str] | None = None
     conditions: tuple[Expression, ...] = ()
     limit: int | None = None
 
@@ -72,14 +71,11 @@ class _Walk:
     @staticmethod
     def _of_inputs(relation: LogicalRelation, demand: ScanDemand) -> Sequence[ScanDemand]:
         if isinstance(relation, LogicalFilter):
-            columns = None if demand.columns is None else demand.columns | set(columns_of(relation.condition))
-            return [ScanDemand(columns, (*demand.conditions, *_conjuncts(relation.condition)))]
+            return [ScanDemand((*demand.conditions, *_conjuncts(relation.condition)))]
         if isinstance(relation, LogicalProject):
             given = {f.column: each for f, each in zip(relation.fields, relation.expressions, strict=True)}
-            wanted = given if demand.columns is None else demand.columns
-            columns = frozenset(column for name in wanted for column in columns_of(given[name]))
             conditions = tuple(replaced(each, lambda part: _instead(part, given)) for each in demand.conditions)
-            return [ScanDemand(columns, conditions, demand.limit)]
+            return [ScanDemand(conditions, demand.limit)]
         if isinstance(relation, LogicalTopN) and not relation.order and not relation.keys:
             return [ScanDemand(limit=relation.last)]
         return [ScanDemand() for _ in relation.inputs]
@@ -97,5 +93,4 @@ def _conjuncts(condition: Expression) -> tuple[Expression, ...]:
 
 def _of_both(one: ScanDemand, other: ScanDemand) -> ScanDemand:
     """Return what serves two readers of a table, which is read once for both."""
-    columns = None if one.columns is None or other.columns is None else one.columns | other.columns
-    return ScanDemand(columns, tuple(each for each in one.conditions if each in other.conditions))
+    return ScanDemand(tuple(each for each in one.conditions if each in other.conditions))

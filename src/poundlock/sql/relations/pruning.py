@@ -6,8 +6,9 @@ row that comes out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from poundlock.sql.expressions.tree import ColumnRef, Expression, SqlCall, replaced
 from poundlock.sql.relations.fields import Field
@@ -33,6 +34,10 @@ from poundlock.sql.relations.tree import (
 from poundlock.sql.tables import TableDefinition
 from poundlock.sql.types import SqlType
 
+ColumnsRead = Literal["all", "columns", "fields"]
+"""What can be left out where a table is read: nothing, columns, or also fields of rows, where they are known by their names."""
+Readable = Callable[[TableDefinition], ColumnsRead]
+"""Tells that of a table."""
 _FIELD = ".field"
 _BOUNDS = 3  # columns of a window, behind those of the rows
 
@@ -75,7 +80,7 @@ class ReadColumns:
         return column in self.parts
 
 
-def pruned(roots: Sequence[LogicalRelation]) -> list[LogicalRelation]:
+def pruned(roots: Sequence[LogicalRelation], readable: Readable) -> list[LogicalRelation]:
     """Return relations that give the same rows, without the columns that none of them reads; what they share, they share still."""
     order = list(_inputs_first(roots))
     read = {id(each): ReadColumns() for each in order}
@@ -90,6 +95,9 @@ def pruned(roots: Sequence[LogicalRelation]) -> list[LogicalRelation]:
             read[id(of)].update(needed)
     made: dict[int, LogicalRelation] = {}
     for relation in order:
+        if isinstance(relation, LogicalScan):
+            made[id(relation)] = _scan(relation, read[id(relation)], readable(relation.definition))
+            continue
         made[id(relation)] = _rebuilt(relation, read[id(relation)], [made[id(each)] for each in relation.inputs])
     return [made[id(root)] for root in roots]
 
@@ -184,8 +192,6 @@ def _columns_of_calls(calls: Sequence[SqlAggregateCall]) -> Iterator[str]:
 
 
 def _rebuilt(relation: LogicalRelation, read: ReadColumns, inputs: list[LogicalRelation]) -> LogicalRelation:
-    if isinstance(relation, LogicalScan):
-        return _scan(relation, read)
     if isinstance(relation, LogicalProject):
         return _project(relation, read, inputs[0])
     if isinstance(relation, LogicalFilter):
@@ -261,17 +267,14 @@ def _typed(expression: Expression, inner: LogicalRelation) -> Expression:
     return replaced(expression, narrower)
 
 
-def _scan(scan: LogicalScan, read: ReadColumns) -> LogicalScan:
-    definition: TableDefinition = scan.definition
-    if not _reads_some_columns(definition):
+def _scan(scan: LogicalScan, read: ReadColumns, readable: ColumnsRead) -> LogicalScan:
+    if readable == "all":
         return scan
-    by_name = _format_of(definition) == "json"
     fields = []
     for each in scan.fields:
-        if each.column not in read and each.name not in definition.primary_key:
-            continue
-        parts = read.parts.get(each.column)
-        fields.append(replace(each, type=_row_of(each.type, parts)) if by_name and parts else each)
+        if each.column in read:
+            parts = read.parts[each.column] if readable == "fields" else None
+            fields.append(replace(each, type=_row_of(each.type, parts)) if parts else each)
     return replace(scan, fields=tuple(fields))
 
 
@@ -279,17 +282,3 @@ def _row_of(kind: SqlType, parts: set[str]) -> SqlType:
     """Return a row with some of its fields."""
     kept = [(name, of) for name, of in zip(kind.names, kind.of, strict=True) if name in parts]
     return replace(kind, of=tuple(of for _, of in kept), names=tuple(name for name, _ in kept))
-
-
-def _format_of(definition: TableDefinition) -> str | None:
-    return definition.options.get("format") or definition.options.get("value.format")
-
-
-def _reads_some_columns(definition: TableDefinition) -> bool:
-    """Return whether a table's connector gives some of the columns alone; those of records in topics must be known by name."""
-    options = definition.options
-    if options.get("json.fail-on-missing-field") == "true":
-        return False
-    if options.get("connector") == "filesystem":
-        return True
-    return options.get("connector") == "kafka" and _format_of(definition) == "json" and "key.fields" not in options

@@ -21,7 +21,7 @@ from poundlock.sql.relations.tree import LogicalRelation, LogicalScan, walk_rela
 from poundlock.sql.running.jobs import ARGUMENTS, JobBuilder
 from poundlock.sql.running.stream_tables import StreamTable, stream_table
 from poundlock.sql.script import SetOption, Statement, statements_of
-from poundlock.sql.settings import OLDER_NAMES, RECOVERY_PATH, SETTINGS
+from poundlock.sql.settings import DML_SYNC, OLDER_NAMES, RECOVERY_PATH, SETTINGS
 from poundlock.sql.statements.results import Done, RunsInserts, RunsQuery, SinkTable
 from poundlock.sql.statements.session import SqlSession, placed
 from poundlock.stream.nodes import QueryNode
@@ -110,7 +110,7 @@ class JobSql:
     def _taken(self, statement: Statement, script: str, *, is_last: bool) -> DataStream | None:
         if isinstance(statement, SetOption) and statement.key is not None:
             key = OLDER_NAMES.get(statement.key, statement.key)
-            if key in SETTINGS and not key.startswith("table."):
+            if key in SETTINGS and (key == DML_SYNC or not key.startswith("table.")):
                 raise DefinitionError(
                     f"SET '{statement.key}' in a job of Python",
                     next=f"say it there: {_OTHERWISE[key]}" if key in _OTHERWISE else "leave it out",

@@ -14,7 +14,7 @@ from poundlock.formats import ddl
 from poundlock.job import Job
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.coercion import BINARIES
-from poundlock.sql.connectors.registry import connector_of
+from poundlock.sql.connectors.registry import columns_read, connector_of
 from poundlock.sql.connectors.table import LookupConnector, RowLookup, TableContext, TableSource
 from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext
@@ -69,7 +69,7 @@ class JobBuilder:
     Args:
         settings: of the session.
         stable: names operators by what they are.
-        reads_all: tables are read with all of their columns, since statements that come later may read others.
+        reads_all: tables are read with all of their columns and rows, since statements that come later may read others.
     """
 
     job: Job
@@ -156,23 +156,27 @@ class JobBuilder:
             DefinitionError: a table cannot be read or written so.
         """
         relations = self._wanted([self._enforced(each) for each in inserts.sinks])
-        self._demands = demands_of(relations)
         for each, relation in zip(inserts.sinks, relations, strict=True):
             self._insert(each, relation)
 
     def _wanted(self, relations: Sequence[LogicalRelation]) -> Sequence[LogicalRelation]:
-        """Return relations without columns that nobody reads."""
-        return relations if self.reads_all else pruned(relations)
+        """Return relations without columns that nobody reads, and note what they want of their tables."""
+        if self.reads_all:
+            return relations
+        made = pruned(relations, columns_read)
+        self._demands = demands_of(made)
+        return made
 
     def _insert(self, into: SinkTable, relation: LogicalRelation) -> None:
-        changes = not self.is_batch and is_updating(relation, self.is_updating_table)
+        is_changelog = is_updating(relation, self.is_updating_table)
+        updating = is_changelog and not self.is_batch
         table = TableContext(
             into.name,
             into.definition,
             relation.fields,
             self.zone,
             self.is_batch,
-            is_updating=changes,
+            is_updating=updating,
             static=into.static,
         )
         kind = into.definition.options.get("connector")
@@ -183,7 +187,7 @@ class JobBuilder:
                 kind="unsupported_query",
             )
         sink = connector_of(table).sink(table, overwrite=into.overwrite)
-        stream, updating = self._stream(relation)
+        stream = self._final(relation, is_changelog=is_changelog)
         if updating and sink.takes == "append":
             raise OptionError(
                 f"{into.name.name} takes insertions alone, and the rows of the query change",
@@ -202,15 +206,23 @@ class JobBuilder:
 
     def _stream(self, relation: LogicalRelation) -> tuple[DataStream, bool]:
         """Return the stream of a relation, and whether its rows change: in batch mode none does."""
-        updating = is_updating(relation, self.is_updating_table)
+        is_changelog = is_updating(relation, self.is_updating_table)
+        return self._final(relation, is_changelog=is_changelog), is_changelog and not self.is_batch
+
+    def _final(self, relation: LogicalRelation, *, is_changelog: bool) -> DataStream:
+        """Return the stream of a relation: in batch mode the rows that are there at its end.
+
+        Args:
+            is_changelog: whether its rows change.
+        """
         stream = self.lowering.stream(self.stable.of(relation))
-        if not (updating and self.is_batch):
-            return stream, updating
+        if not (is_changelog and self.is_batch):
+            return stream
         kind = SqlCall("$INSERTION", (ColumnRef(ROW_KIND, SqlType("VARCHAR", (2,))),), _BOOLEAN)
         names = tuple(f.column for f in relation.fields)
         steps = (CalcStep(condition=kind), CalcStep(names, tuple(f.ref for f in relation.fields)))
         program = CalcProgram(steps, self.lowering.context, keeps_kind=False)
-        return self.lowering.calc(stream, program, relation.fields, kinds=False, name="final"), False
+        return self.lowering.calc(stream, program, relation.fields, kinds=False, name="final")
 
     def _enforced(self, into: SinkTable) -> LogicalRelation:
         """Return the rows with what settings say of values that do not fit their columns."""
@@ -261,7 +273,6 @@ class JobBuilder:
     def query(self, relation: LogicalRelation, sink: Any) -> pa.Schema:
         """Add a query whose rows go into a sink; return their columns, the kind of change behind them where rows change."""
         (wanted,) = self._wanted([relation])
-        self._demands = demands_of([wanted])
         stream, updating = self._stream(wanted)
         schema = pa.schema([pa.field(f.column, f.type.arrow) for f in relation.fields])
         if updating:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -27,10 +25,11 @@ from poundlock.sql.errors import SqlError, too_deep
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import LogicalRelation, LogicalScan, walk_relations
 from poundlock.sql.running.beginnings import beginning_of, refuse_unfit
+from poundlock.sql.running.checked import CheckedStatement, JobKey, QueryFolder
 from poundlock.sql.running.collected import CollectingSink
 from poundlock.sql.running.explained import explained
 from poundlock.sql.running.jobs import JobBuilder, new_job
-from poundlock.sql.script import statements_of
+from poundlock.sql.script import Statement, statements_of
 from poundlock.sql.statements.results import (
     Done,
     Explained,
@@ -120,74 +119,92 @@ class ScriptRunner:
             SqlError: it cannot be run; nothing was.
             PoundlockError: a job failed.
         """
-        self.check(script)
-        for statement in statements_of(script):
-            if not self._run(self.session.take(statement, script), statement.text):
+        for checked in self.check(script):
+            if not self._run(checked, script):
                 return False
             on_statement()
         return True
 
-    def check(self, script: str) -> None:
+    def check(self, script: str) -> list[CheckedStatement]:
         """Go through a script as far as its jobs' plans, without running anything.
 
         Raises:
             SqlError: a statement cannot be run.
         """
         trial, names = self.session.trial(), deepcopy(self._jobs)
+        checked = []
         for statement in statements_of(script):
             result = trial.take(statement, script)
             try:
-                self._check(trial, result, statement.text, names)
+                checked.append(self._checked(trial, statement, result, names))
             except RecursionError:
                 raise too_deep(statement.place, script) from None
             except SqlError:
                 raise
             except DefinitionError as error:
                 raise placed(error, statement.place, script) from error
+        return checked
 
-    def _check(self, session: SqlSession, result: Result, text: str, names: dict[str, list[str]]) -> None:
+    def _checked(
+        self, session: SqlSession, statement: Statement, result: Result, names: dict[str, list[str]]
+    ) -> CheckedStatement:
         if isinstance(result, Explained):
-            self._planned(session, result.of)
-        elif isinstance(result, RunsQuery):
-            self._planned(session, result)
-        elif isinstance(result, RunsInserts):
-            job = self._planned(session, result, self._job_name(session, result, text, names))
-            beginning = self._beginning(session, job)
+            builder = self._builder(session, new_job("explained", self._settings(session)))
+            if isinstance(result.of, RunsQuery):
+                builder.query(result.of.relation, CollectingSink("/nowhere"))
+            else:
+                builder.inserts(result.of)
+            return CheckedStatement(statement, result, builder)
+        if isinstance(result, RunsQuery):
+            return self._checked_query(session, statement, result)
+        if isinstance(result, RunsInserts):
+            key = self._key(session, result, statement.text)
+            name = key.take(names, same_again=self.same_again)
+            builder = self._builder(session, new_job(name, self._settings(session)))
+            builder.inserts(result)
+            beginning = self._beginning(session, builder.job)
             if beginning is not None:
-                refuse_unfit(job, beginning)
-        elif isinstance(result, ShowsJobs | StopsJob):
+                refuse_unfit(builder.job, beginning)
+            return CheckedStatement(statement, result, builder, key)
+        if isinstance(result, ShowsJobs | StopsJob):
             control = self._control()
             if isinstance(result, StopsJob):
                 control.check(result.job)
+        return CheckedStatement(statement, result)
+
+    def _checked_query(self, session: SqlSession, statement: Statement, query: RunsQuery) -> CheckedStatement:
+        folder = QueryFolder()
+        job = new_job(
+            f"{self.name}-query",
+            self._settings(session),
+            checkpoint_dir=folder.checkpoint,
+            restart=NoRestart(),
+            checkpoint_interval="0 s",
+        )
+        builder = self._builder(session, job)
+        builder.query(query.relation, folder.sink)
+        return CheckedStatement(statement, query, builder, folder=folder)
+
+    def _builder(self, session: SqlSession, job: Job) -> JobBuilder:
+        return JobBuilder(job, session.zone, {**session.settings})
 
     def _settings(self, session: SqlSession) -> dict[str, Any]:
         """Return a session's settings, with the runner's parallelism where they give none."""
         given = {} if self.parallelism is None else {"parallelism.default": self.parallelism}
         return {**given, **session.settings}
 
-    def _planned(self, session: SqlSession, result: RunsQuery | RunsInserts, name: str = "explained") -> Job:
-        return self._built(session, result, name).job
-
-    def _built(self, session: SqlSession, result: RunsQuery | RunsInserts, name: str = "explained") -> JobBuilder:
-        job = new_job(name, self._settings(session))
-        builder = JobBuilder(job, session.zone, session.settings)
-        if isinstance(result, RunsQuery):
-            builder.query(result.relation, CollectingSink("/nowhere"))
-        else:
-            builder.inserts(result)
-        return builder
-
-    def _run(self, result: Result, text: str) -> bool:
+    def _run(self, checked: CheckedStatement, script: str) -> bool:
         """Run a statement; return whether the script goes on."""
+        result = self.session.take(checked.statement, script) if checked.changes_session else checked.result
         if isinstance(result, ShownRows):
             self.on_shown(result)
         elif isinstance(result, RunsQuery):
-            self._query(result)
+            self._query(result, checked)
         elif isinstance(result, RunsInserts):
-            return self._inserts(result, text)
+            return self._inserts(checked)
         elif isinstance(result, Explained):
-            text = explained(result, self._built(self.session, result.of))
-            self.on_shown(ShownRows((("result", STRING),), [(text,)]))
+            assert checked.builder is not None
+            self.on_shown(ShownRows((("result", STRING),), [(explained(result, checked.builder),)]))
         elif isinstance(result, ShowsJobs):
             self.on_shown(ShownRows(_JOB_COLUMNS, list(self._control().running())))
         elif isinstance(result, StopsJob):
@@ -206,25 +223,21 @@ class ScriptRunner:
             )
         return self.control
 
-    def _query(self, query: RunsQuery) -> None:
-        with _folder() as folder:
-            sink = CollectingSink(f"{folder}/rows")
-            job = new_job(
-                f"{self.name}-query",
-                self._settings(self.session),
-                checkpoint_dir=f"{folder}/job",
-                restart=NoRestart(),
-                checkpoint_interval="0 s",
-            )
-            builder = JobBuilder(job, self.session.zone, self.session.settings)
-            builder.query(query.relation, sink)
+    def _query(self, query: RunsQuery, checked: CheckedStatement) -> None:
+        assert checked.builder is not None
+        assert checked.folder is not None
+        with checked.folder.made():
             self.on_query(query.relation.fields)
-            sink.given_to(lambda rows: self.on_rows(query.relation.fields, rows))
+            checked.folder.sink.given_to(lambda rows: self.on_rows(query.relation.fields, rows))
             settings = self._run_settings().model_copy(update={"on_error": None, "checkpoint_dir": None})
+            job = checked.builder.job
             run(job, settings=settings, stop=self.stop, session=self.spark(), on_progress=self.on_progress)
 
-    def _inserts(self, inserts: RunsInserts, text: str) -> bool:
-        job = self._planned(self.session, inserts, self._job_name(self.session, inserts, text, self._jobs))
+    def _inserts(self, checked: CheckedStatement) -> bool:
+        assert checked.builder is not None
+        assert checked.key is not None
+        checked.key.take(self._jobs, same_again=self.same_again)
+        job = checked.builder.job
         return (self.launch or self._launched)(job, self._beginning(self.session, job))
 
     def _launched(self, job: Job, beginning: Beginning | None) -> bool:
@@ -238,15 +251,9 @@ class ScriptRunner:
         )
         return not self.stop.stopping
 
-    def _job_name(self, session: SqlSession, inserts: RunsInserts, text: str, names: dict[str, list[str]]) -> str:
-        """Return what the job of a statement is called, by which it goes on where it was; `names` are those that are taken."""
+    def _key(self, session: SqlSession, inserts: RunsInserts, text: str) -> JobKey:
         identity = identity_of(inserts, text)
-        name: str = session.settings.get("pipeline.name") or f"{self.name}-{identity}"
-        known = names[name]
-        if identity not in known or not self.same_again:
-            known.append(identity)
-        times = known.index(identity) + 1 if self.same_again else len(known)
-        return name if times == 1 else f"{name}-{times}"
+        return JobKey(session.settings.get("pipeline.name") or f"{self.name}-{identity}", identity)
 
     def _beginning(self, session: SqlSession, job: Job) -> Beginning | None:
         return beginning_of(session.settings, job, self._run_settings(), self.newer)
@@ -291,9 +298,3 @@ def _own(relation: LogicalRelation) -> Iterator[str]:
 
 def _what(column: TableColumn) -> str:
     return column.expression.sql(dialect=Flink) if isinstance(column, ComputedColumn) else str(column.type)
-
-
-@contextmanager
-def _folder() -> Iterator[str]:
-    with TemporaryDirectory(prefix="poundlock-sql-", ignore_cleanup_errors=True) as made:
-        yield made

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from poundlock.cli.main import main
+from poundlock.cli.shell import prompt
+from poundlock.cli.shell.shell import Shell
+from poundlock.sql.settings import IGNORE_UNCLAIMED, RECOVERY_PATH
+from poundlock.sql.shell.shared_spark import SharedSpark
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -55,6 +60,20 @@ def test_two_scripts_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "two scripts" in capsys.readouterr().err
 
 
+def test_what_is_for_a_savepoint_needs_one(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("script.sql").write_text("SELECT 1")
+    assert checked("script.sql", "-n") == 2
+    assert "-n is for a savepoint" in capsys.readouterr().err
+
+
+def test_an_insert_that_is_not_waited_for_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert checked("-e", "SET 'table.dml-sync' = 'true'") == 0
+    assert checked("-e", "SET 'table.dml-sync' = 'false'") == 2
+    *_, what, next = capsys.readouterr().err.splitlines()
+    assert "its job is one of the process that runs it, and ends with it" in what
+    assert "nohup poundlock sql script.sql" in next
+
+
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
@@ -70,6 +89,25 @@ def test_what_the_shell_does_not_take_is_refused(
     monkeypatch.setattr(sys, "stdin", _Terminal())
     assert main(["sql", *arguments]) == 2
     assert what in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("ended_by", "code"), [(None, 0), (signal.SIGTERM, 143)])
+def test_the_shell_begins_with_a_savepoint_and_ends_as_its_signal_says(
+    monkeypatch: pytest.MonkeyPatch, ended_by: int | None, code: int
+) -> None:
+    for name in ("stdin", "stdout"):
+        monkeypatch.setattr(sys, name, _Terminal())
+    settings: list[dict[str, object]] = []
+
+    def loop(shell: Shell, prompt: object) -> None:
+        settings.append(shell.runner.session.settings)
+        shell.ended_by = ended_by
+
+    monkeypatch.setattr(Shell, "loop", loop)
+    monkeypatch.setattr(prompt, "Prompt", lambda session, history: None)
+    monkeypatch.setattr(SharedSpark, "begin", lambda spark: None)
+    assert main(["sql", "-s", "saved/one", "-n"]) == code
+    assert settings == [{RECOVERY_PATH: "saved/one", IGNORE_UNCLAIMED: True}]
 
 
 def test_without_its_package_the_shell_says_what_to_type(

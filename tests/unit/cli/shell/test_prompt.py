@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prompt_toolkit.application import create_app_session
@@ -13,7 +14,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from poundlock.cli.shell.prompt import Prompt, SqlCompleter, command_of, history_in
+from poundlock.cli.shell.prompt import Prompt, SqlCompleter, SqlLexer, command_of, has_colours, history_in
 from poundlock.sql.statements.session import SqlSession
 
 UP, CTRL_C, CTRL_D = "\x1b[A", "\x03", "\x04"
@@ -91,3 +92,48 @@ def test_what_is_typed_is_completed_from_the_session() -> None:
     document = Document("SELECT i FROM orders;", cursor_position=8)
     made, *_ = SqlCompleter(session).get_completions(document, CompleteEvent(text_inserted=True))
     assert (made.text, made.start_position, made.display_meta_text) == ("id", -1, "INT")
+
+
+def test_each_line_of_what_is_typed_is_coloured() -> None:
+    line = SqlLexer().lex_document(Document("SELECT 'a\nb', 1"))
+    assert line(0) == [("class:sql.keyword", "SELECT"), ("class:sql.plain", " "), ("class:sql.text", "'a")]
+    assert line(1) == [
+        ("class:sql.text", "b'"),
+        ("class:sql.sign", ","),
+        ("class:sql.plain", " "),
+        ("class:sql.number", "1"),
+    ]
+    assert line(2) == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "colours"),
+    [
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "xterm", "NO_COLOR": ""}, True),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ({"TERM": "dumb"}, False),
+        ({}, False),
+    ],
+)
+def test_colours_are_left_out_where_they_are_not_wanted(environment: dict[str, str], colours: bool) -> None:
+    assert has_colours(environment) is colours
+
+
+class Drawn(DummyOutput):
+    """Notes what is written, and in how many styles."""
+
+    def __init__(self) -> None:
+        self.styles: set[str] = set()
+
+    def set_attributes(self, attrs: Any, color_depth: Any) -> None:
+        self.styles.add(attrs.color or "")
+
+
+@pytest.mark.parametrize("in_colours", [True, False])
+def test_what_is_typed_is_drawn_in_colours(keys: PipeInput, tmp_path: Path, in_colours: bool) -> None:
+    drawn = Drawn()
+    keys.send_text("SELECT 'a', 1;\r")
+    asked = Prompt(SqlSession(), tmp_path / "history", keys, drawn, in_colours=in_colours)
+    assert asked.read() == "SELECT 'a', 1;"
+    assert ({"ansiblue", "ansigreen", "ansimagenta"} <= drawn.styles) is in_colours

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from poundlock.checkpoint.identity import Identity, new_job_id
+from poundlock.cli.job_lookup import KnownJob
 from poundlock.cli.output import Output
 from poundlock.cli.shell.shell import Shell
 from poundlock.config import load_settings
-from poundlock.driver.progress import Progress
+from poundlock.control.channel import FirstAnswer, FolderChannel, SignalChannel
+from poundlock.control.registry import JobEntry, Registry
+from poundlock.driver import driver
+from poundlock.driver.progress import Progress, StopRequest
 from poundlock.errors import PoundlockError, TransientError
 from poundlock.sql.running import runner as running
 from poundlock.sql.running.runner import ScriptRunner
@@ -45,12 +55,30 @@ def unexpected(error: Exception) -> PoundlockError:
     return PoundlockError(f"unexpected {error}", next="see the log")
 
 
+class NoSpark(SharedSpark):
+    """Starts nothing."""
+
+    def session(self) -> Any:
+        return None
+
+
 @pytest.fixture
-def shell() -> Shell:
-    runner = ScriptRunner("sql", lambda fields, rows: None, lambda shown: None, settings=load_settings())
-    made = Shell(runner, Output(out=io.StringIO(), err=io.StringIO()), SharedSpark(load_settings()), unexpected)
-    runner.spark = lambda: None  # nothing starts
-    return made
+def shell(tmp_path: Path) -> Shell:
+    settings = load_settings([f"state_dir={tmp_path}/state", "rest_enabled=false"])
+    runner = ScriptRunner("sql", lambda fields, rows: None, lambda shown: None, settings=settings)
+    output = Output(out=io.StringIO(), err=io.StringIO())
+    return Shell(runner, settings, output, NoSpark(settings), ["-i", "init.sql"], unexpected)
+
+
+def ways(entry: JobEntry) -> Sequence[Any]:
+    """Return the ways to a job."""
+    channel = KnownJob(entry, lambda: entry).channel()
+    assert isinstance(channel, FirstAnswer)
+    return channel.ways
+
+
+def listed(shell: Shell) -> list[JobEntry]:
+    return Registry(shell.settings.state_dir).entries()
 
 
 def lines(shell: Shell) -> list[str]:
@@ -74,8 +102,14 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         on_progress(Progress("FINISHED"))
         return Progress("FINISHED")
 
-    monkeypatch.setattr(running, "run", run)
+    for place in (running, driver):
+        monkeypatch.setattr(place, "run", run)
     return names
+
+
+def claimed(job: Any, on_claim: Callable[[Identity], None]) -> None:
+    """Claim a checkpoint, as a job does before it runs."""
+    on_claim(Identity(job_id=new_job_id(), name=job.name, created_ms=1))
 
 
 def test_what_is_typed_runs_in_one_session(shell: Shell) -> None:
@@ -146,6 +180,102 @@ def test_a_job_that_fails_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch
     def fails(*_: Any, **__: Any) -> None:
         raise TransientError("the broker is away", next="start it")
 
-    monkeypatch.setattr(running, "run", fails)
+    for place in (running, driver):
+        monkeypatch.setattr(place, "run", fails)
     shell.loop(Typed(TABLES, INSERT, "SELECT id FROM orders;"))
     assert errors(shell) == ["error: the broker is away", "Next: start it"] * 2
+
+
+class Running:
+    """An INSERT without an end: `meanwhile` is called once it is listed, then it goes on until it is asked to stop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[StopRequest], object]) -> None:
+        self._meanwhile = meanwhile
+        monkeypatch.setattr(driver, "run", self)
+
+    def __call__(
+        self,
+        job: Any,
+        *,
+        on_progress: Callable[[Progress], None],
+        on_claim: Callable[[Identity], None],
+        stop: StopRequest,
+        **given: Any,
+    ) -> Progress:
+        claimed(job, on_claim)
+        on_progress(Progress("RUNNING", checkpoint=1))
+        self._meanwhile(stop)
+        assert stop.wait(30)
+        ended = Progress("CANCELED" if stop.canceling else "FINISHED", checkpoint=1)
+        on_progress(ended)
+        return ended
+
+
+def send(number: int, until: Callable[[], bool] = lambda: True) -> None:
+    os.kill(os.getpid(), number)
+    while not until():
+        time.sleep(0.01)
+
+
+def test_an_insert_is_listed_as_a_job_while_it_runs_and_ctrl_c_ends_it_alone(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[JobEntry] = []
+
+    def meanwhile(stop: StopRequest) -> None:
+        seen.extend(listed(shell))
+        send(signal.SIGINT, lambda: stop.stopping)
+
+    Running(monkeypatch, meanwhile)
+    shell.loop(Typed(TABLES, INSERT, "SHOW CATALOGS;"))
+    (running_one,), (ended,) = seen, listed(shell)
+    assert (running_one.state, running_one.command, running_one.is_shell) == ("RUNNING", "sql", True)
+    assert [*map(type, ways(running_one))] == [FolderChannel], "its signals are the shell's"
+    assert [*map(type, ways(replace(running_one, is_shell=False)))] == [SignalChannel, FolderChannel]
+    assert list(running_one.arguments) == ["-i", "init.sql"]
+    assert (ended.job_id, ended.state, ended.exit_code) == (running_one.job_id, "FINISHED", 0)
+    assert Path(ended.log).read_text().count("the job ended") == 1
+    assert f"job {ended.name}, log {ended.log}" in lines(shell)
+    assert errors(shell)[0] == "the INSERT was ended; what it has written stays"
+    assert "| default_catalog |" in lines(shell)
+
+
+def test_ctrl_c_once_more_cancels_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def meanwhile(stop: StopRequest) -> None:
+        send(signal.SIGINT, lambda: stop.stopping)
+        send(signal.SIGINT, lambda: stop.canceling)
+
+    Running(monkeypatch, meanwhile)
+    shell.loop(Typed(TABLES, INSERT))
+    (ended,) = listed(shell)
+    assert (ended.state, ended.exit_code) == ("CANCELED", 130)
+
+
+def test_a_job_that_somebody_else_ends_ends_what_was_typed_with_it(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Running(monkeypatch, lambda stop: stop.stop())
+    shell.loop(Typed(TABLES, f"{INSERT} SHOW TABLES;", "SHOW CATALOGS;"))
+    assert errors(shell) == [
+        "the job was ended from outside; what it has written stays",
+        "not run: 1 statement behind it",
+    ]
+    assert "| default_catalog |" in lines(shell)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_the_shell_ends_its_job_well(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    Running(monkeypatch, lambda stop: send(number, lambda: stop.stopping))
+    typed = Typed(TABLES, f"{INSERT} SHOW TABLES;", "SHOW CATALOGS;")
+    shell.loop(typed)
+    (ended,) = listed(shell)
+    assert (ended.state, ended.exit_code) == ("FINISHED", 0)
+    assert (shell.ended_by, typed.left) == (number, ["SHOW CATALOGS;"])
+
+
+def test_a_query_is_nobody_elses(shell: Shell, jobs: list[str]) -> None:
+    shell.loop(Typed(TABLES, "SELECT id FROM orders;"))
+    assert jobs
+    assert listed(shell) == []

@@ -20,7 +20,6 @@ from poundlock.sql.catalog import FullName
 from poundlock.sql.connectors.datagen.table import DatagenTable, GeneratedRows
 from poundlock.sql.connectors.table import TableContext
 from poundlock.sql.errors import OptionError
-from poundlock.sql.relations.demands import ScanDemand
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.tables import PhysicalColumn
 from poundlock.storage import LocalStorage
@@ -37,12 +36,13 @@ FROM_MS = 1_767_607_200_000  # 2026-01-05 10:00:00Z
 
 
 def source(
-    columns: str, options: str = "", demand: ScanDemand | None = None, zone: str = "UTC", name: str = "t"
+    columns: str, options: str = "", read: Sequence[str] | None = None, zone: str = "UTC", name: str = "t"
 ) -> GeneratedRows:
     more = f", {options}" if options else ""
     definition = definition_of(f"CREATE TABLE t ({columns}) WITH ('connector'='datagen'{more})")
-    fields = tuple(Field(c.name, c.name, c.type) for c in definition.columns if isinstance(c, PhysicalColumn))
-    table = TableContext(FullName("c", "d", name), definition, fields, ZoneInfo(zone), False, demand or ScanDemand())
+    there = [Field(c.name, c.name, c.type) for c in definition.columns if isinstance(c, PhysicalColumn)]
+    fields = tuple(each for each in there if read is None or each.name in read)
+    table = TableContext(FullName("c", "d", name), definition, fields, ZoneInfo(zone), False)
     made = DatagenTable().source(table)
     assert made.program is None
     assert isinstance(made.source, GeneratedRows)
@@ -149,9 +149,14 @@ def test_nulls_and_lengths() -> None:
     assert 800 < sum(row["b"] is None for row in made) < 1200
 
 
-def test_columns_that_nobody_reads_are_null() -> None:
-    of = source("a INT, b STRING", demand=ScanDemand(frozenset({"a"})))
-    assert all(row["b"] is None and row["a"] is not None for row in rows(of, 0, 10))
+def test_columns_that_nobody_reads_are_not_made_and_change_no_other() -> None:
+    columns, options = (
+        "a INT, b STRING, c BIGINT",
+        "'fields.a.kind'='sequence', 'fields.a.start'='1', 'fields.a.end'='9'",
+    )
+    whole, part = source(columns, options), source(columns, options, read=["c"])
+    assert rows(part, 0, 9) == [{"c": row["c"]} for row in rows(whole, 0, 9)]
+    assert part.count == 9, "a sequence ends the rows, whoever reads it"
 
 
 def test_rows_come_at_their_rate(tmp_path: Any) -> None:

@@ -65,11 +65,12 @@ def test_what_does_not_fit_ends_the_job(given: pa.Array, kind: SqlType, words: s
         declared(given, kind, "t.c", CONTEXT)
 
 
-def test_columns_that_nobody_reads_are_null() -> None:
-    fields = (Field("Id", "a", INT), Field("b", "b", STRING))
-    program = ServerRowsProgram(fields, {"a": "id"}, "t", CONTEXT)
-    rows, places = program.run(pa.RecordBatch.from_pydict({"id": pa.array([1, 2], pa.int64())}))
-    assert rows.to_pylist() == [{"a": 1, "b": None}, {"a": 2, "b": None}]
+def test_columns_get_their_names_in_batches_and_their_types() -> None:
+    fields = (Field("Id", "a", INT), Field("b", "c", STRING))
+    program = ServerRowsProgram(fields, {"a": "id", "c": "b"}, "t", CONTEXT)
+    given = {"b": pa.array(["x", "y"]), "id": pa.array([1, 2], pa.int64())}
+    rows, places = program.run(pa.RecordBatch.from_pydict(given))
+    assert rows.to_pylist() == [{"a": 1, "c": "x"}, {"a": 2, "c": "y"}]
     assert rows.schema.types == [pa.int32(), pa.string()]
     assert places is None
 

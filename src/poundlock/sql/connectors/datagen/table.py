@@ -9,17 +9,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from poundlock.connectors.base import ReaderContext, ReplayPromise, Split
+from poundlock.connectors.base import ReaderContext, Split
+from poundlock.connectors.datagen.numbered import NumberedSource
 from poundlock.connectors.datagen.rows import RowOrigin
 from poundlock.connectors.datagen.source import DatagenEnumerator
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import to_records
 from poundlock.sql.connectors.datagen.columns import GeneratedColumns
-from poundlock.sql.connectors.datagen.values import AlwaysNull, ColumnValues, NumberedRows
+from poundlock.sql.connectors.datagen.values import ColumnValues, NumberedRows
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import TableContext, TableSink, TableSource
 from poundlock.sql.errors import OptionError
-from poundlock.sql.tables import ConnectorColumn
+from poundlock.sql.relations.pruning import ColumnsRead
+from poundlock.sql.tables import ConnectorColumn, PhysicalColumn, TableDefinition
 from poundlock.storage import Storage
 from poundlock.values import Clock, SystemClock
 
@@ -28,6 +30,9 @@ _CHUNK, _CHUNK_BYTES = 10_000, 16 << 20
 
 class DatagenTable:
     """Makes rows up."""
+
+    def columns_read(self, definition: TableDefinition) -> ColumnsRead:
+        return "columns"
 
     def source(self, table: TableContext) -> TableSource:
         options = TableOptions(table.name.name, table.definition.options)
@@ -47,23 +52,23 @@ class DatagenTable:
                 kind="unsupported_query",
             )
         made = GeneratedColumns(options, table.zone)
-        metadata = {c.name for c in table.definition.columns if isinstance(c, ConnectorColumn)}
-        values: list[ColumnValues] = []
-        for each in table.fields:
-            if each.name in metadata:
+        values: dict[str, ColumnValues] = {}
+        for (
+            each
+        ) in table.definition.columns:  # of all of them, so that what a column holds depends on none that is read
+            if isinstance(each, ConnectorColumn):
                 raise OptionError(
                     f"{options.table}.{each.name}: datagen has no metadata",
                     next="declare it as a column, without METADATA",
                     kind="unknown_column",
                 )
-            of_column = made.of(each.name, each.type)
-            is_read = table.demand.columns is None or each.column in table.demand.columns
-            values.append(of_column if is_read else AlwaysNull(each.type.arrow))
+            if isinstance(each, PhysicalColumn):
+                values[each.name] = made.of(each.name, each.type)
         options.finish("datagen")
         counts = [count for count in (most, made.rows) if count is not None]
         source = GeneratedRows(
             pa.schema([pa.field(f.column, f.type.arrow) for f in table.fields]),
-            tuple(values),
+            tuple(values[f.name] for f in table.fields),
             seed=int.from_bytes(blake2b(str(table.name).encode(), digest_size=8).digest(), "big"),
             rate=int(rate or 1),
             count=min(counts) if counts else None,
@@ -78,7 +83,7 @@ class DatagenTable:
 
 
 @dataclass(frozen=True)
-class GeneratedRows:
+class GeneratedRows(NumberedSource):
     """A source of rows that are made up. A position is a number of rows and the time at which row 0 was due: with the seed it says all.
 
     Args:
@@ -99,24 +104,14 @@ class GeneratedRows:
     clock: Clock = field(default_factory=SystemClock, compare=False)
 
     @property
-    def bounded(self) -> bool:
-        """Whether the job ends by itself when this source is read to its end."""
-        return self.count is not None
-
-    @property
-    def replay(self) -> ReplayPromise:
-        """What a second reading of a range gives."""
-        return ReplayPromise("exact", "its position is in the decision, and a position always means the same rows")
+    def row_count(self) -> int | None:
+        """How many rows there are; None: there is no end."""
+        return self.count
 
     @property
     def place(self) -> str:
         """What it reads, for explain."""
         return f"made up, {self.rate} rows a second"
-
-    @property
-    def known_columns(self) -> pa.Schema:
-        """The columns of the rows."""
-        return self.columns
 
     def schema(self) -> pa.Schema:
         """Return the columns of the rows."""
@@ -132,10 +127,6 @@ class GeneratedRows:
     def reader(self, context: ReaderContext) -> GeneratedRowsReader:
         """Return the task's half."""
         return GeneratedRowsReader(self, context)
-
-    def describe(self, position: dict[str, Any]) -> str:
-        """Return a position for the log."""
-        return f"generated rows: {position['row']}" + (f" of {self.count}" if self.count is not None else "")
 
 
 class TimedDatagenEnumerator(DatagenEnumerator):

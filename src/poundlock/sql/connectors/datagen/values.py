@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -294,14 +294,3 @@ class SometimesNull:
     def make(self, rows: NumberedRows) -> pa.Array:
         """Return the values of some rows."""
         return null_where(self.of.make(rows), _fractions(rows.bits(self.stream)) < self.rate)
-
-
-@dataclass(frozen=True, slots=True)
-class AlwaysNull:
-    """Null: nobody reads the column."""
-
-    kind: pa.DataType
-
-    def make(self, rows: NumberedRows) -> Any:
-        """Return the values of some rows."""
-        return pa.nulls(len(rows), self.kind)

@@ -35,10 +35,10 @@ def server_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class ServerRowsProgram:
-    """Columns of a server under their names in batches, as their declared types; those that nobody reads are null.
+    """Columns of a server under their names in batches, as their declared types.
 
     Args:
-        names: what the server calls the columns that are read, by the names in batches.
+        names: what the server calls the columns, by the names in batches.
     """
 
     fields: tuple[Field, ...]
@@ -51,8 +51,6 @@ class ServerRowsProgram:
         """Return the rows."""
         columns = [
             declared(rows.column(self.names[f.column]), f.type, f"{self.table}.{f.name}", self.context)
-            if f.column in self.names
-            else pa.nulls(rows.num_rows, f.type.arrow)
             for f in self.fields
         ]
         return pa.RecordBatch.from_arrays(columns, [f.column for f in self.fields]), None

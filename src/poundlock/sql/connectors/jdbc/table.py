@@ -25,20 +25,22 @@ from poundlock.sql.connectors.table import RowLookup, TableContext, TableSink, T
 from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext
 from poundlock.sql.relations.fields import Field
-from poundlock.sql.tables import ConnectorColumn
+from poundlock.sql.relations.pruning import ColumnsRead
+from poundlock.sql.tables import ConnectorColumn, PhysicalColumn, TableDefinition
 
 
 class JdbcTable:
     """Reads and writes tables of databases."""
 
+    def columns_read(self, definition: TableDefinition) -> ColumnsRead:
+        return "columns"
+
     def source(self, table: TableContext) -> TableSource:
         options = options_of(table)
         login = _login(table, options)
-        wanted = table.demand.columns
-        read = [f for f in table.fields if wanted is None or f.column in wanted] or [table.fields[0]]
         names = {f.column: server_name(f.name) for f in table.fields}
         conditions = conditions_of(table.demand.conditions, names)
-        given: dict[str, Any] = {"columns": list(dict.fromkeys(names[f.column] for f in read))}
+        given: dict[str, Any] = {"columns": list(dict.fromkeys(names.values()))}
         if options.partition is not None:
             given["ranges"] = _ranges(table, options.partition)
         where = " AND ".join(f"({each})" for each in conditions) or None
@@ -48,9 +50,7 @@ class JdbcTable:
         else:
             given |= {"table": options.table, "where": where}
         source = PostgresSource(login.dsn, password=login.password, **given)
-        program = ServerRowsProgram(
-            table.fields, {f.column: names[f.column] for f in read}, table.name.name, EvaluationContext(table.zone)
-        )
+        program = ServerRowsProgram(table.fields, names, table.name.name, EvaluationContext(table.zone))
         return TableSource(source, program)
 
     def lookup(self, table: TableContext, keys: Sequence[Field]) -> RowLookup:
@@ -180,8 +180,8 @@ def _ranges(table: TableContext, partition: PartitionOptions) -> list[str]:
     ]
 
 
-def _column(table: TableContext, name: str) -> Field:
-    known = {f.name: f for f in table.fields}
+def _column(table: TableContext, name: str) -> PhysicalColumn:
+    known = {each.name: each for each in table.definition.columns if isinstance(each, PhysicalColumn)}
     if name not in known:
         raise OptionError(
             f"{table.name.name}: 'scan.partition.column' = {name!r} is no column",

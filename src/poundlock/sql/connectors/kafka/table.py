@@ -17,6 +17,9 @@ from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import TableContext, TableSink, TableSource, Takes
 from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext
+from poundlock.sql.formats.registry import columns_of_records
+from poundlock.sql.relations.pruning import ColumnsRead
+from poundlock.sql.tables import TableDefinition
 
 _GUARANTEES = ("exactly-once", "at-least-once", "none")
 
@@ -34,6 +37,10 @@ class KafkaTable:
     @property
     def _connector(self) -> str:
         return "upsert-kafka" if self._is_upsert else "kafka"
+
+    def columns_read(self, definition: TableDefinition) -> ColumnsRead:
+        options = definition.options
+        return "all" if self._is_upsert or "key.fields" in options else columns_of_records(options, otherwise="all")
 
     # --- reading ----------------------------------------------------------------------------------------------------------
 
