@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from poundlock.config import load_settings
-from poundlock.sql.errors import SqlError
 from poundlock.sql.running.runner import ScriptRunner
 from support.sql_scripts import Answers
 
@@ -65,6 +64,11 @@ def test_rows_around_each_have_deviations(run: Any) -> None:
     assert rows[4] == [pytest.approx(statistics.pstdev([8, 7])), pytest.approx(statistics.variance([8, 7]))]
 
 
-def test_the_watermark_of_rows_that_no_table_gives_is_refused(run: Any) -> None:
-    with pytest.raises(SqlError, match="CURRENT_WATERMARK of rows that no table"):
-        run("ts", "SELECT CURRENT_WATERMARK(m) FROM (SELECT MAX(ts) AS m FROM t)")
+def test_the_watermark_of_rows_behind_an_aggregate(run: Any) -> None:
+    rows = run("ts", "SELECT id, CURRENT_WATERMARK(m) FROM (SELECT id, MAX(ts) AS m FROM t GROUP BY id)")
+    assert rows == [
+        [1, None],
+        [2, "2026-01-05T10:00:00.000"],
+        [3, "2026-01-05T10:00:06.000"],
+        [4, "2026-01-05T10:00:06.000"],
+    ]

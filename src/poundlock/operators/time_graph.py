@@ -78,9 +78,8 @@ class TimeGraph:
             inputs = tuple(dict.fromkeys(each.id for each in node.inputs))
             sources[node.id] = _sources(node, [sources[name] for name in inputs])
             if not isinstance(node, WatermarkNode):
-                behind = node.holds_back_ms if isinstance(node, CalcNode) else 0
-                kept = len(inputs) > 1 or not isinstance(node, _STATELESS) or behind > 0
-                nodes.append(TimeNode(node.id, inputs, kept=kept, behind_ms=behind))
+                kept = keeps_watermark(node)
+                nodes.append(TimeNode(node.id, inputs, kept=kept, behind_ms=_behind_ms(node)))
                 continue
             read = sources[node.id]
             if node.strategy.per_record and UNKNOWN in read:
@@ -122,6 +121,16 @@ class TimeGraph:
             if node.strategy is not None and node.strategy.per_record
             for name in node.sources
         )
+
+
+def keeps_watermark(node: Node) -> bool:
+    """Return whether a step has a watermark of its own in the state, and does not only pass on that of its one input."""
+    is_own = isinstance(node, WatermarkNode) or not isinstance(node, _STATELESS)
+    return is_own or len({each.id for each in node.inputs}) > 1 or _behind_ms(node) > 0
+
+
+def _behind_ms(node: Node) -> int:
+    return node.holds_back_ms if isinstance(node, CalcNode) else 0
 
 
 def _sources(node: Node, inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

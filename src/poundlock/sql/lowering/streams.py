@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -14,7 +14,9 @@ from poundlock.formats import ddl
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.connectors.table import RowLookup
 from poundlock.sql.expressions.evaluation import EvaluationContext
+from poundlock.sql.lowering.programs import CalcProgram
 from poundlock.sql.lowering.schemas import schema_of
+from poundlock.sql.lowering.watermarks import watermark_of
 from poundlock.sql.relations.changes import is_updating
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.stable import OperatorIdentity
@@ -166,6 +168,8 @@ class Lowering:
             kinds: whether rows have a kind of change.
             holds_back_ms: by how much the watermark stays behind.
         """
+        if isinstance(program, CalcProgram):
+            program = replace(program, watermark_of=watermark_of(program.steps, stream.node))
         schema = schema_of(fields)
         if kinds:
             schema = schema.append(pa.field(ROW_KIND, pa.string()))

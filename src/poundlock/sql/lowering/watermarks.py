@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from poundlock.errors import DefinitionError
+from poundlock.operators.time_graph import keeps_watermark
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, functions_of
 from poundlock.sql.lowering.programs import CalcStep
-from poundlock.stream.nodes import CalcNode, Node, WatermarkNode
+from poundlock.stream.nodes import Node
 from poundlock.stream.watermarks import WatermarkOutput
 
 
@@ -55,23 +56,31 @@ def delay_of(time: str, watermark: Expression) -> int | None:
 
 
 def watermark_of(steps: Sequence[CalcStep], stream: Node) -> str | None:
-    """Return the id of the step whose watermark CURRENT_WATERMARK in some steps is, None where none of them has it.
+    """Return the id of the step whose watermark CURRENT_WATERMARK in some steps is; None where none of them has it, or it has none.
 
     Args:
         stream: whose rows the steps are given.
-
-    Raises:
-        DefinitionError: the rows have no watermark of a table.
     """
     expressions = [each for step in steps for each in (*step.expressions, step.condition) if each is not None]
     if not any("CURRENT_WATERMARK" in functions_of(each) for each in expressions):
         return None
-    node = stream
-    while isinstance(node, CalcNode) and not node.holds_back_ms:
-        (node,) = node.inputs
-    if not isinstance(node, WatermarkNode):
+    while not keeps_watermark(stream):
+        if not stream.inputs:
+            return None
+        stream = stream.inputs[0]
+    return stream.id
+
+
+def refuse_watermark(expressions: Iterable[Expression], what: str) -> None:
+    """Refuse CURRENT_WATERMARK where nobody knows it.
+
+    Args:
+        what: the expressions are of.
+
+    Raises:
+        DefinitionError: one has it.
+    """
+    if any("CURRENT_WATERMARK" in functions_of(each) for each in expressions):
         raise DefinitionError(
-            "CURRENT_WATERMARK of rows that no table with a WATERMARK FOR gives as they are",
-            next="name the table's event time where the table is read",
+            f"CURRENT_WATERMARK in {what}", next="compute it in a sub-query before, or in WHERE or SELECT behind it"
         )
-    return node.id

@@ -15,7 +15,6 @@ from poundlock.sql.lowering.programs import (
     needed_steps,
 )
 from poundlock.sql.lowering.streams import Lowering
-from poundlock.sql.lowering.watermarks import watermark_of
 from poundlock.sql.relations.tree import (
     LogicalExpand,
     LogicalFilter,
@@ -40,7 +39,7 @@ def calc(lowering: Lowering, relation: LogicalRelation) -> DataStream:
         inner = inner.input
     kept = needed_steps([*reversed(steps)])
     stream = lowering.stream(inner)
-    program = CalcProgram(kept, lowering.context, watermark_of=watermark_of(kept, stream.node))
+    program = CalcProgram(kept, lowering.context)
     return lowering.calc(stream, program, relation.fields, kinds=lowering.is_updating(relation))
 
 

@@ -12,6 +12,7 @@ from poundlock.sql.expressions.tree import Expression
 from poundlock.sql.lowering.ordered import temporal_join_node
 from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.lowering.rules.event_time import TIME, with_window_time
+from poundlock.sql.lowering.watermarks import refuse_watermark
 from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.lowering.windows import keys_text
 from poundlock.sql.relations.tree import LogicalIntervalJoin, LogicalJoin, LogicalTemporalJoin, LogicalWindowJoin
@@ -96,7 +97,7 @@ def temporal_join(lowering: Lowering, relation: LogicalTemporalJoin) -> DataStre
     """
     lowering.no_updates(relation.left, "a join with versions")
     left, right = lowering.stream(relation.left), lowering.stream(relation.right)
-    condition = None if relation.condition is None else PairCondition(relation.condition, lowering.context)
+    condition = _condition(lowering, relation)
     operator = lowering.job.operator_id("temporal-join", None)
     joined = left.then(temporal_join_node(relation, operator, [left.node, right.node], condition))
     step = CalcStep(tuple(f.column for f in relation.fields), tuple(f.ref for f in relation.fields))
@@ -104,7 +105,10 @@ def temporal_join(lowering: Lowering, relation: LogicalTemporalJoin) -> DataStre
 
 
 def _condition(lowering: Lowering, relation: LogicalJoin) -> PairCondition | None:
-    return None if relation.condition is None else PairCondition(relation.condition, lowering.context)
+    if relation.condition is None:
+        return None
+    refuse_watermark([relation.condition], "the condition of a join")
+    return PairCondition(relation.condition, lowering.context)
 
 
 def _columns_of_join(

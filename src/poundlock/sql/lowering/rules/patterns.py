@@ -5,6 +5,7 @@ from __future__ import annotations
 from poundlock.sql.lowering.match_rows import MatchColumns, output_schema
 from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.lowering.streams import Lowering
+from poundlock.sql.lowering.watermarks import refuse_watermark
 from poundlock.sql.lowering.windows import keys_text
 from poundlock.sql.relations.tree import LogicalMatch
 from poundlock.stream.matching import MatchNode
@@ -21,6 +22,7 @@ def match(lowering: Lowering, relation: LogicalMatch) -> DataStream:
     inner = relation.input
     if lowering.is_updating(inner):
         raise relation.of_updates
+    refuse_watermark([each for _, each in relation.conditions], "DEFINE")
     stream, columns = lowering.stream(inner), MatchColumns(relation, lowering.context)
     program = columns.program()
     if columns.computed:
