@@ -115,3 +115,17 @@ class Total(ArrowAggregateFunction):
 
 def undeclared(x: int) -> int:
     return x
+
+
+@udaf(result_type="STRING", accumulator_type="STRING", input_types=["INT"])
+class Listed(ImperativeAggregateFunction):
+    """Digits one behind the other, in the order in which they come."""
+
+    def create_accumulator(self) -> str:
+        return ""
+
+    def accumulate(self, accumulator: str, *args: Any) -> str:
+        return f"{accumulator}{args[0]}"
+
+    def get_value(self, accumulator: str) -> str:
+        return accumulator

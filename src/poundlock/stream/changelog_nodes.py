@@ -69,6 +69,16 @@ class GroupFunction(Protocol):
     def result(self, held: Sequence[pa.Array]) -> pa.Array:
         """Return the result of each group."""
 
+    def run_on(
+        self, held: Sequence[pa.Array], values: pa.Array, shown: npt.NDArray[np.bool_], of: npt.NDArray[np.int64]
+    ) -> tuple[pa.Array, list[pa.Array]]:
+        """Return the result of each row, of all rows of its group up to it, and what is kept of each group behind its last row.
+
+        Args:
+            held: as in `fold`; each group has rows.
+            values: of the rows, group after group; `shown`: which of them count; `of`: the number of each one's group, ascending.
+        """
+
 
 @dataclass(frozen=True, kw_only=True)
 class AggregateCall:

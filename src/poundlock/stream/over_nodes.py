@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from poundlock.errors import DefinitionError, did_you_mean
-from poundlock.stream.changelog_nodes import ValuesName
+from poundlock.stream.changelog_nodes import GroupFunction, ValuesName
 from poundlock.stream.nodes import KeyedNode, SortColumn, living
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 OverName = Literal[
     ValuesName,
+    "own",
     "row_number",
     "rank",
     "dense_rank",
@@ -72,6 +73,7 @@ class OverCall:
         offset: of `lag` and `lead`, how many rows before or behind, by event time counted from the last row of equal time; of `ntile`,
             how many parts.
         default: the column of what `lag` and `lead` give where there is no such row; None: null.
+        own: of `own` the function of the user's own, whose arguments are the fields of the column.
 
     Raises:
         DefinitionError: there is no such function, or it is of no column and needs one.
@@ -87,6 +89,7 @@ class OverCall:
     separator: str = ","
     offset: int = 1
     default: str | None = None
+    own: GroupFunction | None = None
 
     def __post_init__(self) -> None:
         if self.function not in _NAMES:
@@ -116,7 +119,8 @@ class OverCall:
         chosen = "" if self.filter is None else f" FILTER (WHERE {self.filter})"
         framed = self.function not in (*OF_PLACES, "lag", "lead")
         frame = f" over {self.frame.describe()}" if framed else ""
-        return f"{self.function}({what}{more}){chosen}{frame} AS {self.name}"
+        name = self.function if self.own is None else self.own.name
+        return f"{name}({what}{more}){chosen}{frame} AS {self.name}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from poundlock.sql.analysis.aggregate_calls import RANKS, STATISTICS, aggregate_in, result_type, statistic
+from poundlock.sql.analysis.aggregate_calls import (
+    RANKS,
+    STATISTICS,
+    aggregate_in,
+    arguments_row,
+    result_type,
+    statistic,
+)
 from poundlock.sql.analysis.context import Analysis, Special
 from poundlock.sql.analysis.joins import conjunction, conjuncts_of
 from poundlock.sql.analysis.scope import QueryScope
@@ -29,6 +36,7 @@ from poundlock.sql.relations.tree import (
     SqlAggregateCall,
 )
 from poundlock.sql.types import SqlType
+from poundlock.sql.user.function import SqlUserFunction
 
 KeptRow = typing.Literal["first", "last"]
 _WHOLE = Frame("range", None, None)
@@ -62,8 +70,6 @@ class Overs:
         written = aggregate_in(node.this, over=True)
         if written is None:
             raise self.analysis.error(node, f"{shown(node.this)} is no aggregate", "write such as SUM(x) OVER (…)")
-        if written.own is not None:
-            raise self.analysis.missing(node, f"{written.name} with OVER, which is an aggregate of your own,")
         window = self._window(node)
         partition = tuple(
             self.analysis.expression(each, self.scope, self.before) for each in window.args.get("partition_by") or ()
@@ -76,13 +82,17 @@ class Overs:
         if written.name in (*RANKS, "LAG", "LEAD"):
             frame = _SO_FAR
         typed = [self.analysis.expression(each, self.scope, self.before) for each in written.arguments]
-        made = result_type(self.analysis, written, [each.type for each in typed])
         filter_ = None
         if written.filter is not None:
             filter_ = self.analysis.condition(written.filter, self.scope, self.before)
         if not self.analysis.is_batch:
             self._check_streaming(node, written.name, order)
         place = (partition, order, frame)
+        if written.own is not None:
+            row = arguments_row(self.analysis.own_arguments(written.own, typed, written.node))
+            own = _Call("own", (row,), filter_, written.is_distinct, written.own.result, own=written.own)
+            return self._added(place, own)
+        made = result_type(self.analysis, written, [each.type for each in typed])
         if written.name not in STATISTICS:
             return self._added(place, _Call(written.name.lower(), tuple(typed), filter_, written.is_distinct, made))
 
@@ -218,6 +228,7 @@ class Overs:
                 each.type,
                 each.is_distinct,
                 None if each.filter is None else column(each.filter),
+                own=each.own,
             )
             for each in calls
         )
@@ -237,6 +248,7 @@ class _Call:
     is_distinct: bool
     type: SqlType
     column: str = ""
+    own: SqlUserFunction | None = None
 
 
 # --- Top-N and deduplication -----------------------------------------------------------------------------------------

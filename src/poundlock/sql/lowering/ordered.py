@@ -18,6 +18,7 @@ from poundlock.sql.relations.tree import (
     OrderKey,
     SqlAggregateCall,
 )
+from poundlock.sql.user.aggregates import own_aggregate
 from poundlock.stream.nodes import SortColumn
 from poundlock.stream.over_nodes import OverCall, OverName, OverNode, RowFrame, RowOrder, TemporalJoinNode
 
@@ -127,6 +128,7 @@ def over_call(call: SqlAggregateCall, frame: Frame, relation: LogicalRelation) -
         separator=_separator(call, relation),
         offset=offset,
         default=default,
+        own=None if call.own is None else own_aggregate(call.own, relation.field(call.arguments[0]).type),
     )
 
 

@@ -25,6 +25,7 @@ from poundlock.sql.lowering.windows import stream_aggregate
 from poundlock.sql.relations.tree import LogicalRelation, SqlAggregateCall
 from poundlock.sql.types import SqlType
 from poundlock.sql.user.aggregates import OwnAggregate, can_merge, own_aggregate
+from poundlock.sql.user.distinct import DistinctAggregate
 from poundlock.stream.functions.arrow import ArrowAggregateFunction
 from poundlock.stream.functions.process import ArrowAggregateWindow
 
@@ -43,7 +44,7 @@ class WindowPart:
     name: str
     type: pa.DataType
     kind: str | None = None
-    own: OwnAggregate | None = None
+    own: OwnAggregate | DistinctAggregate | None = None
 
 
 class MixedAggregates(ArrowAggregateFunction):
@@ -165,10 +166,8 @@ def own_part(call: SqlAggregateCall, column: str, arguments: SqlType) -> WindowP
     """
     assert call.own is not None
     if call.is_distinct:
-        raise DefinitionError(
-            f"{call.own.name} DISTINCT of a window is not there yet",
-            next="group without a window, or leave DISTINCT out",
-        )
+        own = DistinctAggregate(own_aggregate(call.own, arguments), arguments.arrow)
+        return WindowPart(column, call.column, call.type.arrow, own=own)
     if not can_merge(call.own):
         raise DefinitionError(
             f"{call.own.name} has no merge, and windows merge what was added up",

@@ -7,6 +7,7 @@ function says, behind a flag whether the group has one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,10 +17,12 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
-from poundlock.formats.arrays import Numbers, column_of, flags_in, indices_of, joined, valid_in
+from poundlock.formats.arrays import Flags, Numbers, column_of, flags_in, indices_of, joined, valid_in
 from poundlock.operators.columns.aggregation import FunctionAggregation
 from poundlock.operators.columns.changelog.signed import taken
 from poundlock.operators.columns.groups import Groups
+from poundlock.operators.columns.over.own import in_turns
+from poundlock.sql.coercion import NESTED
 from poundlock.sql.types import SqlType
 from poundlock.sql.user.declared import ImperativeAggregateFunction, has_method
 from poundlock.sql.user.function import NO_ARGUMENT, SqlUserFunction
@@ -80,6 +83,22 @@ class RecordAggregate:
             if changed is not None:
                 kept[group] = changed
         return [self.user.column(kept, self._kept)]
+
+    def run_on(
+        self, held: Sequence[pa.Array], values: pa.Array, shown: Flags, of: Numbers
+    ) -> tuple[pa.Array, list[pa.Array]]:
+        """Return the result of each row, and what is kept of each group; see `GroupFunction`."""
+        kept, results = self._accumulators(held[0]), []
+        accumulate, value_of = self._function.accumulate, self._function.get_value
+        is_nested = self.user.result.root in NESTED  # what later rows change must not change results of earlier ones
+        for group, counts, arguments in zip(of.tolist(), shown.tolist(), self._rows(values), strict=True):
+            if counts:
+                changed = accumulate(kept[group], *arguments)
+                if changed is not None:
+                    kept[group] = changed
+            value = value_of(kept[group])
+            results.append(deepcopy(value) if is_nested else value)
+        return self.user.column(results, self.user.result), [self.user.column(kept, self._kept)]
 
     def merge(self, held: Sequence[pa.Array], of: Numbers, count: int) -> list[pa.Array]:
         """Return one accumulator for each group of them; `of` is the number of each one's group."""
@@ -165,6 +184,12 @@ class ArrowAggregate:
         places[present] = groups + np.arange(len(present))
         whole = [taken(joined([one, other]), places) for one, other in zip(held[1:], added, strict=True)]
         return [column_of(places >= 0, pa.bool_()), *whole]
+
+    def run_on(
+        self, held: Sequence[pa.Array], values: pa.Array, shown: Flags, of: Numbers
+    ) -> tuple[pa.Array, list[pa.Array]]:
+        """Return the result of each row, and what is kept of each group; see `GroupFunction`."""
+        return in_turns(self, held, values, shown, of)
 
     def merge(self, held: Sequence[pa.Array], of: Numbers, count: int) -> list[pa.Array]:
         """Return one accumulator for each group of them; `of` is the number of each one's group."""

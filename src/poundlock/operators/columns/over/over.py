@@ -110,7 +110,7 @@ class ColumnOverOperator(ColumnOperator):
         self._totals_schema = pa.schema(fields)
         self._totals: KeyTable | None = None
         if fields:
-            holds = (columns_text(self._totals_schema), *(each.call.describe() for each in running))
+            holds = (columns_text(self._totals_schema), *(_held_of(each.call) for each in running))
             self._totals = KeyTable("totals", "totals of rows", of.ttl_ms, holds)
         self._seen = {
             n: ValueCounts(n, _kind(each.call, of.schema), of.keys.hash_keys, of.ttl_ms, retracts=False)
@@ -463,6 +463,11 @@ class _Ordered:
 
     def behind(self, held_of: Numbers, keys: int) -> PlacedRows:
         return PlacedRows.behind(held_of, self.of, self.unlike, keys)
+
+
+def _held_of(call: OverCall) -> str:
+    """Return what state has of an aggregate, as its manifest says it."""
+    return call.describe() if call.own is None else f"{call.describe()}: {call.own.described}"
 
 
 def _by_span(call: OverCall) -> bool:

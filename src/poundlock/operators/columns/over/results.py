@@ -14,10 +14,17 @@ from poundlock.operators.columns.changelog.signed import canonical, taken
 from poundlock.operators.columns.changelog.values import encode_columns
 from poundlock.operators.columns.over.functions import RangeFunction, function_of, shown_rows
 from poundlock.operators.columns.over.order import PlacedRows
+from poundlock.operators.columns.over.own import OwnOfFrames, run_on
 from poundlock.operators.columns.over.ranges import written_out
+from poundlock.stream.changelog_nodes import GroupFunction
 from poundlock.stream.over_nodes import OF_PLACES, RANKS, OverCall
 
 _NUMBERED = pa.int64()
+
+
+def _function(call: OverCall, schema: pa.Schema) -> RangeFunction:
+    kind = kind_of(call, schema)
+    return function_of(call, kind) if call.own is None else OwnOfFrames(kind, call.own)
 
 
 def is_running(call: OverCall) -> bool:
@@ -45,7 +52,7 @@ class RunningResult:
 
     def __init__(self, call: OverCall, schema: pa.Schema) -> None:
         self.call = call
-        self.function: RangeFunction = function_of(call, kind_of(call, schema))
+        self.function: RangeFunction = _function(call, schema)
         self.types = self.function.types
 
     def shown(self, rows: pa.RecordBatch, placed: PlacedRows) -> Flags:
@@ -65,6 +72,8 @@ class RunningResult:
             held: what was kept of some keys, as `placed` has it.
         """
         call = self.call
+        if call.own is not None:
+            return self._of_own(call.own, rows, shown, placed, held)
         own = self.function.kept(argument_of(call, rows), shown)
         columns = [placed.column(before, column) for before, column in zip(held, own, strict=True)]
         stretches = self.function.stretches(columns)
@@ -80,6 +89,14 @@ class RunningResult:
             kept = [pc.add(kept[0], 1)]
         return self.function.result(kept, call.type), stretches(placed.starts, placed.ends)
 
+    def _of_own(
+        self, own: GroupFunction, rows: pa.RecordBatch, shown: Flags, placed: PlacedRows, held: Sequence[pa.Array]
+    ) -> tuple[pa.Array, list[pa.Array]]:
+        results, kept = run_on(own, argument_of(self.call, rows), shown, placed, held)
+        if self.call.frame.unit == "range":  # equal rows see each other
+            results = results.take(indices_of(np.searchsorted(placed.at, placed.lasts)))
+        return results if results.type == self.call.type else results.cast(self.call.type), kept
+
 
 class FramedResult:
     """An aggregate of the rows of a frame, or what follows from the place of a row among all of its key.
@@ -91,7 +108,8 @@ class FramedResult:
     def __init__(self, call: OverCall, schema: pa.Schema, *, from_last: bool) -> None:
         self.call, self._from_last = call, from_last
         of_places = call.function in (*OF_PLACES, "lag", "lead")
-        self.function = None if of_places else function_of(call, kind_of(call, schema))
+        self.function = None if of_places else _function(call, schema)
+        self._running = None if call.own is None or not is_running(call) else RunningResult(call, schema)
 
     def results(
         self, rows: pa.RecordBatch, placed: PlacedRows, held: pa.RecordBatch | None, spans: Numbers | None
@@ -115,6 +133,10 @@ class FramedResult:
         values, chosen = columns[0], None if len(columns) == 1 else columns[1]
         shown = shown_rows(values, chosen, keeps_nulls=self.function.keeps_nulls)
         first, stop = placed.frames(call.frame, spans)
+        if self._running is not None and held is None:  # no frame has to be gone through again
+            if call.distinct:
+                shown &= _places_before(values, shown) < first
+            return self._running.results(rows, shown, placed, ())[0]
         if call.distinct and call.function not in ("min", "max"):
             kept = self._distinct(self.function, values, shown, first, stop)
         else:
