@@ -17,6 +17,7 @@ from poundlock.stream.windows.builtin_assigners import (
     CountSlidingWindows,
     CountTumblingWindows,
     CumulativeEventTimeWindows,
+    CumulativeProcessingTimeWindows,
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
@@ -138,10 +139,13 @@ _small = st.integers(1, 12)
 def aligned(draw: st.DrawFn) -> WindowAssigner:
     """Tumbling, sliding and cumulative windows, by event time or the clock."""
     size, slide = draw(_small), draw(_small)
-    kind = draw(st.sampled_from(["tumbling", "sliding", "cumulative", "tumbling clock", "sliding clock"]))
-    if kind == "cumulative":
+    kind = draw(
+        st.sampled_from(["tumbling", "sliding", "cumulative", "tumbling clock", "sliding clock", "cumulative clock"])
+    )
+    if kind.startswith("cumulative"):
         longest = size * draw(st.integers(1, 4))
-        return CumulativeEventTimeWindows(ms(size), ms(longest), ms(draw(st.integers(1 - longest, longest - 1))))
+        growing = CumulativeProcessingTimeWindows if kind.endswith("clock") else CumulativeEventTimeWindows
+        return growing(ms(size), ms(longest), ms(draw(st.integers(1 - longest, longest - 1))))
     offset = ms(draw(st.integers(1 - slide, slide - 1)))
     if kind.startswith("sliding"):
         sliding = SlidingProcessingTimeWindows if kind.endswith("clock") else SlidingEventTimeWindows

@@ -83,9 +83,10 @@ def _kind(part: Any) -> str:
 
 
 def _window(node: WindowNode) -> dict[str, Any]:
+    zone = "" if node.zone is None else f" by the clocks of {node.zone}"
     return {
         "keys": list(node.keys),
-        "windows": node.assigner.describe(),
+        "windows": node.assigner.describe() + zone,
         "time": node.column,
         "aggregates": list(node.aggregates),
     }

@@ -57,6 +57,8 @@ class OperatorState(KeyGroup):
         self._appended: dict[tuple[str, Any], Callable[[], Any]] = {}
         self._loaded = 0
         self._used = False
+        self.due: Callable[[int], int] = lambda time: time
+        """Tells the instant, ms, at which a timer is due: of an operator whose times are no instants another one."""
         views = [TimerView(view, (self.operator, name, None)) for name in _TIMERS]
         # Not in a circle, or what a checkpoint touched would stay in memory until a whole collection of garbage.
         this = proxy(self)
@@ -260,7 +262,9 @@ class OperatorState(KeyGroup):
         """Return when the first timers are due; None if the operator did nothing, so that what was known stays true."""
         if not self._used:
             return None
-        event, processing = (timers.next_time() for timers in self._timers)
+        event, processing = (
+            None if (time := timers.next_time()) is None else self.due(time) for timers in self._timers
+        )
         return TimerBound(self.operator, *self._groups, event, processing)
 
     def change(self) -> OperatorChange:

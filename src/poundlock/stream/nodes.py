@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import timedelta, tzinfo
 from traceback import walk_stack
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -207,6 +207,7 @@ class WindowNode(Node):
         schema: DDL of what the function gives; None for aggregates, and for a reduce whose result is as its input.
         late_tag: side output of late rows, which has the columns of the input; None to drop them.
         side_outputs: of the function: tags to their DDL.
+        zone: whose wall clocks windows follow, where those are moved: window_start and window_end are wall times then, in a column of UTC.
     """
 
     keys: Sequence[str]
@@ -220,10 +221,12 @@ class WindowNode(Node):
     allowed_lateness: timedelta = timedelta(0)
     late_tag: str | None = None
     side_outputs: Mapping[str, str] = field(default_factory=dict)
+    zone: tzinfo | None = None
 
     def describe(self) -> str:
         """Return the step in words, for `explain`."""
-        return _windows(self) + (f", late rows to {self.late_tag}" if self.late_tag is not None else "")
+        zone = "" if self.zone is None else f", by the clocks of {self.zone}"
+        return _windows(self) + zone + (f", late rows to {self.late_tag}" if self.late_tag is not None else "")
 
 
 @dataclass(frozen=True, eq=False)

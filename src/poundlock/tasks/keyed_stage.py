@@ -142,7 +142,11 @@ class _KeyedTask:
     def _work(self, head: KeyedHead, operator: KeyedOperator, before: int, after: int) -> Iterator[None]:
         """Run an operator over its rows; yield whenever it has emitted some."""
         clock = self._run.directive.time.clock
+        if head.windows is not None:
+            before, after, clock = map(head.windows.partial.reached, (before, after, clock))
         group = self.state.operator(head.id, watermark=before, processing_time=clock)
+        if head.windows is not None:
+            group.due = head.windows.partial.due
         yield from self._emit(head, operator.advance_processing_time(group, clock))
         if isinstance(operator, ColumnOperator):
             yield from self._work_on_columns(head, operator, group)
@@ -214,7 +218,8 @@ class _KeyedTask:
             output = head.outputs.get(chunk.tag)
             if output is not None and len(chunk):
                 if isinstance(chunk, ColumnChunk):
-                    rows = with_times(chunk.rows.cast(output.schema), chunk.times)
+                    times = chunk.times if head.windows is None else head.windows.partial.instants(chunk.times)
+                    rows = with_times(chunk.rows.cast(output.schema), times)
                 else:
                     rows = _rows_of(output, chunk, came_as)
                 self._run.chain.emit(head.id, chunk.tag, Batch(rows, NoOrigin(chunk.tag)))

@@ -18,6 +18,7 @@ from poundlock.formats.arrays import Numbers, indices_of, joined, numbers_in
 from poundlock.operators.columns.aggregation import Aggregation, SpansAndSums
 from poundlock.operators.columns.groups import Groups, Hashes, grouped, grouped_by_code, overlapping
 from poundlock.operators.columns.rows.keys import HashKeys, RowKeys, times_in
+from poundlock.operators.local_times import LocalTimes
 from poundlock.operators.pieces import content_bytes
 from poundlock.operators.windows.aligned import slice_of
 from poundlock.stream.windows.assigners import WindowAssigner, require_time
@@ -145,6 +146,7 @@ class RowAggregation:
         arguments: the columns that aggregates are of.
         assigner: the windows.
         hash_keys: the hash of keys, by which they were sent.
+        local: the wall clocks that windows follow; None: that of UTC. All times of the step are theirs then.
     """
 
     keys: tuple[str, ...]
@@ -153,6 +155,7 @@ class RowAggregation:
     aggregates: Aggregation
     assigner: Any
     hash_keys: HashKeys
+    local: LocalTimes | None = None
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -185,6 +188,22 @@ class RowAggregation:
         """
         raise NotImplementedError
 
+    def clock_of(self, now: int) -> int:
+        """Return the clock, ms, that rows are given windows by: of wall times the one that is."""
+        return now if self.local is None else self.local.at(now)
+
+    def reached(self, instant: int) -> int:
+        """Return how far time has come, ms, for windows that fire: of wall times the last that is over."""
+        return instant if self.local is None else self.local.over_at(instant)
+
+    def due(self, time: int) -> int:
+        """Return the instant, ms, at which a time that a window waits for has been reached."""
+        return time if self.local is None else self.local.end(time)
+
+    def instants(self, times: Numbers) -> Numbers:
+        """Return the instants, ms, of times that windows have reached."""
+        return times if self.local is None else self.local.ends(times)
+
     def event_times(self, rows: pa.RecordBatch) -> Numbers:
         """Return the event time of each row, ms.
 
@@ -194,7 +213,7 @@ class RowAggregation:
         column = rows.column(self.time)
         if column.null_count:
             require_time(None, self.assigner)
-        return times_in(column)
+        return times_in(column) if self.local is None else self.local.of(times_in(column))
 
     @property
     def _key(self) -> RowKeys:

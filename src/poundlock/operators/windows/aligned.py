@@ -15,7 +15,7 @@ from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.windows.base import CONTENTS, WindowOperatorBase, WindowSpec
 from poundlock.stream.windows.assigners import AlignedWindows, require_time
-from poundlock.stream.windows.builtin_assigners import CumulativeEventTimeWindows, Sliding, Tumbling
+from poundlock.stream.windows.builtin_assigners import Cumulative, Sliding, Tumbling
 from poundlock.stream.windows.window import TimeWindow
 
 
@@ -25,7 +25,7 @@ def slice_of(assigner: AlignedWindows) -> tuple[int, int] | None:
         return assigner.offset_ms, gcd(assigner.size_ms, assigner.slide_ms)
     if isinstance(assigner, Tumbling):
         return assigner.offset_ms, assigner.size_ms
-    if isinstance(assigner, CumulativeEventTimeWindows):
+    if isinstance(assigner, Cumulative):
         return assigner.offset_ms, assigner.step_ms
     return None
 

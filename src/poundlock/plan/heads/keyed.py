@@ -41,6 +41,7 @@ from poundlock.operators.factory import (
 )
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import MAIN
+from poundlock.operators.local_times import LocalTimes
 from poundlock.operators.process.top_n import TopN
 from poundlock.operators.records import RecordMaker, record_maker
 from poundlock.operators.windows.aggregates import SqlAggregates
@@ -210,6 +211,8 @@ def _window(
         outputs[MAIN] = WindowRows(fields, [pa.field(n, t) for n, t in zip(results, types, strict=True)])
         _check_names(node.id, outputs[MAIN], f"give the aggregate another name with AS: {_BEFORE}")
         elements = [resolve_column(schema, name, node.id) for name in wanted.arguments]
+        if not elements and not keys and not node.assigner.is_event_time():
+            elements = own.names[:1]  # rows without a column cannot be counted
         whole = own.names if node.late_tag is not None else []
         taken = KeyedInput(keys=keys, time=time, elements=RecordMaker(tuple(elements), tuple), whole=whole)
     outputs |= {tag: RecordRows(node.id, ddl.parse(text)) for tag, text in node.side_outputs.items()}
@@ -274,7 +277,8 @@ def _by_columns(
     time = (
         taken.time if spec.assigner.is_event_time() else None
     )  # a stream with event time may be in windows of the clock
-    rows = (tuple(taken.keys), time, tuple(taken.columns), aggregates, spec.assigner, key_hashes)
+    local = None if node.zone is None else LocalTimes(node.zone)
+    rows = (tuple(taken.keys), time, tuple(taken.columns), aggregates, spec.assigner, key_hashes, local)
     if isinstance(spec.assigner, FixedSessions):
         return ColumnSessions(spec, SessionAggregation(*rows), results, tuple(taken.whole))
     return ColumnWindows(spec, SliceAggregation(*rows), results, tuple(taken.whole))

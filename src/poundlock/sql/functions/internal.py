@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import column_of, numbers_in, texts_of, valid_in
 from poundlock.formats.convert import FIRST_US
+from poundlock.operators.local_times import LocalTimes, moves_clocks
 from poundlock.sql.functions.casts import cast
 from poundlock.sql.functions.function import (
     Evaluation,
@@ -21,6 +22,7 @@ from poundlock.sql.functions.function import (
     SqlFunction,
     ValueTooLong,
 )
+from poundlock.sql.functions.kernels.time_values import micros_in, to_instant
 from poundlock.sql.types import SqlType
 
 _MICROS = SqlType("TIMESTAMP", (6,))
@@ -115,23 +117,31 @@ def _current_watermark_type(given: Sequence[Given]) -> SqlType:
 
 
 def _window_bound(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
-    """Return the bound of a window as SQL has it. Options: whether it is the time of the window, and whether borders are local."""
-    is_time, is_local = (option == "1" for option in evaluation.options)
-    micros = numbers_in(columns[0]) - (1_000 if is_time else 0)
-    if evaluation.returns.root == "TIMESTAMP_LTZ":
-        return column_of(micros, evaluation.returns.arrow)
-    instant = column_of(micros, pa.timestamp("us", "UTC"))
-    if is_local:
-        return cast(instant, _INSTANT, evaluation.returns, evaluation.zone, is_try=False)
-    return column_of(micros, evaluation.returns.arrow)
+    """Return the bound of a window as SQL has it.
+
+    Options: "last" for the last ms before it; and whether what is given is an instant, one whose wall time is wanted ("local"), or
+    a wall time ("wall").
+    """
+    place, given = evaluation.options
+    micros, returns = numbers_in(columns[0]) - (1_000 if place == "last" else 0), evaluation.returns
+    if given == "wall" and returns.root == "TIMESTAMP_LTZ":
+        wall = column_of(micros, pa.timestamp("us"))
+        return cast(wall, SqlType("TIMESTAMP", (6,)), returns, evaluation.zone, is_try=False)
+    if given == "local" and returns.root == "TIMESTAMP":
+        instant = column_of(micros, pa.timestamp("us", "UTC"))
+        return cast(instant, _INSTANT, returns, evaluation.zone, is_try=False)
+    return column_of(micros, returns.arrow)
 
 
 def _window_time(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
-    """Return the last instant of windows, given their ends. Option: whether those are local."""
+    """Return the instants at which windows are over, given their ends, less a ms. Option: whether those are wall times."""
     (end,) = columns
-    if evaluation.options == ("1",):
-        end = cast(end, SqlType("TIMESTAMP", (3,)), _INSTANT, evaluation.zone, is_try=False)
-    return column_of(numbers_in(end) - 1_000, pa.timestamp("us", "UTC"))
+    last = micros_in(end) - 1_000
+    if evaluation.options == ("1",) and moves_clocks(evaluation.zone):
+        last = LocalTimes(evaluation.zone).ends(last // 1_000) * 1_000
+    elif evaluation.options == ("1",):
+        last = to_instant(last, evaluation.zone)
+    return column_of(last, pa.timestamp("us", "UTC"))
 
 
 def _not_null(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from poundlock.errors import DefinitionError
+from poundlock.operators.local_times import moves_clocks
 from poundlock.sql.expressions.tree import ColumnRef, Expression, SqlCall, cast_to
 from poundlock.sql.relations.tree import SqlAggregateCall, SqlWindow
 from poundlock.sql.types import SqlType
 from poundlock.stream.windows.assigners import WindowAssigner
 from poundlock.stream.windows.builtin_assigners import (
     CumulativeEventTimeWindows,
+    CumulativeProcessingTimeWindows,
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
@@ -26,15 +28,13 @@ _SPARK: Mapping[str, str] = {
     "array_agg": "collect_list",
 }  # fmt: skip
 _BIGINT = SqlType("BIGINT")
+_INSTANT = SqlType("TIMESTAMP_LTZ", (6,))
 
 
 def assigner_of(window: SqlWindow, zone: tzinfo) -> WindowAssigner:
-    """Return the windows of a stream that a window of SQL is.
-
-    Raises:
-        DefinitionError: there are none.
-    """
-    offset = timedelta(milliseconds=window.offset - (zone_offset_ms(zone) if window.is_local else 0))
+    """Return the windows of a stream that a window of SQL is; by wall times where `moving_zone` gives a zone."""
+    is_moved = window.is_local and moving_zone(window, zone) is None
+    offset = timedelta(milliseconds=window.offset - (_ahead_ms(zone) if is_moved else 0))
     size, step = timedelta(milliseconds=window.size), timedelta(milliseconds=window.step)
     if window.kind == "tumble":
         offset = offset % size
@@ -46,30 +46,31 @@ def assigner_of(window: SqlWindow, zone: tzinfo) -> WindowAssigner:
         return kind(size, step, offset % step)
     if window.kind == "session":
         return ProcessingTimeSessionWindows(size) if window.by_clock else EventTimeSessionWindows(size)
-    if window.by_clock:
-        raise DefinitionError("CUMULATE by the clock is not there yet", next="give it an event time")
-    return CumulativeEventTimeWindows(step, size, offset % size)
+    growing = CumulativeProcessingTimeWindows if window.by_clock else CumulativeEventTimeWindows
+    return growing(step, size, offset % size)
 
 
-def zone_offset_ms(zone: tzinfo) -> int:
-    """Return by how much a time zone is ahead of UTC, ms.
+def moving_zone(window: SqlWindow, zone: tzinfo) -> tzinfo | None:
+    """Return the zone whose wall clocks a window follows, None where UTC's do, or its own are never moved."""
+    return zone if window.is_local and moves_clocks(zone) else None
 
-    Raises:
-        DefinitionError: that changes with the seasons.
+
+def bound_of(window: SqlWindow, place: int, kind: SqlType, zone: tzinfo) -> Expression:
+    """Return a bound of a window of a stream as SQL has it.
+
+    Args:
+        place: 0 for its start, 1 for its end, 2 for its time.
+        kind: the type that the bound has.
     """
-    from datetime import UTC, datetime
+    bound = ColumnRef("window_end" if place else "window_start", _INSTANT)
+    given = "instant" if not window.is_local else "local" if moving_zone(window, zone) is None else "wall"
+    return SqlCall("$WINDOW_BOUND", (bound,), kind, ("last" if place == 2 else "border", given))
 
-    offsets = set()
-    for year in (2000, 2013, 2026):
-        for month in range(1, 13):
-            shift = datetime(year, month, 1, tzinfo=UTC).astimezone(zone).utcoffset()
-            offsets.add(shift or timedelta(0))
-    if len(offsets) > 1:
-        raise DefinitionError(
-            f"windows over TIMESTAMP_LTZ in the time zone {zone}, whose distance from UTC changes",
-            next="take a time zone without summer time, or a TIMESTAMP column",
-        )
-    return int(offsets.pop() / timedelta(milliseconds=1))
+
+def _ahead_ms(zone: tzinfo) -> int:
+    """Return by how much the clocks of a zone, which are never moved, are ahead of UTC, ms."""
+    ahead = datetime(2000, 1, 1, tzinfo=UTC).astimezone(zone).utcoffset()
+    return (ahead or timedelta(0)) // timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)

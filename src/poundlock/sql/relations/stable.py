@@ -34,6 +34,7 @@ from poundlock.sql.relations.tree import (
     LogicalTopN,
     LogicalValues,
     LogicalWindowAggregate,
+    LogicalWindowTable,
     SqlAggregateCall,
     Unary,
 )
@@ -94,7 +95,7 @@ class StableRelations:
 
     def _stable(self, relation: LogicalRelation) -> LogicalRelation:
         inputs = [self.of(each) for each in relation.inputs]
-        if isinstance(relation, _WITH_STATE) and not isinstance(relation, LogicalLookupJoin):
+        if _keeps_state(relation):
             return self._with_state(relation, inputs)
         made = with_inputs(relation, inputs)
         if isinstance(relation, LogicalAssignWatermark):
@@ -154,6 +155,10 @@ class StableRelations:
                 "window": window_text(relation.window, lambda column: meanings.column(inner, column)),
                 "aggregates": [meanings.call(each, inner) for each in relation.calls],
             }
+        if isinstance(relation, LogicalWindowTable):
+            of = relation.input
+            session = window_text(relation.window, lambda column: meanings.column(of, column))
+            return {"window": session, "columns": [meanings.key(of, f.column) for f in of.fields]}
         more: dict[str, Any] = {"columns": [meanings.key(i, f.column) for i in relation.inputs for f in i.fields]}
         if isinstance(relation, LogicalTopN | LogicalSort | LogicalOver):
             of = relation.input
@@ -179,6 +184,12 @@ class StableRelations:
         return more
 
 
+def _keeps_state(relation: LogicalRelation) -> bool:
+    if isinstance(relation, LogicalWindowTable):
+        return relation.window.kind == "session"
+    return isinstance(relation, _WITH_STATE) and not isinstance(relation, LogicalLookupJoin)
+
+
 def _projected(relation: LogicalRelation, names: Mapping[str, str]) -> LogicalProject:
     """Return a relation with other names for its columns, in one projection with what it is."""
     fields = tuple(replace(each, column=names[each.column]) for each in relation.fields)
@@ -192,6 +203,8 @@ def _keys_of(relation: LogicalRelation) -> list[tuple[LogicalRelation, Sequence[
     if isinstance(relation, LogicalJoin):
         sides = zip(*relation.keys, strict=True) if relation.keys else ((), ())
         return [(inner, [*of]) for inner, of in zip(relation.inputs, sides, strict=True)]
+    if isinstance(relation, LogicalWindowTable):
+        return [(relation.input, relation.window.partition)]
     assert isinstance(relation, Unary)
     return [(relation.input, () if isinstance(relation, LogicalSort) else vars(relation)["keys"])]
 

@@ -181,14 +181,8 @@ class SlidingProcessingTimeWindows(_ByClock, Sliding):
 
 
 @dataclass(frozen=True)
-class CumulativeEventTimeWindows(_Sized):
-    """Windows that begin together every `size` and end one `step` after the other: each holds what the one before it does.
-
-    Args:
-        step: by how much each window is longer than the one before it.
-        size: length of the longest; a multiple of the step.
-        offset: how far the borders are moved.
-    """
+class Cumulative(_Sized):
+    """Windows that begin together every `size` and end one `step` after the other."""
 
     step: str | timedelta
     size: str | timedelta
@@ -216,6 +210,26 @@ class CumulativeEventTimeWindows(_Sized):
     def describe(self) -> str:
         step, size = format_duration(duration(self.step)), format_duration(duration(self.size))
         return f"windows that grow by {step} up to {size}{self._moved}"
+
+
+class CumulativeEventTimeWindows(Cumulative):
+    """Windows that begin together every `size` and end one `step` after the other: each holds what the one before it does.
+
+    Args:
+        step: by how much each window is longer than the one before it.
+        size: length of the longest; a multiple of the step.
+        offset: how far the borders are moved.
+    """
+
+
+class CumulativeProcessingTimeWindows(_ByClock, Cumulative):
+    """Windows that begin together every `size` and end one `step` after the other, by the clock.
+
+    Args:
+        step: by how much each window is longer than the one before it.
+        size: length of the longest; a multiple of the step.
+        offset: how far the borders are moved.
+    """
 
 
 # --- sessions ----------------------------------------------------------------------------------------------------------

@@ -56,10 +56,12 @@ class ExchangeStep(TaskStep):
         parallelism, time = self.run.directive.parallelism, self.run.directive.time
         self._writer = BlockWriter(self.to, hashing, parallelism, splits)
         if self.windows is not None:
-            self._partials = PartialWriter(self.to, self.windows.partial, hashing, time.clock, parallelism)
+            clock = self.windows.partial.clock_of(time.clock)
+            self._partials = PartialWriter(self.to, self.windows.partial, hashing, clock, parallelism)
             self._numbers = RowNumbers() if self.windows.partial.places else None
         if self.windows is not None and self.windows.singly and self.times is not None:
-            self._watermark = self.times.advance(time).watermarks[self.to.operator].before
+            before = self.times.advance(time).watermarks[self.to.operator].before
+            self._watermark = self.windows.partial.reached(before)
         self._own = visible_schema(self.schema)
         self._sent = pa.schema([self.schema.field(name) for name in self.columns])
         self._blocks: list[Block] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
+from poundlock.errors import DefinitionError
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.analysis.windows import bounds_of
 from poundlock.sql.expressions.tree import ColumnRef, Expression, SqlCall
@@ -46,10 +47,19 @@ def watermark(lowering: Lowering, relation: LogicalAssignWatermark) -> DataStrea
     return stream.then(node)
 
 
-def with_window_time(lowering: Lowering, relation: LogicalRelation) -> DataStream:
-    """Return rows of windows with the last ms of their window as event time."""
+def with_window_time(lowering: Lowering, relation: LogicalRelation, what: str) -> DataStream:
+    """Return rows of windows with the last ms of their window as event time.
+
+    Raises:
+        DefinitionError: the windows are by the clock.
+    """
     bounds = bounds_of(relation)
     assert bounds is not None
+    if bounds.window.by_clock:
+        raise DefinitionError(
+            f"{what} of windows by the clock, which Flink does not have either",
+            next="give them an event time: DESCRIPTOR(a column that WATERMARK FOR is for)",
+        )
     end = relation.field(str(bounds.end))
     moment = SqlCall("$WINDOW_TIME", (end.ref,), INSTANT, (str(int(bounds.window.is_local)),))
     timed = CalcStep((*(f.column for f in relation.fields), TIME), (*(f.ref for f in relation.fields), moment))

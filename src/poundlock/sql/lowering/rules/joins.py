@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from poundlock.errors import DefinitionError
 from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
 from poundlock.sql.expressions.tree import Expression
 from poundlock.sql.lowering.ordered import temporal_join_node
 from poundlock.sql.lowering.programs import CalcProgram, CalcStep
 from poundlock.sql.lowering.rules.event_time import TIME, with_window_time
-from poundlock.sql.lowering.watermarks import refuse_watermark
 from poundlock.sql.lowering.streams import Lowering
+from poundlock.sql.lowering.watermarks import refuse_watermark
 from poundlock.sql.lowering.windows import keys_text
 from poundlock.sql.relations.tree import LogicalIntervalJoin, LogicalJoin, LogicalTemporalJoin, LogicalWindowJoin
 from poundlock.stream.changelog_nodes import RegularJoinNode
@@ -73,9 +72,7 @@ def window_join(lowering: Lowering, relation: LogicalWindowJoin) -> DataStream:
     """
     for each in relation.inputs:
         lowering.no_updates(each, "a join of windows")
-    if relation.window is not None and relation.window.by_clock:
-        raise DefinitionError("a join of windows by the clock is not there yet", next="give them an event time")
-    left, right = (with_window_time(lowering, each) for each in relation.inputs)
+    left, right = (with_window_time(lowering, each, "a join") for each in relation.inputs)
     node = SqlWindowJoinNode(
         lowering.job.operator_id("window-join", None),
         [left.node, right.node],

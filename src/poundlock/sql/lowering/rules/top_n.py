@@ -102,11 +102,11 @@ def window_top_n(lowering: Lowering, relation: LogicalWindowTopN) -> DataStream:
     """Return the stream of the first rows of each window and key.
 
     Raises:
-        DefinitionError: rows change.
+        DefinitionError: rows change, or the windows are by the clock.
     """
     inner = relation.input
     lowering.no_updates(inner, "Top-N of windows")
-    stream = with_window_time(lowering, inner)
+    stream = with_window_time(lowering, inner, "the first rows")
     rows = FirstRows(schema_of(inner.fields), relation.order, relation.last)
     rows_ddl = ddl.render(schema_of(inner.fields))
     node = WindowNode(

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import tzinfo
 
-from poundlock.errors import DefinitionError
-from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall
+from poundlock.sql.expressions.tree import Expression, Literal, SqlCall
 from poundlock.sql.lowering.own_windows import own_window
 from poundlock.sql.lowering.programs import CalcProgram, CalcStep
-from poundlock.sql.lowering.rules.event_time import INSTANT
+from poundlock.sql.lowering.rules.session_rows import session_rows
 from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.lowering.window_rows import WindowTableProgram
-from poundlock.sql.lowering.windows import StreamAggregate, assigner_of, keys_text, stream_aggregate
+from poundlock.sql.lowering.windows import (
+    StreamAggregate,
+    assigner_of,
+    bound_of,
+    keys_text,
+    moving_zone,
+    stream_aggregate,
+)
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import LogicalRelation, LogicalWindowAggregate, LogicalWindowTable, SqlAggregateCall
 from poundlock.sql.types import SqlType
@@ -42,6 +49,7 @@ def window_aggregate(lowering: Lowering, relation: LogicalWindowAggregate) -> Da
         assigner_of(relation.window, lowering.context.zone),
         None if relation.window.by_clock else relation.window.time,
         [text for each in made for text in each.texts],
+        zone=moving_zone(relation.window, lowering.context.zone),
     )
     results = {call.column: each.result for call, each in zip(relation.calls, made, strict=False)}
     return _window_columns(lowering, relation, stream.then(node), results)
@@ -64,6 +72,7 @@ def _own_window_aggregate(
         [],
         function,
         schema,
+        zone=moving_zone(relation.window, lowering.context.zone),
     )
     return _window_columns(lowering, relation, stream.then(node), results)
 
@@ -72,23 +81,17 @@ def _window_columns(
     lowering: Lowering, relation: LogicalWindowAggregate, windowed: DataStream, results: dict[str, Expression]
 ) -> DataStream:
     """Return windows that fired with the columns of their relation."""
-    expressions = tuple(_window_column(relation, f, results) for f in relation.fields)
+    zone = lowering.context.zone
+    expressions = tuple(_window_column(relation, f, results, zone) for f in relation.fields)
     step = CalcStep(tuple(f.column for f in relation.fields), expressions)
     return lowering.calc(windowed, CalcProgram((step,), lowering.context), relation.fields, kinds=False)
 
 
 def window_table(lowering: Lowering, relation: LogicalWindowTable) -> DataStream:
-    """Return a stream with each row once for each of its windows.
-
-    Raises:
-        DefinitionError: the windows are sessions.
-    """
+    """Return a stream with each row once for each of its windows."""
     inner = relation.input
     if relation.window.kind == "session":
-        raise DefinitionError(
-            "the rows of SESSION windows without an aggregate are not there yet",
-            next="GROUP BY window_start, window_end and the keys of PARTITION BY",
-        )
+        return session_rows(lowering, relation)
     start, end, time = (f.column for f in relation.fields[-3:])
     program = WindowTableProgram(
         relation.window,
@@ -102,15 +105,13 @@ def window_table(lowering: Lowering, relation: LogicalWindowTable) -> DataStream
     )
 
 
-def _window_column(relation: LogicalWindowAggregate, field: Field, results: dict[str, Expression]) -> Expression:
+def _window_column(
+    relation: LogicalWindowAggregate, field: Field, results: dict[str, Expression], zone: tzinfo
+) -> Expression:
     if field.column in results:
         return results[field.column]
     if not relation.is_attached and field.column in relation.bounds:
-        place = relation.bounds.index(field.column)
-        bound = ColumnRef(("window_start", "window_end", "window_end")[place], INSTANT)
-        return SqlCall(
-            "$WINDOW_BOUND", (bound,), field.type, (str(int(place == 2)), str(int(relation.window.is_local)))
-        )
+        return bound_of(relation.window, relation.bounds.index(field.column), field.type, zone)
     return field.ref
 
 
