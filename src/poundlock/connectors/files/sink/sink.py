@@ -5,12 +5,11 @@ Everything is checked when it is written down; nothing here keeps state or impor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from poundlock.arguments import NAMES, TEXT, check_kind, refuse_without_effect
+from poundlock.arguments import NAMES, TEXT, check_kind
 from poundlock.audit.read_back import Auditable, AuditScope, Reading
 from poundlock.checkpoint.capabilities import (
     AbortsMany,
@@ -48,9 +47,10 @@ from poundlock.connectors.files.buckets.assigners import (
     ProcessingTimeBucketAssigner,
     PythonBucketAssigner,
 )
+from poundlock.connectors.files.sink import checks
 from poundlock.connectors.files.sink.names import join, owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
-from poundlock.errors import DefinitionError, required
+from poundlock.errors import DefinitionError
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.uploads import Uploads
 
@@ -63,18 +63,9 @@ __all__ = ["FileSink", "RollingPolicy"]
 
 Format = Literal["json", "csv", "parquet", "avro"]
 
-_SUFFIX = {"raw": "", "json": ".jsonl", "csv": ".csv", "parquet": ".parquet", "avro": ".avro"}
-_COMPRESSION: dict[str, dict[str, str | None]] = {
-    "raw": {"none": None, "gzip": "gzip", "zstd": "zstd"},
-    "json": {"none": None, "gzip": "gzip", "zstd": "zstd"},
-    "csv": {"none": None, "gzip": "gzip", "zstd": "zstd"},
-    "parquet": {c: c for c in ("none", "snappy", "gzip", "zstd", "lz4", "brotli")},
-    "avro": {"none": "null", "deflate": "deflate"},
-}
 _ENDING = {"gzip": ".gz", "zstd": ".zst"}
 _FORMAT = 1  # of a description
 _DESCRIBED = ("row", "format", "prefix", "suffix", "compression", "header", "tag")
-_NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9.=+-]{0,79}")
 
 
 @dataclass(frozen=True)
@@ -141,8 +132,8 @@ class FileSink(
             {"overwrite": None if self.overwrite is None else [each for each in self.overwrite if each]},
             optional=True,
         )
-        _check_format(self)
-        _check_names(self)
+        checks.check_format(self)
+        checks.check_names(self)
 
     # What plan and explain read
 
@@ -369,7 +360,7 @@ class FileSink(
     @property
     def codec(self) -> str | None:
         """How bytes are compressed, in the format's own word; None = as is usual for it."""
-        return _COMPRESSION[self.kind_of_rows][self.compression] if self.compression is not None else None
+        return checks.COMPRESSION[self.kind_of_rows][self.compression] if self.compression is not None else None
 
     @property
     def ending(self) -> str:
@@ -377,7 +368,9 @@ class FileSink(
         if self.suffix is not None:
             return self.suffix
         rows = self.kind_of_rows
-        return _SUFFIX[rows] + (_ENDING.get(self.compression or "", "") if rows not in ("parquet", "avro") else "")
+        return checks.SUFFIX[rows] + (
+            _ENDING.get(self.compression or "", "") if rows not in ("parquet", "avro") else ""
+        )
 
     @property
     def _merger(self) -> BulkMerger:
@@ -394,57 +387,3 @@ class FileSink(
 
 def _state(value: JSON) -> FileSinkState:
     return parts.file_values.FileSinkState.of(value)
-
-
-def _check_format(sink: FileSink) -> None:
-    if sink.row is not None and (sink.format is not None or sink.columns is not None or sink.header):
-        raise DefinitionError(
-            "row= writes one column as it is; format=, columns= and header= do not go with it",
-            next='drop row=, or keep only row="value"',
-        )
-    if sink.kind_of_rows not in _SUFFIX or (sink.row is None and sink.kind_of_rows == "raw"):
-        raise DefinitionError(
-            f"format={sink.format!r} is not known", next='use "json", "csv", "parquet" or "avro", or row="value"'
-        )
-    known = _COMPRESSION[sink.kind_of_rows]
-    if sink.compression is not None and sink.compression not in known:
-        raise DefinitionError(
-            f"compression={sink.compression!r} does not go with {sink.kind_of_rows}",
-            next=f"use one of {', '.join(known)}",
-        )
-    if sink.header and sink.kind_of_rows != "csv":
-        raise DefinitionError("header= is for CSV", next='write format="csv", or drop header=')
-    if sink.header and sink.compaction is not None:
-        raise DefinitionError("CSV files with a header cannot be merged", next="drop header= or compaction=")
-    if sink.kind_of_rows == "avro":
-        required("fastavro", "Avro", "avro")
-    bucket = sink.bucket
-    if isinstance(bucket, type) or not (isinstance(bucket, BucketAssigner) or callable(bucket)):
-        raise DefinitionError(f"bucket={bucket!r} is no assigner", next="use one of the …BucketAssigner, or a function")
-    _ = sink.assigner  # refuses a function of something else
-    if isinstance(bucket, EventTimeBucketAssigner) and sink.row is None and bucket.json(raw=False):
-        raise DefinitionError('source="json" needs raw rows', next='give the sink row="value", or source="column"')
-    if not isinstance(sink.rolling, RollingPolicy):
-        raise DefinitionError(f"rolling={sink.rolling!r} is no policy", next='write RollingPolicy(every="60 s")')
-    if (sink.header or sink.kind_of_rows in ("parquet", "avro")) and not sink.rolling.on_checkpoint:
-        standing = RollingPolicy()
-        times = {name: (getattr(sink.rolling, name), getattr(standing, name)) for name in ("every", "inactivity")}
-        refuse_without_effect(
-            "FileSink",
-            {f"rolling.{name}": pair for name, pair in times.items() if pair[0] is not None},
-            because=f"{sink.kind_of_rows} files{' with a header' if sink.header else ''} are finished at every checkpoint",
-            next="say RollingPolicy(on_checkpoint=True), and set Job(checkpoint_interval=…)",
-        )
-    if not isinstance(sink.max_open_files, int) or sink.max_open_files < 1:
-        raise DefinitionError(f"max_open_files={sink.max_open_files!r} is not a number", next="give 1 or more")
-
-
-def _check_names(sink: FileSink) -> None:
-    if not isinstance(sink.path, str) or not sink.path.strip():
-        raise DefinitionError(f"{sink.path!r} is not a folder", next='give a path such as "/data/events"')
-    if not isinstance(sink.prefix, str) or not _NAME_PART.fullmatch(sink.prefix):
-        raise DefinitionError(
-            f"prefix={sink.prefix!r} cannot begin a file name", next='use letters, digits and ". = + -", not hidden'
-        )
-    if sink.suffix is not None and not re.fullmatch(r"[A-Za-z0-9._=+-]{0,40}", sink.suffix):
-        raise DefinitionError(f"suffix={sink.suffix!r} cannot end a file name", next='use text such as ".jsonl"')
