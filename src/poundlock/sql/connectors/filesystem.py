@@ -11,8 +11,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from poundlock.checkpoint.participant import WriterContext
 from poundlock.connectors.base import Reader, ReaderContext, ReplayPromise, Split
-from poundlock.connectors.files.buckets.assigners import BasePathBucketAssigner, ExpressionBucketAssigner
+from poundlock.connectors.files.buckets.assigners import BUCKET_COLUMN, BasePathBucketAssigner
+from poundlock.connectors.files.buckets.assignment import ColumnBuckets, OpenAssigner
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.connectors.files.source.lines import LineOrigin
@@ -22,6 +24,7 @@ from poundlock.formats.arrays import Numbers, texts_of
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, SubsetOrigin, origin_of
 from poundlock.formats.convert import to_batch
 from poundlock.sql.connectors.options import TableOptions
+from poundlock.sql.connectors.partition_commit import partition_commit_of, read_partition_options
 from poundlock.sql.connectors.table import DecodeProgram, TableContext, TableSink, TableSource
 from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
@@ -35,7 +38,6 @@ from poundlock.storage import Storage, open_storage
 from poundlock.stream.nodes import RowProgram
 
 DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
-_PARTITION, _BUCKET = "$partition", "$bucket"
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 """What Flink writes as % and two digits in the name of a partition's folder."""
 _METADATA: dict[str, SqlType] = {
@@ -51,8 +53,7 @@ class FilesystemTable:
 
     def source(self, table: TableContext) -> TableSource:
         options, path = self._options(table)
-        watched = options.span("source.monitor-interval")
-        most = options.whole("source.max-files-per-checkpoint", 10_000)
+        watched, most = self._source_options(options)
         partitions = table.definition.partitioned_by
         metadata = self._metadata(table)
         data = [f for f in table.fields if f.name not in partitions and f.name not in metadata]
@@ -76,12 +77,15 @@ class FilesystemTable:
         else:
             given = {"format": bulk, "schema": ddl.render(bulk_schema(columns, table.name.name))}
             program = ColumnsProgram(columns, names, table.name.name)
+        self._rolling(options)
+        self._compaction(options)
+        read_partition_options(options)
         options.finish("filesystem")
         discovery: dict[str, Any] = {} if watched is None else {"discover_every": watched}
         files = FileSource(
             path,
             watch=watched is not None,
-            max_files_per_checkpoint=most or 10_000,
+            max_files_per_checkpoint=most,
             **discovery,
             **given,
         )
@@ -91,11 +95,9 @@ class FilesystemTable:
     def sink(self, table: TableContext, *, overwrite: bool) -> TableSink:
         options, path = self._options(table)
         rolling = self._rolling(options)
-        target = options.bytes("compaction.file-size")
-        compaction = None
-        if options.flag("auto-compaction"):
-            compaction = FileCompaction(every_checkpoints=1) if target is None else FileCompaction(min_size=target)
+        compaction = self._compaction(options)
         partitions = table.definition.partitioned_by
+        commit = partition_commit_of(options, partitions, is_batch=table.is_batch)
         written = [f for f in table.fields if f.name not in partitions]
         columns = tuple(FormatColumn(f.name, f.column, f.type) for f in written)
         bulk = bulk_format(options)
@@ -105,20 +107,22 @@ class FilesystemTable:
             encoder = encoder_of(options, FormatContext(table.name.name, columns, table.zone))
         else:
             given = _bulk_options(options, bulk, columns, rolling)
+        self._source_options(options)
         options.finish("filesystem")
         parts = [next(f for f in table.fields if f.name == name) for name in partitions]
         sink = FileSink(
             path,
-            bucket=ExpressionBucketAssigner(f"`{_BUCKET}`") if parts else BasePathBucketAssigner(),
+            bucket=PartitionFolders() if parts else BasePathBucketAssigner(),
             compaction=compaction,
             overwrite=_replaced_buckets(table, parts) if overwrite else None,
+            partition_commit=commit,
             **given,
         )
         program = PartitionedProgram(
             encoder, tuple(parts), EvaluationContext(table.zone), table.name.name, () if bulk is None else columns
         )
         made = bulk_schema(columns, table.name.name) if bulk is not None else pa.schema([("value", pa.binary())])
-        schema = made.append(pa.field(_BUCKET, pa.string())) if parts else made
+        schema = made.append(pa.field(BUCKET_COLUMN, pa.string())) if parts else made
         takes_updates = encoder is not None and encoder.takes_updates
         return TableSink(sink, program, schema, takes="retract" if takes_updates else "append")
 
@@ -152,6 +156,19 @@ class FilesystemTable:
                     kind="unknown_column",
                 )
         return metadata
+
+    @staticmethod
+    def _source_options(options: TableOptions) -> tuple[str | None, int]:
+        """Return how often there are looks for new files, None = one, and how many are read in a checkpoint at most."""
+        return options.span("source.monitor-interval"), options.whole("source.max-files-per-checkpoint") or 10_000
+
+    @staticmethod
+    def _compaction(options: TableOptions) -> FileCompaction | None:
+        """Return how the files of a checkpoint are merged: up to a size each, so that none waits for the next one."""
+        size = options.bytes("compaction.file-size") or options.bytes("sink.rolling-policy.file-size")
+        if not options.flag("auto-compaction"):
+            return None
+        return FileCompaction(every_checkpoints=1, min_size=size or "128 MB")
 
     @staticmethod
     def _rolling(options: TableOptions) -> RollingPolicy:
@@ -391,6 +408,17 @@ def _metadata(file: str, key: str) -> str | None:
 
 
 @dataclass(frozen=True)
+class PartitionFolders:
+    """Puts each row into the folder that `PartitionedProgram` has named beside it, which is not written."""
+
+    def open(self, context: WriterContext, *, raw: bool) -> OpenAssigner:
+        return ColumnBuckets(BUCKET_COLUMN)
+
+    def describe(self) -> str:
+        return "partition"
+
+
+@dataclass(frozen=True)
 class PartitionedProgram:
     """Records of rows, or columns of files, and the folder that each row belongs into.
 
@@ -414,7 +442,7 @@ class PartitionedProgram:
             columns, names = [self.encoder.encode(rows)], ["value"]
         if self.partitions:
             columns.append(self.folders(rows))
-            names.append(_BUCKET)
+            names.append(BUCKET_COLUMN)
         return pa.RecordBatch.from_arrays(columns, names), None
 
     def folders(self, rows: pa.RecordBatch) -> pa.Array:

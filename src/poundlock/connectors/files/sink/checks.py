@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from poundlock.arguments import refuse_without_effect
 from poundlock.connectors.files.buckets.assigners import BucketAssigner, EventTimeBucketAssigner
+from poundlock.connectors.files.partitions.commit import PartitionCommit
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.errors import DefinitionError, required
 
@@ -63,6 +64,10 @@ def check_format(sink: FileSink) -> None:
             {f"rolling.{name}": pair for name, pair in times.items() if pair[0] is not None},
             because=f"{sink.kind_of_rows} files{' with a header' if sink.header else ''} are finished at every checkpoint",
             next="say RollingPolicy(on_checkpoint=True), and set Job(checkpoint_interval=…)",
+        )
+    if not isinstance(sink.partition_commit, PartitionCommit | None):
+        raise DefinitionError(
+            f"partition_commit={sink.partition_commit!r} is none", next='write PartitionCommit(delay="1 h")'
         )
     if not isinstance(sink.max_open_files, int) or sink.max_open_files < 1:
         raise DefinitionError(f"max_open_files={sink.max_open_files!r} is not a number", next="give 1 or more")

@@ -14,10 +14,13 @@ from poundlock.audit.read_back import Auditable, AuditScope, Reading
 from poundlock.checkpoint.capabilities import (
     AbortsMany,
     Bindable,
+    CommitsBehind,
     CommitsMany,
+    FollowsTime,
     Inspectable,
     InTasks,
     Measurable,
+    SinkTime,
     SweepsMany,
 )
 from poundlock.checkpoint.participant import (
@@ -47,6 +50,7 @@ from poundlock.connectors.files.buckets.assigners import (
     ProcessingTimeBucketAssigner,
     PythonBucketAssigner,
 )
+from poundlock.connectors.files.partitions.commit import PartitionCommit
 from poundlock.connectors.files.sink import checks
 from poundlock.connectors.files.sink.names import join, owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
@@ -70,7 +74,18 @@ _DESCRIBED = ("row", "format", "prefix", "suffix", "compression", "header", "tag
 
 @dataclass(frozen=True)
 class FileSink(
-    Bindable, Portable, Legible, CommitsMany, AbortsMany, SweepsMany, InTasks, Inspectable, Auditable, Measurable
+    Bindable,
+    Portable,
+    Legible,
+    CommitsMany,
+    CommitsBehind,
+    FollowsTime,
+    AbortsMany,
+    SweepsMany,
+    InTasks,
+    Inspectable,
+    Auditable,
+    Measurable,
 ):
     """Records into files by bucket, exactly once: files appear complete and never change.
 
@@ -90,6 +105,7 @@ class FileSink(
         max_open_files: so many files are open in a task at once.
         overwrite: of a job that ends: its files replace those of the buckets that it writes into, and of these buckets in any case ("" is
             the folder with all below it); all at the end, and old files go once the decision is made. None = files are added.
+        partition_commit: when a bucket is complete, and what makes that known, such as a file _SUCCESS in it; None = nothing does.
 
     Raises:
         DefinitionError: settings contradict each other, or a package that a format needs is not installed.
@@ -109,6 +125,7 @@ class FileSink(
     header: bool = False
     max_open_files: int = 256
     overwrite: Sequence[str] | None = None
+    partition_commit: PartitionCommit | None = None
     tag: str = field(default="", repr=False)  # set by `bind`
 
     kind: ClassVar[Kind] = Kind.TRANSACTIONAL
@@ -172,6 +189,7 @@ class FileSink(
         rows = f"raw {self.row}" if self.row is not None else self.kind_of_rows
         roll = "each checkpoint" if self.whole else self.rolling.describe()
         roll = roll if self.overwrite is None else "at the end, replaces old files"
+        roll += "" if self.partition_commit is None else f"; {self.partition_commit.describe()}"
         return f"files {self.path} ({rows}{packed}; bucket {self.assigner.describe()}; roll {roll}; exactly-once)"
 
     def bind(self, *, job_id: str, sink: str) -> FileSink:
@@ -226,11 +244,16 @@ class FileSink(
         parts.committer.verify_many(self.storage(), prepared)
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
+        return self._staged(state, prepared, occasion, now_ms, None)
+
+    def _staged(
+        self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int, time: SinkTime | None
+    ) -> Staged:
         staging = self._rules(), _state(state), prepared, occasion, now_ms
         if self.overwrite is None:
-            following, committables = parts.commit_plan.stage(*staging)
+            following, committables = parts.commit_plan.stage(*staging, time)
         else:
-            following, committables = parts.overwriting.stage(*staging, self.storage(), self.overwrite)
+            following, committables = parts.overwriting.stage(*staging, self.storage(), self.overwrite, time)
         return Staged(following.to_json(), [each.to_json() for each in committables])
 
     def next_roll_ms(self, state: JSON) -> int | None:
@@ -238,10 +261,13 @@ class FileSink(
 
     def commit(self, committable: JSON) -> Committed:
         file = parts.file_values.FileCommittable.of(committable)
-        return parts.committer.commit(self.storage(file.root), file, self._merger)
+        return parts.committer.commit(self.storage(file.root), file, self._merger, self.partition_commit)
 
     def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
-        return parts.committer.commit_many(self.storage, committables, self._merger)
+        return parts.committer.commit_many(self.storage, committables, self._merger, self.partition_commit)
+
+    def comes_behind(self, committable: JSON) -> bool:
+        return "mark" in committable
 
     def pieces(self, calls: int) -> int:
         return parts.committer.pieces(self.storage(), calls)
@@ -265,6 +291,22 @@ class FileSink(
 
     def remove(self, leftovers: Sequence[Leftover]) -> None:
         parts.committer.remove(self.storage, leftovers)
+
+    # FollowsTime
+
+    @property
+    def needs_event_time(self) -> bool:
+        return self.partition_commit is not None and self.partition_commit.trigger == "partition-time"
+
+    def stage_at(
+        self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int, time: SinkTime
+    ) -> Staged:
+        return self._staged(state, prepared, occasion, now_ms, time)
+
+    def next_watermark(self, state: JSON) -> int | None:
+        if self.partition_commit is None:
+            return None
+        return parts.commit_plan.next_watermark(self.partition_commit, _state(state).partitions)
 
     # Inspectable
 
@@ -309,7 +351,7 @@ class FileSink(
     # Measurable
 
     def measuring(self, folder: str) -> FileSink:
-        return replace(self, path=folder)
+        return replace(self, path=folder, partition_commit=None)
 
     def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
         return parts.commit_plan.rows_by_bucket(
@@ -381,7 +423,15 @@ class FileSink(
     def _rules(self) -> Rules:
         to = self.storage()
         return parts.commit_plan.Rules(
-            to.root, self.rolling, self.whole, self.prefix, self.ending, self.compaction, self.tag, to.moves_by_copy
+            to.root,
+            self.rolling,
+            self.whole,
+            self.prefix,
+            self.ending,
+            self.compaction,
+            self.tag,
+            to.moves_by_copy,
+            self.partition_commit,
         )
 
 
