@@ -227,8 +227,19 @@ class FileCommittable(_FileValue, frozen=True, kw_only=True, omit_defaults=True)
     @classmethod
     def without_file(cls, v: int, tag: str, root: str, bucket: str) -> Self:
         """Return one that makes no file visible."""
-        nothing = {"final": "", "kind": "", "bytes": 0, "rows": 0, "min_ms": None, "max_ms": None, "segments": []}
-        return cls(v=v, tag=tag, root=root, bucket=bucket, **nothing)
+        return cls(
+            v=v,
+            tag=tag,
+            root=root,
+            bucket=bucket,
+            final="",
+            kind="",
+            bytes=0,
+            rows=0,
+            min_ms=None,
+            max_ms=None,
+            segments=[],
+        )
 
     @property
     def upload(self) -> FileSegment | None:

@@ -90,7 +90,8 @@ def alter_catalog(catalogs: Catalogs, statement: AlterCatalog, *, is_trial: bool
             next=f"DROP CATALOG {statement.name}, and CREATE it with another type",
             kind="bad_option_value",
         )
-    options = {key: value for key, value in before.options.items() if key not in statement.reset} | statement.options
+    kept = {key: value for key, value in before.options.items() if key not in statement.reset}
+    options = {**kept, **statement.options}
     moved = options.get("path") != before.options.get("path")
     databases = _databases(options, is_trial=is_trial) if moved else None
     default = statement.options.get("default-database")

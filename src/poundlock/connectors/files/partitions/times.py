@@ -101,8 +101,10 @@ def _by_pattern(text: str, formatter: str) -> datetime:
     match = _regex_of(formatter).fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not written as {formatter}")
-    fields = {"year": 1970, "month": 1, "day": 1} | {name: int(value) for name, value in match.groupdict().items()}
-    return datetime(**fields)
+    given = {name: int(value) for name, value in match.groupdict().items()}
+    return datetime(given.get("year", 1970), given.get("month", 1), given.get("day", 1)).replace(
+        hour=given.get("hour", 0), minute=given.get("minute", 0), second=given.get("second", 0)
+    )
 
 
 def zone_of(name: Any) -> tzinfo:
