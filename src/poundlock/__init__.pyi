@@ -11,6 +11,9 @@ from poundlock.connectors.files.buckets.assigners import (
     ProcessingTimeBucketAssigner as ProcessingTimeBucketAssigner,
     PythonBucketAssigner as PythonBucketAssigner,
 )
+from poundlock.connectors.files.partitions.commit import CommittedPartition as CommittedPartition
+from poundlock.connectors.files.partitions.commit import PartitionCommit as PartitionCommit
+from poundlock.connectors.files.partitions.times import PartitionTimePattern as PartitionTimePattern
 from poundlock.connectors.files.sink.rolling import FileCompaction as FileCompaction
 from poundlock.connectors.files.sink.rolling import RollingPolicy as RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink as FileSink

@@ -59,6 +59,14 @@ def test_rows_are_joined_with_a_table_as_it_is(postgres_server: Any, run: Any) -
     pairs = [("+I", (id, people[who][0], tag)) for id, who in orders if id <= 100 for tag in tags.get(who, [])]
     assert Counter(inner) == Counter(pairs)
 
+    full = ", 'lookup.cache' = 'FULL', 'lookup.full-cache.periodic-reload.interval' = '1 h'"
+    whole = run(
+        f"{ORDERS} {table('people', 'id INT, name STRING, land STRING, since DATE', full)}"
+        " SELECT o.id, o.who, p.name, p.land, p.since FROM orders AS o"
+        " LEFT JOIN people FOR SYSTEM_TIME AS OF o.pt AS p ON o.who = p.id AND p.land = 'de'"
+    )
+    assert Counter(whole) == Counter(wanted)
+
     by_two = run(
         f"{head} SELECT o.id, t.tag FROM (SELECT id, who, IF(id < 500, 'a', 'o''b\\') AS want, pt FROM orders) AS o"
         " JOIN tags FOR SYSTEM_TIME AS OF o.pt AS t ON o.who = t.person AND o.want = t.tag"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from poundlock.checkpoint.capabilities import SinkTime
 from poundlock.checkpoint.participant import Occasion, Prepared, Writer, WriterContext
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Lines
@@ -82,13 +83,17 @@ class FileSinkHarness:
         return prepared
 
     def decide(
-        self, occasion: Occasion = Occasion.CHECKPOINT, prepared: Sequence[Prepared] | None = None
+        self,
+        occasion: Occasion = Occasion.CHECKPOINT,
+        prepared: Sequence[Prepared] | None = None,
+        time: SinkTime | None = None,
     ) -> list[dict[str, Any]]:
-        """End the checkpoint and decide it; return what it makes visible, not yet committed."""
+        """End the checkpoint and decide it; return what it makes visible, not yet committed. `time`: how far event time has come."""
         if prepared is None:
             prepared = self.prepare()
         self.sink.verify(prepared)
-        staged = self.sink.stage(self.state, prepared, occasion, self.clock.now_ms())
+        staging = self.state, prepared, occasion, self.clock.now_ms()
+        staged = self.sink.stage(*staging) if time is None else self.sink.stage_at(*staging, time)
         self.state = json.loads(json.dumps(staged.state))
         self.checkpoint += 1
         found: list[dict[str, Any]] = json.loads(json.dumps(list(staged.committables)))
@@ -100,9 +105,11 @@ class FileSinkHarness:
         for committable in committables:
             self.sink.commit(committable)
 
-    def end_checkpoint(self, occasion: Occasion = Occasion.CHECKPOINT) -> list[dict[str, Any]]:
+    def end_checkpoint(
+        self, occasion: Occasion = Occasion.CHECKPOINT, time: SinkTime | None = None
+    ) -> list[dict[str, Any]]:
         """Decide and commit."""
-        found = self.decide(occasion)
+        found = self.decide(occasion, time=time)
         self.commit(found)
         return found
 

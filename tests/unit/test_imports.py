@@ -23,15 +23,15 @@ HEAVY = ("pyspark", "pyarrow", "pandas", "numpy", "py4j")
 
 CONNECTOR_NAMES = {
     "Aborted", "AbortsMany", "AuditScope", "Auditable", "Batch", "Bindable", "BindableSource", "ChecksColumns",
-    "ChecksSchema", "Chunk", "Closable", "ClosableEnumerator", "CommitOutcome", "CommitsMany", "Committed",
+    "ChecksSchema", "Chunk", "Closable", "ClosableEnumerator", "CommitOutcome", "CommitsBehind", "CommitsMany", "Committed",
     "ComputesColumns", "Connector", "Decided", "DeclaresReplay", "Describable", "Disagreement", "Early",
-    "Enumerator", "ExplainsErrors", "FileOrigin", "Finding", "HasPlace", "HoldsReaders", "KnowsColumns",
+    "Enumerator", "ExplainsErrors", "FileOrigin", "Finding", "FollowsTime", "HasPlace", "HoldsReaders", "KnowsColumns",
     "IdentifyingEnumerator", "InTasks", "Inspectable", "JSON", "KafkaOrigin", "Kind", "LagReportingEnumerator", "Ledger",
     "Leftover", "Legible", "LimitedWriter", "LimitsTasks", "Lines", "MakesParticipant", "ManifestEntry", "Measurable", "MeasuringEnumerator",
     "MeteredReader", "NeedsJvm", "Newer", "NewerOutput", "ObjectSource", "Occasion", "OpensEarly", "Orphan", "Participant", "PartitionedEnumerator", "PartitionRead",
     "PausableEnumerator", "PendingFile", "Portable", "PositionChecking", "Preflight", "Prepared", "PreparesAhead", "PreviewRefused",
     "RangeCheckingEnumerator", "ReadBack", "Reader", "ReaderContext", "Reading", "ReadsOnlyValue", "Records",
-    "Reject", "Repeatable", "ReplayKind", "ReplayPromise", "SourceGoneError", "SparkRead", "SparkSource",
+    "Reject", "Repeatable", "ReplayKind", "ReplayPromise", "SinkTime", "SourceGoneError", "SparkRead", "SparkSource",
     "Split", "SplitSource", "Staged", "Storage", "SweepsMany", "TakesColumns", "TaskFolders", "TaskModules",
     "TaskPerPartition", "Writer", "WriterContext", "connectors", "find", "finished_files", "match",
     "open_storage", "to_batch", "to_records", "unchecked",

@@ -7,10 +7,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from poundlock.arguments import check_object
-from poundlock.checkpoint.participant import JSON, CommitOutcome, Finding, Leftover, Participant, Prepared
+from poundlock.checkpoint.participant import (
+    JSON,
+    CommitOutcome,
+    Finding,
+    Leftover,
+    Occasion,
+    Participant,
+    Prepared,
+    Staged,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -256,6 +266,48 @@ class InTasks(Protocol):
     @abstractmethod
     def pieces(self, calls: int) -> int:
         """Return into how many pieces so many calls are best cut, a task each; 1 = the driver is as quick by itself."""
+
+
+@runtime_checkable
+class CommitsBehind(Protocol):
+    """A participant some of whose committables say that the others of their decision are visible."""
+
+    @abstractmethod
+    def comes_behind(self, committable: JSON) -> bool:
+        """Return whether it is committed, by the driver, only when all the others of the participant's part of the decision are."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTime:
+    """How far event time has come behind a checkpoint, for the rows that a sink is given.
+
+    Args:
+        watermark: ms; None = none yet. Behind the end of the input 2^63 - 1.
+        ended: whether nothing can come any more.
+    """
+
+    watermark: int | None = None
+    ended: bool = False
+
+
+@runtime_checkable
+class FollowsTime(Protocol):
+    """A participant for which it counts how far event time has come, such as one that commits partitions that are complete."""
+
+    @property
+    @abstractmethod
+    def needs_event_time(self) -> bool:
+        """Whether it waits for a watermark, set up as it is."""
+
+    @abstractmethod
+    def stage_at(
+        self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int, time: SinkTime
+    ) -> Staged:
+        """Do what `stage` does, for a checkpoint behind which event time has come so far. What it needs of that later is in the state."""
+
+    @abstractmethod
+    def next_watermark(self, state: JSON) -> int | None:
+        """Return the watermark, ms, from which `stage_at` would commit something though no row came; None = from none."""
 
 
 @runtime_checkable

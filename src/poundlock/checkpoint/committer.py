@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from poundlock.checkpoint.capabilities import AbortsMany, CommitsMany, Early
+from poundlock.checkpoint.capabilities import AbortsMany, CommitsBehind, CommitsMany, Early
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.in_tasks import Tasks, by_tasks
 from poundlock.checkpoint.outcome import Log
@@ -102,7 +102,17 @@ class _SinkCommits:
 
     def run(self) -> None:
         """Commit everything, and again what is not known, until it is or the pauses are used up."""
-        committables = self.decision.sinks[self.name].committables
+        committables, behind = self.decision.sinks[self.name].committables, list[JSON]()
+        if isinstance(self.participant, CommitsBehind):
+            behind = [each for each in committables if self.participant.comes_behind(each)]
+            if behind:
+                committables = [each for each in committables if not self.participant.comes_behind(each)]
+        self._all(committables)
+        if behind and not (self.failures or self.aborted):
+            self.tasks = None  # they are few, and the driver knows what they are about
+            self._all(behind)
+
+    def _all(self, committables: Sequence[JSON]) -> None:
         if not isinstance(self.participant, CommitsMany):
             for committable in committables:
                 hit(Failpoint.SINK_COMMITTING)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from poundlock.audit.write_totals import written
-from poundlock.checkpoint.capabilities import Repeatable, prepares_ahead
+from poundlock.checkpoint.capabilities import FollowsTime, Repeatable, SinkTime, prepares_ahead
 from poundlock.checkpoint.committer import Carried, abort_all, verify_all
 from poundlock.checkpoint.cycle import Planned, Ran, Verified, recover, run_checkpoint
 from poundlock.checkpoint.decision import Decision, Redo, SourceRange
@@ -28,6 +28,7 @@ from poundlock.failpoints import Failpoint, hit
 from poundlock.storage.storage_errors import explained
 
 _END_ROUNDS = 100
+_NO_TIMES: Mapping[str, SinkTime] = {}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -43,6 +44,7 @@ class Coordinator(History):
         self.prepares_ahead = all(prepares_ahead(participant) for participant in self.participants.values())
         """Whether the tasks of the next checkpoint may run while the newest one is committed."""
         self._rolls: tuple[Decision, int | None] | None = None
+        self._waiting: tuple[Decision, Mapping[str, int]] | None = None
         self._left: dict[str, Sequence[Leftover]] = {}
 
     def recover(self) -> Recovery:
@@ -142,7 +144,7 @@ class Coordinator(History):
             check_counts(results, self.participants)
             verify_all(self.participants, results.prepared, plan.checkpoint, log=self.log, tasks=self.tasks)
             hit(Failpoint.PREPARE_VERIFIED)
-            staged = self._stage(kept, Occasion.CHECKPOINT)
+            staged = self._stage(kept, Occasion.CHECKPOINT, results.sink_times)
         state = None if self.state is None else self.state.stage(results.state, again=again)
         begun = ran.directive.started_ms
         durations = {"run": max(0, ended - begun), "verify": max(0, self.clock.now_ms() - ended)}
@@ -294,6 +296,16 @@ class Coordinator(History):
                 self._rolls = newest, min((time for time in times if time is not None), default=None)
             return self._rolls[1]
 
+    def next_watermarks(self) -> Mapping[str, int]:
+        """Return the watermark, ms, from which a sink would commit something though no row came, by the names of sinks that wait for one."""
+        with self.lock:
+            newest = self.newest
+            if self._waiting is None or self._waiting[0] is not newest:
+                following = [(name, item) for name, item in self.participants.items() if isinstance(item, FollowsTime)]
+                times = {name: item.next_watermark(state_of(newest, name)) for name, item in following}
+                self._waiting = newest, {name: time for name, time in times.items() if time is not None}
+            return self._waiting[1]
+
     def _resume(
         self, n: int, sources: Mapping[str, SourceRange], run: Callable[[SinkDirectives], TaskResults]
     ) -> Outcome:
@@ -306,14 +318,19 @@ class Coordinator(History):
         self.log.info("checkpoint was decided before", checkpoint=n, record=decided.number)
         return Outcome(decision=decided, replayed=True, durations_ms={"run": max(0, self.clock.now_ms() - begun)})
 
-    def _stage(self, prepared: Sequence[Prepared], occasion: Occasion) -> dict[str, Staged]:
+    def _stage(
+        self, prepared: Sequence[Prepared], occasion: Occasion, times: Mapping[str, SinkTime] = _NO_TIMES
+    ) -> dict[str, Staged]:
+        """Return what the decision is to say of each sink. `times`: of a checkpoint, how far event time has come for some of them."""
         newest, now = self.newest, self.clock.now_ms()
-        return {
-            name: participant.stage(
-                state_of(newest, name), [item for item in prepared if item.sink == name], occasion, now
-            )
-            for name, participant in self.participants.items()
-        }
+        staged = {}
+        for name, participant in self.participants.items():
+            staging = state_of(newest, name), [item for item in prepared if item.sink == name], occasion, now
+            if name in times and isinstance(participant, FollowsTime):
+                staged[name] = participant.stage_at(*staging, times[name])
+            else:
+                staged[name] = participant.stage(*staging)
+        return staged
 
     def _changes(self, staged: Mapping[str, Staged]) -> bool:
         """Return whether there is anything to decide: what becomes visible, or what moves on towards it."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from poundlock.checkpoint.capabilities import SinkTime
 from poundlock.checkpoint.decision import Decision, EventTime, SourceRange
 from poundlock.checkpoint.participant import Counts, Orphan, Prepared
 from poundlock.checkpoint.skew import Skew
@@ -40,6 +41,9 @@ class TaskResults:
     parallelism: int | None = None  # how many tasks a keyed stage had, and the first stage at most
     # the watermark behind the checkpoint and what goes with it; None where the job has none
     watermarks: DecidedTime | None = None
+    sink_times: Mapping[str, SinkTime] = field(
+        default_factory=dict
+    )  # per sink name, how far event time has come for its rows
     state: Sequence[Any] = ()
     skew: Skew = field(default_factory=Skew)
 

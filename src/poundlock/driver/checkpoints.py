@@ -126,6 +126,11 @@ class JobCheckpoints:
             self.tracker.rolled(outcome.files_made)
 
     @property
+    def waits_for_time(self) -> bool:
+        """Whether an operator or a sink may have something that it keeps until the end of the input."""
+        return self.state is not None or bool(self.coordinator.next_watermarks())
+
+    @property
     def produced_again(self) -> bool:
         """Whether parts of the newest checkpoint were aborted from outside and come before anything else."""
         return self.coordinator.is_produced_again(self.coordinator.newest.checkpoint)
@@ -225,8 +230,9 @@ class JobCheckpoints:
         return control.current
 
     def _time_asks(self, inputs: Mapping[str, SourceInput]) -> bool:
-        """Return whether a timer is due though nothing came."""
-        return self.time.is_due(inputs, (None, None) if self.state is None else self.state.next_timers())
+        """Return whether a timer, or a sink that waits for a watermark, is due though nothing came."""
+        timers = (None, None) if self.state is None else self.state.next_timers()
+        return self.time.is_due(inputs, timers, self.coordinator.next_watermarks())
 
     @contextmanager
     def taking(self, plan: JobPlan) -> Iterator[None]:
@@ -262,6 +268,7 @@ class JobCheckpoints:
         results = replace(
             task_results(self.chain, plan.reads, reports, watermarks=decided, event_time=seen),
             parallelism=plan.parallelism,
+            sink_times=self.time.of_sinks(advanced, self.coordinator.participants),
         )
         if self.jobs.places_tasks and self.state is not None:
             self.tracker.locality(self._locality.measured(reports))

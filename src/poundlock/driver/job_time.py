@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from poundlock.checkpoint.capabilities import SinkTime
 from poundlock.checkpoint.decision import EventTime
 from poundlock.operators.stream_times import Advanced, StreamTimes, StreamWatermark, require_agreement
 from poundlock.operators.time_graph import Held, held_of_source
@@ -63,17 +64,25 @@ class JobTime:
         self._state = self._times.resume(advanced.state) if drained else advanced.state
         self.slowest = self._slowest(advanced)
 
-    def is_due(self, sources: Mapping[str, SourceInput], timers: tuple[int | None, int | None]) -> bool:
-        """Let time pass without rows; return whether a timer is due by it, for which a checkpoint is to be taken.
+    def is_due(
+        self,
+        sources: Mapping[str, SourceInput],
+        timers: tuple[int | None, int | None],
+        sinks: Mapping[str, int] | None = None,
+    ) -> bool:
+        """Let time pass without rows; return whether a timer or a sink is due by it, for which a checkpoint is to be taken.
 
         Args:
             timers: when the first timer of any operator is due, by event time and by the clock, ms.
+            sinks: the watermarks that sinks wait for, ms.
         """
         directive = self.directive(sources)
         advanced = self._times.advance(directive)
         event, clock = timers
         watermark = max((advanced.watermarks[name].after for name in self._operators), default=MIN)
         if (event is not None and event <= watermark) or (clock is not None and clock <= directive.clock):
+            return True
+        if any(advanced.watermarks[name].after >= at for name, at in (sinks or {}).items()):
             return True
         self._state = advanced.state
         self.slowest = self._slowest(advanced)
@@ -89,6 +98,11 @@ class JobTime:
         greatest = [each.greatest for report in reports for each in report.times]
         before = min((advanced.watermarks[name].before for name in self._judging), default=MIN)
         return EventTime(max_ms=max(greatest, default=None), watermark_ms=shown(before))
+
+    def of_sinks(self, advanced: Advanced, sinks: Iterable[str]) -> dict[str, SinkTime]:
+        """Return how far event time has come for the rows of sinks; those that are no step of the job, as dead letters are, are left out."""
+        of = {name: advanced.watermarks[name] for name in sinks if name in advanced.watermarks}
+        return {name: SinkTime(shown(each.after), each.ended) for name, each in of.items()}
 
     def decided(self, directive: TimeDirective, advanced: Advanced) -> DecidedTime | None:
         """Return what a decision says of event time; None where there is none."""

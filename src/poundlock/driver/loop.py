@@ -164,7 +164,7 @@ class JobLoop:
 
     def _drain(self) -> None:
         try:
-            if self.checkpoints.state is not None and self.checkpoints.coordinator.newest.checkpoint >= 0:
+            if self.checkpoints.waits_for_time and self.checkpoints.coordinator.newest.checkpoint >= 0:
                 self.checkpoints.drain()
             self.checkpoints.roll(Occasion.END)
         except Exception as error:

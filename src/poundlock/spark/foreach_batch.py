@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from poundlock.checkpoint.capabilities import (
     ComputesColumns,
+    FollowsTime,
     Inspectable,
     NeedsJvm,
     Preflight,
@@ -98,6 +99,11 @@ def _participant(name: str, sink: Any) -> Participant:
         raise DefinitionError(
             f"{name}: {type(sink).__name__} needs a JVM of its own, which a query of yours does not have",
             next="write the rows with DataFrame.write.jdbc, or make the query a poundlock Job",
+        )
+    if isinstance(participant, FollowsTime) and participant.needs_event_time:
+        raise DefinitionError(
+            f"{name}: {type(sink).__name__} waits for a watermark, which a query of yours does not hand on",
+            next='write PartitionCommit(trigger="process-time"), or make the query a poundlock Job',
         )
     return participant
 

@@ -6,7 +6,7 @@ temporary object hides a permanent one of its name until it is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Literal
@@ -93,6 +93,14 @@ def kind_of(relation: Relation) -> Kind:
     return "table" if isinstance(relation, TableDefinition) else "view"
 
 
+@dataclass(frozen=True, slots=True)
+class CatalogDescription:
+    """A catalog as its statement said it: its options, `type` among them, and its comment."""
+
+    options: Mapping[str, str] = field(default_factory=lambda: {"type": "generic_in_memory"})
+    comment: str | None = None
+
+
 @dataclass
 class Catalogs:
     """All that a session knows by name. Names are told apart by case, as Flink does."""
@@ -106,6 +114,9 @@ class Catalogs:
         default_factory=lambda: {DEFAULT_CATALOG: {DEFAULT_DATABASE: Database()}}
     )
     _defaults: dict[str, str] = field(default_factory=dict)
+    _descriptions: dict[str, CatalogDescription] = field(
+        default_factory=lambda: {DEFAULT_CATALOG: CatalogDescription()}
+    )
     _temporary: dict[FullName, Relation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -135,13 +146,18 @@ class Catalogs:
         self.database = default if default in databases else min(databases, default=default)
 
     def create_catalog(
-        self, name: str, databases: MutableMapping[str, Database] | None = None, default: str = DEFAULT_DATABASE
+        self,
+        name: str,
+        databases: MutableMapping[str, Database] | None = None,
+        default: str = DEFAULT_DATABASE,
+        description: CatalogDescription | None = None,
     ) -> None:
         """Add a catalog.
 
         Args:
             databases: what it has; None: it is kept in memory, with one database.
             default: the database that is the current one when the catalog becomes the current one.
+            description: how it was created.
 
         Raises:
             DefinitionError: there is one of that name.
@@ -152,6 +168,32 @@ class Catalogs:
             )
         self._known[name] = {default: Database()} if databases is None else databases
         self._defaults[name] = default
+        self._descriptions[name] = description or CatalogDescription()
+
+    def described_catalog(self, name: str) -> CatalogDescription:
+        """Return how a catalog was created and changed since. Raises DefinitionError where there is none."""
+        self._databases(name)
+        return self._descriptions[name]
+
+    def alter_catalog(
+        self,
+        name: str,
+        description: CatalogDescription,
+        default: str,
+        databases: MutableMapping[str, Database] | None = None,
+    ) -> None:
+        """Change a catalog; what it has stays.
+
+        Args:
+            databases: what it has from now on, where it is kept elsewhere; None = what it had.
+
+        Raises:
+            DefinitionError: there is none.
+        """
+        held = self._databases(name) if databases is None else databases
+        self._known[name], self._defaults[name], self._descriptions[name] = held, default, description
+        if name == self.catalog and self.database not in held:
+            self.use_catalog(name)
 
     def drop_catalog(self, name: str) -> None:
         """Forget a catalog; what one on disk keeps stays there.
@@ -162,7 +204,7 @@ class Catalogs:
         self._databases(name)
         if name == self.catalog:
             raise DefinitionError(f"{name} is the current catalog", next="USE CATALOG another one first")
-        del self._known[name]
+        del self._known[name], self._descriptions[name]
         self._temporary = {each: kept for each, kept in self._temporary.items() if each.catalog != name}
 
     def within(self, catalog: str, database: str) -> Catalogs:

@@ -8,6 +8,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from poundlock.errors import DefinitionError
+from poundlock.sql.catalog import CatalogDescription
 from poundlock.sql.dialect import Flink
 from poundlock.sql.tables import ComputedColumn, ConnectorColumn, TableColumn, TableDefinition, table_of
 
@@ -32,6 +33,13 @@ def create_table_text(name: Sequence[str], table: TableDefinition) -> str:
         options = ",\n".join(f"  {_text(key)} = {_text(value)}" for key, value in table.options.items())
         lines += ["WITH (", options, ")"]
     return "\n".join(lines)
+
+
+def create_catalog_text(name: str, catalog: CatalogDescription) -> str:
+    """Return the statement that makes a catalog."""
+    comment = [] if catalog.comment is None else [f"COMMENT {_text(catalog.comment)}"]
+    options = ",\n".join(f"  {_text(key)} = {_text(value)}" for key, value in catalog.options.items())
+    return "\n".join([f"CREATE CATALOG {_quoted(name)}", *comment, "WITH (", options, ")"])
 
 
 def table_in(text: str) -> TableDefinition:

@@ -1,4 +1,4 @@
-"""Statements that define functions and catalogs, read from their words: sqlglot's grammar has others of these names."""
+"""Statements that define, change and show functions and catalogs, read from their words: sqlglot's grammar has others of these names."""
 
 from __future__ import annotations
 
@@ -53,6 +53,35 @@ class CreateCatalog:
     name: str
     options: Mapping[str, str]
     if_not_exists: bool
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterCatalog:
+    """ALTER CATALOG name SET ('key' = 'value'), RESET ('key') or COMMENT 'text'.
+
+    Args:
+        options: what is set.
+        reset: the options that are to be as where nobody gives them.
+        comment: the new one; None = it stays.
+    """
+
+    text: str
+    place: Place
+    name: str
+    options: Mapping[str, str]
+    reset: tuple[str, ...]
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeCatalog:
+    """DESCRIBE CATALOG [EXTENDED] name."""
+
+    text: str
+    place: Place
+    name: str
+    is_extended: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +94,7 @@ class DropCatalog:
     if_exists: bool
 
 
-ObjectStatement = CreateFunction | DropFunction | CreateCatalog | DropCatalog
+ObjectStatement = CreateFunction | DropFunction | CreateCatalog | AlterCatalog | DescribeCatalog | DropCatalog
 
 
 def object_statement(chunk: Sequence[Token], text: str, place: Place, refused: Refused) -> ObjectStatement | None:
@@ -76,6 +105,9 @@ def object_statement(chunk: Sequence[Token], text: str, place: Place, refused: R
     """
     words = _Words(chunk, refused)
     verb = chunk[0].text.upper()
+    if verb in ("DESCRIBE", "DESC") and len(chunk) > 2 and chunk[1].text.upper() == "CATALOG":
+        words.take(verb, "CATALOG")
+        return _described_catalog(words, text, place)
     if verb not in ("CREATE", "ALTER", "DROP"):
         return None
     words.take(verb)
@@ -114,19 +146,45 @@ def _function(words: _Words, verb: str, scope: Scope, text: str, place: Place) -
 
 def _catalog(words: _Words, verb: str, text: str, place: Place) -> ObjectStatement:
     if verb == "ALTER":
-        raise words.error("ALTER CATALOG is not there yet", "DROP it, and CREATE it with other options")
+        return _altered_catalog(words, text, place)
     if verb == "DROP":
         if_exists = words.take("IF", "EXISTS")
-        (name, *more) = words.name("catalog")
+        name = ".".join(words.name("catalog"))
         words.end()
-        return DropCatalog(text, place, ".".join((name, *more)), if_exists)
+        return DropCatalog(text, place, name, if_exists)
     if_not_exists = words.take("IF", "NOT", "EXISTS")
-    (name, *more) = words.name("catalog")
-    if words.take("COMMENT"):
-        words.string("a comment in quotes")
+    name = ".".join(words.name("catalog"))
+    comment = words.string("a comment in quotes") if words.take("COMMENT") else None
     options = words.options()
     words.end()
-    return CreateCatalog(text, place, ".".join((name, *more)), options, if_not_exists)
+    return CreateCatalog(text, place, name, options, if_not_exists, comment)
+
+
+def _altered_catalog(words: _Words, text: str, place: Place) -> AlterCatalog:
+    name = ".".join(words.name("catalog"))
+    options: Mapping[str, str] = {}
+    reset: tuple[str, ...] = ()
+    comment = None
+    if words.take("SET"):
+        options = words.pairs("SET")
+    elif words.take("RESET"):
+        reset = words.strings("RESET")
+    elif words.take("COMMENT"):
+        comment = words.string("a comment in quotes")
+    else:
+        raise words.error(
+            "ALTER CATALOG that changes nothing",
+            "write SET ('key' = 'value'), RESET ('key') or COMMENT 'text' behind the name",
+        )
+    words.end()
+    return AlterCatalog(text, place, name, options, reset, comment)
+
+
+def _described_catalog(words: _Words, text: str, place: Place) -> DescribeCatalog:
+    is_extended = words.take("EXTENDED")
+    name = ".".join(words.name("catalog"))
+    words.end()
+    return DescribeCatalog(text, place, name, is_extended)
 
 
 class _Words:
@@ -166,20 +224,37 @@ class _Words:
 
     def options(self) -> dict[str, str]:
         """Return the options of WITH, none where it does not come next."""
-        if not self.take("WITH"):
-            return {}
+        return self.pairs("WITH") if self.take("WITH") else {}
+
+    def pairs(self, word: str) -> dict[str, str]:
+        """Return the options in brackets that come next, behind a word."""
         if not self.take("("):
-            raise self.error("WITH without its options", "write WITH ('key' = 'value')")
+            raise self.error(f"{word} without its options", f"write {word} ('key' = 'value')")
         options: dict[str, str] = {}
         while True:
             key = self.string("an option's name in quotes")
             if not self.take("="):
                 raise self.error(f"the option {key!r} without a value", f"write '{key}' = 'value'")
             options[key] = self.string("an option's value in quotes")
-            if self.take(")"):
+            if self._ends(word):
                 return options
-            if not self.take(","):
-                raise self.error("WITH does not end", "write ) behind its last option")
+
+    def strings(self, word: str) -> tuple[str, ...]:
+        """Return the names of options in brackets that come next, behind a word."""
+        if not self.take("("):
+            raise self.error(f"{word} without its options", f"write {word} ('key')")
+        names = [self.string("an option's name in quotes")]
+        while not self._ends(word):
+            names.append(self.string("an option's name in quotes"))
+        return tuple(names)
+
+    def _ends(self, word: str) -> bool:
+        """Go past ) or a comma; return whether it is )."""
+        if self.take(")"):
+            return True
+        if not self.take(","):
+            raise self.error(f"{word} does not end", "write ) behind its last option")
+        return False
 
     def end(self) -> None:
         """Raise SqlError where another word comes."""

@@ -157,6 +157,9 @@ def test_a_document_of_a_later_format_is_refused(tmp_path: Path) -> None:
         session(tmp_path)
 
 
+MEMORY = "CREATE CATALOG m WITH ('type' = 'generic_in_memory');"
+
+
 @pytest.mark.parametrize(
     ("script", "says", "next"),
     [
@@ -166,7 +169,17 @@ def test_a_document_of_a_later_format_is_refused(tmp_path: Path) -> None:
         ("CREATE CATALOG c WITH ('type' = 'generic_in_memory', 'paht' = 'x')", "no option 'paht'", "default-database"),
         ("DROP CATALOG c", "there is no catalog c", "SHOW CATALOGS"),
         ("DROP CATALOG default_catalog", "is the current catalog", "USE CATALOG another"),
-        ("ALTER CATALOG c SET ('a' = 'b')", "ALTER CATALOG is not there yet", "DROP it"),
+        ("ALTER CATALOG c SET ('a' = 'b')", "there is no catalog c", "SHOW CATALOGS"),
+        (f"{MEMORY} ALTER CATALOG m SET ('paht' = 'b')", "no option 'paht'", "default-database"),
+        (f"{MEMORY} ALTER CATALOG m SET ('type' = 'filesystem')", "the type of the catalog m stays", "DROP CATALOG m"),
+        (f"{MEMORY} ALTER CATALOG m RESET ('type')", "the type of the catalog m stays", "DROP CATALOG m"),
+        (f"{MEMORY} ALTER CATALOG m SET ('default-database' = 'x')", "no database x in m", "CREATE DATABASE m.x"),
+        (f"{MEMORY} ALTER CATALOG m SET ()", "name in quotes is missing", "write an option's name"),
+        (f"{MEMORY} ALTER CATALOG m RESET", "RESET without its options", "RESET ('key')"),
+        (f"{MEMORY} ALTER CATALOG m", "changes nothing", "SET ('key' = 'value')"),
+        (f"{MEMORY} ALTER CATALOG m COMMENT 'a' 'b'", "'b' is not possible here", "end the statement"),
+        ("SHOW CREATE CATALOG c", "there is no catalog c", "SHOW CATALOGS"),
+        ("DESCRIBE CATALOG c", "there is no catalog c", "SHOW CATALOGS"),
         ("CREATE CATALOG c WITH ('type' = 'generic_in_memory'", "WITH does not end", "write )"),
     ],
 )
@@ -175,6 +188,54 @@ def test_what_is_wrong_with_a_catalog_is_named(script: str, says: str, next: str
         list(SqlSession().results(script))
     assert says in refused.value.what
     assert next in refused.value.next
+
+
+def test_a_catalog_is_altered_and_shown(tmp_path: Path) -> None:
+    script = f"""
+        CREATE CATALOG lake COMMENT 'it''s ours' WITH ('type' = 'filesystem', 'path' = '{tmp_path}/a', 'default-database' = 'd');
+        CREATE DATABASE lake.e;
+        CREATE TABLE lake.e.t (x INT) WITH ('connector' = 'print');
+        ALTER CATALOG lake SET ('default-database' = 'e');
+        USE CATALOG lake;
+        SHOW CURRENT DATABASE;
+        SHOW CREATE CATALOG lake;
+        ALTER CATALOG lake COMMENT 'yours';
+        DESCRIBE CATALOG EXTENDED lake;
+        ALTER CATALOG lake RESET ('default-database');
+        DESC CATALOG lake;
+        ALTER CATALOG lake SET ('path' = '{tmp_path}/b');
+        SHOW DATABASES;
+        ALTER CATALOG lake SET ('path' = '{tmp_path}/a');
+        SHOW TABLES FROM e;
+    """
+    held = SqlSession()
+    held.check(script)
+    assert not (tmp_path / "a").exists()  # a script that is checked writes nothing
+    current, created, extended, described, other, tables = [
+        list(each.rows) for each in held.results(script) if isinstance(each, ShownRows)
+    ]
+    assert current == [("e",)]
+    assert created == [
+        (
+            f"CREATE CATALOG `lake`\nCOMMENT 'it''s ours'\nWITH (\n  'type' = 'filesystem',\n  'path' = '{tmp_path}/a',\n"
+            "  'default-database' = 'e'\n)",
+        )
+    ]
+    plain = [("name", "lake"), ("type", "filesystem"), ("comment", "yours")]
+    assert extended == [*plain, ("option:default-database", "e"), ("option:path", f"{tmp_path}/a")]
+    assert described == plain
+    assert other == [("default_database",)]
+    assert tables == [("t",)]
+    assert list(held.catalogs.databases("lake")) == ["d", "e"]
+
+
+def test_a_catalog_that_is_shown_can_be_created_again() -> None:
+    first, second = SqlSession(), SqlSession()
+    list(first.results(f"{MEMORY} ALTER CATALOG m COMMENT 'a `quote`'"))
+    (shown,) = first.results("SHOW CREATE CATALOG m")
+    assert isinstance(shown, ShownRows)
+    list(second.results(str(shown.rows[0][0])))
+    assert second.catalogs.described_catalog("m") == first.catalogs.described_catalog("m")
 
 
 def test_catalogs_in_memory_and_a_view_of_another_catalog() -> None:

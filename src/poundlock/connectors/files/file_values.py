@@ -13,6 +13,8 @@ import msgspec
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.sink_values import SinkValue
+from poundlock.connectors.files.partitions.pending import PendingPartitions
+from poundlock.connectors.files.partitions.policies import PartitionMark
 
 DIRECTIVE_BYTES = 32_000
 
@@ -162,7 +164,7 @@ class ReplacedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class FileSinkState(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
     """What a file sink carries from decision to decision."""
 
-    FORMAT: ClassVar[int] = 2
+    FORMAT: ClassVar[int] = 3
 
     tag: str  # stands for job and sink in hidden names; "" before anything was prepared
     root: str  # the sink's folder; "" before the first decision
@@ -178,6 +180,7 @@ class FileSinkState(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
     # of a sink that replaces what is there. held: what becomes visible at the end; replaced: the buckets whose old files were named
     held: Sequence[FileCommittable] = ()
     replaced: Sequence[str] | None = None
+    partitions: PendingPartitions | None = None  # that wait to be committed; None where none ever is
 
     @classmethod
     def of(cls, value: JSON) -> Self:
@@ -203,9 +206,9 @@ class FileSinkState(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FileCommittable(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that a decision makes visible, or no file, where it only removes old ones."""
+    """A file that a decision makes visible, or no file, where it only removes old ones or commits a partition."""
 
-    FORMAT: ClassVar[int] = 2
+    FORMAT: ClassVar[int] = 3
 
     tag: str  # stands for job and sink in hidden names
     root: str  # the folder it was staged in
@@ -219,6 +222,24 @@ class FileCommittable(_FileValue, frozen=True, kw_only=True, omit_defaults=True)
     max_ms: int | None
     segments: Sequence[FileSegment]  # in order; none where there is no file
     replaces: Sequence[ReplacedFile] = ()  # what goes once the file is visible
+    mark: PartitionMark | None = None  # what commits the bucket as a partition, behind all files of the decision
+
+    @classmethod
+    def without_file(cls, v: int, tag: str, root: str, bucket: str) -> Self:
+        """Return one that makes no file visible."""
+        return cls(
+            v=v,
+            tag=tag,
+            root=root,
+            bucket=bucket,
+            final="",
+            kind="",
+            bytes=0,
+            rows=0,
+            min_ms=None,
+            max_ms=None,
+            segments=[],
+        )
 
     @property
     def upload(self) -> FileSegment | None:

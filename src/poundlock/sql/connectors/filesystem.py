@@ -22,6 +22,7 @@ from poundlock.formats.arrays import Numbers, texts_of
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, SubsetOrigin, origin_of
 from poundlock.formats.convert import to_batch
 from poundlock.sql.connectors.options import TableOptions
+from poundlock.sql.connectors.partition_commit import partition_commit_of, read_partition_options
 from poundlock.sql.connectors.table import DecodeProgram, TableContext, TableSink, TableSource
 from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
@@ -36,7 +37,7 @@ from poundlock.storage import Storage, open_storage
 from poundlock.stream.nodes import RowProgram
 
 DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
-_PARTITION, _BUCKET = "$partition", "$bucket"
+_BUCKET = "$bucket"
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 """What Flink writes as % and two digits in the name of a partition's folder."""
 _METADATA: dict[str, SqlType] = {
@@ -55,8 +56,7 @@ class FilesystemTable:
 
     def source(self, table: TableContext) -> TableSource:
         options, path = self._options(table)
-        watched = options.span("source.monitor-interval")
-        most = options.whole("source.max-files-per-checkpoint", 10_000)
+        watched, most = self._source_options(options)
         partitions = table.definition.partitioned_by
         metadata = self._metadata(table)
         data = [f for f in table.fields if f.name not in partitions and f.name not in metadata]
@@ -80,12 +80,15 @@ class FilesystemTable:
         else:
             given = {"format": bulk, "schema": ddl.render(bulk_schema(columns, table.name.name))}
             program = ColumnsProgram(columns, names, table.name.name)
+        self._rolling(options)
+        self._compaction(options)
+        read_partition_options(options)
         options.finish("filesystem")
         discovery: dict[str, Any] = {} if watched is None else {"discover_every": watched}
         files = FileSource(
             path,
             watch=watched is not None,
-            max_files_per_checkpoint=most or 10_000,
+            max_files_per_checkpoint=most,
             **discovery,
             **given,
         )
@@ -95,11 +98,9 @@ class FilesystemTable:
     def sink(self, table: TableContext, *, overwrite: bool) -> TableSink:
         options, path = self._options(table)
         rolling = self._rolling(options)
-        target = options.bytes("compaction.file-size")
-        compaction = None
-        if options.flag("auto-compaction"):
-            compaction = FileCompaction(every_checkpoints=1) if target is None else FileCompaction(min_size=target)
+        compaction = self._compaction(options)
         partitions = table.definition.partitioned_by
+        commit = partition_commit_of(options, partitions, is_batch=table.is_batch)
         written = [f for f in table.fields if f.name not in partitions]
         columns = tuple(FormatColumn(f.name, f.column, f.type) for f in written)
         bulk = bulk_format(options)
@@ -109,6 +110,7 @@ class FilesystemTable:
             encoder = encoder_of(options, FormatContext(table.name.name, columns, table.zone))
         else:
             given = _bulk_options(options, bulk, columns, rolling)
+        self._source_options(options)
         options.finish("filesystem")
         parts = [next(f for f in table.fields if f.name == name) for name in partitions]
         sink = FileSink(
@@ -116,6 +118,7 @@ class FilesystemTable:
             bucket=ColumnBucketAssigner(_BUCKET) if parts else BasePathBucketAssigner(),
             compaction=compaction,
             overwrite=_replaced_buckets(table, parts) if overwrite else None,
+            partition_commit=commit,
             **given,
         )
         program = PartitionedProgram(
@@ -156,6 +159,19 @@ class FilesystemTable:
                     kind="unknown_column",
                 )
         return metadata
+
+    @staticmethod
+    def _source_options(options: TableOptions) -> tuple[str | None, int]:
+        """Return how often there are looks for new files, None = one, and how many are read in a checkpoint at most."""
+        return options.span("source.monitor-interval"), options.whole("source.max-files-per-checkpoint") or 10_000
+
+    @staticmethod
+    def _compaction(options: TableOptions) -> FileCompaction | None:
+        """Return how the files of a checkpoint are merged: up to a size each, so that none waits for the next one."""
+        size = options.bytes("compaction.file-size") or options.bytes("sink.rolling-policy.file-size")
+        if not options.flag("auto-compaction"):
+            return None
+        return FileCompaction(every_checkpoints=1, min_size=size or "128 MB")
 
     @staticmethod
     def _rolling(options: TableOptions) -> RollingPolicy:

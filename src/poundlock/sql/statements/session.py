@@ -19,7 +19,15 @@ from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.query import QueryAnalysis
 from poundlock.sql.catalog import Catalogs
 from poundlock.sql.errors import OptionError, Place, SqlError, too_deep
-from poundlock.sql.object_statements import CreateCatalog, DropCatalog, DropFunction, ObjectStatement
+from poundlock.sql.object_statements import (
+    AlterCatalog,
+    CreateCatalog,
+    CreateFunction,
+    DescribeCatalog,
+    DropCatalog,
+    DropFunction,
+    ObjectStatement,
+)
 from poundlock.sql.script import (
     Explain,
     ParsedStatement,
@@ -32,7 +40,7 @@ from poundlock.sql.script import (
     statements_of,
 )
 from poundlock.sql.settings import OLDER_NAMES, SAVEPOINT_DIR, SETTINGS, checked
-from poundlock.sql.statements.catalogs import create_catalog, drop_catalog
+from poundlock.sql.statements.catalogs import alter_catalog, create_catalog, describe_catalog, drop_catalog
 from poundlock.sql.statements.definitions import altered, create, describe, drop
 from poundlock.sql.statements.inserts import insert_of
 from poundlock.sql.statements.results import (
@@ -126,6 +134,8 @@ class SqlSession:
             of = self.take(statement.of, script)
             assert isinstance(of, RunsQuery | RunsInserts)
             return Explained(of, statement.details)
+        if isinstance(statement, DescribeCatalog):
+            return describe_catalog(self.catalogs, statement)
         if isinstance(statement, ObjectStatement):
             self._define(statement)
             return Done()
@@ -161,10 +171,12 @@ class SqlSession:
             "unsupported_query",
         )
 
-    def _define(self, statement: ObjectStatement) -> None:
+    def _define(self, statement: CreateFunction | DropFunction | CreateCatalog | AlterCatalog | DropCatalog) -> None:
         functions = self.catalogs.functions
         if isinstance(statement, CreateCatalog):
             create_catalog(self.catalogs, statement, is_trial=self.is_trial)
+        elif isinstance(statement, AlterCatalog):
+            alter_catalog(self.catalogs, statement, is_trial=self.is_trial)
         elif isinstance(statement, DropCatalog):
             drop_catalog(self.catalogs, statement)
         elif isinstance(statement, DropFunction):

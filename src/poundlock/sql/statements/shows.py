@@ -10,7 +10,7 @@ from poundlock.errors import DefinitionError
 from poundlock.sql.analysis.aggregate_calls import AGGREGATES
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.catalog import ViewDefinition, kind_of
-from poundlock.sql.create_text import create_table_text
+from poundlock.sql.create_text import create_catalog_text, create_table_text
 from poundlock.sql.dialect import Flink
 from poundlock.sql.functions.engines import NAMES
 from poundlock.sql.script import Show
@@ -34,6 +34,9 @@ def shown(analysis: Analysis, statement: Show) -> ShownRows:
             raise DefinitionError("SHOW COLUMNS of no table", next="write SHOW COLUMNS FROM name")
         described = describe(analysis, exp.to_table(".".join(f"`{part}`" for part in name), dialect=Flink))
         return ShownRows(described.columns, [row for row in described.rows if _matches(statement, row[0])])
+    if what == "CREATE CATALOG":
+        catalog = ".".join(name)
+        return ShownRows((("result", STRING),), [(create_catalog_text(catalog, catalogs.described_catalog(catalog)),)])
     if what.startswith("CREATE"):
         whole, relation = catalogs.find(name)
         is_table = isinstance(relation, TableDefinition)

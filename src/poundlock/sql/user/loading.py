@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -48,6 +48,26 @@ def loaded(name: str, path: str) -> SqlUserFunction:
     least, most = _counts(declared, arguments)
     accumulator = None if declared.accumulator_type is None else _type(path, declared.accumulator_type)
     return SqlUserFunction(name, path, _result(path, declared), arguments, least, most, accumulator, declared)
+
+
+def function_at(path: str) -> Callable[..., Any]:
+    """Return a function that is no function of SQL, by its place in Python.
+
+    Args:
+        path: `module.attribute`.
+
+    Raises:
+        DefinitionError: there is no such module or attribute, or it cannot be called.
+    """
+    module, _, attribute = path.rpartition(".")
+    if not module:
+        raise DefinitionError(f"{path!r} names no function in a module", next="write 'module.function'")
+    function = vars(_imported(module)).get(attribute)
+    if not callable(function):
+        raise DefinitionError(
+            f"there is no function {attribute} in the module {module}", next=f"write def {attribute}(…) there"
+        )
+    return function  # type: ignore[no-any-return]
 
 
 def _imported(module: str) -> Any:

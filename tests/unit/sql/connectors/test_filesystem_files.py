@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,18 +14,14 @@ import pytest
 
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.base import ReaderContext
-from poundlock.connectors.files.buckets.assigners import BUCKET_COLUMN
 from poundlock.formats.chunk import Batch
 from poundlock.formats.convert import to_batch
-from poundlock.sql.catalog import FullName
 from poundlock.sql.connectors.filesystem import FilesystemTable
 from poundlock.sql.connectors.table import TableContext
 from poundlock.sql.errors import OptionError
-from poundlock.sql.relations.fields import Field
-from poundlock.sql.tables import ConnectorColumn, PhysicalColumn
 from poundlock.storage import LocalStorage
 from support.sinks import FileSinkHarness
-from support.table_formats import definition_of
+from support.sql_tables import table_context
 
 COLUMNS = "id INT, name STRING, ts TIMESTAMP(3), z TIMESTAMP_LTZ(3), d DECIMAL(10, 2), xs ARRAY<INT>, `day` DATE, r ROW<p INT, q STRING>, m MAP<STRING, INT>"
 ROWS: list[dict[str, Any]] = [
@@ -36,21 +31,11 @@ ROWS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def context(ddl: str) -> TableContext:
-    definition = definition_of(ddl)
-    fields = tuple(
-        Field(c.name, f"{c.name}_{place}", c.type)
-        for place, c in enumerate(definition.columns)
-        if isinstance(c, PhysicalColumn | ConnectorColumn)
-    )
-    return TableContext(FullName("c", "d", "t"), definition, fields, ZoneInfo("UTC"), False)
-
-
 def table(
     folder: Path, format: str, *, columns: str = COLUMNS, partitions: str = "", options: str = ""
 ) -> TableContext:
     by = f"PARTITIONED BY ({partitions}) " if partitions else ""
-    return context(
+    return table_context(
         f"CREATE TABLE t ({columns}) {by}WITH ('connector'='filesystem', 'path'='{folder}', 'format'='{format}'{options})"
     )
 
@@ -63,8 +48,6 @@ def write(of: TableContext, rows: list[dict[str, Any]]) -> None:
     assert made.schema.names == sink.schema.names
     assert made.schema.types == sink.schema.types
     harness = FileSinkHarness(sink.sink)
-    if "$bucket" in made.schema.names:
-        made = made.append_column(BUCKET_COLUMN, made["$bucket"])  # which a job computes of the assigner's expression
     harness.write(Batch(made))
     harness.end_checkpoint(Occasion.END)
 

@@ -11,6 +11,7 @@ from poundlock.connectors.jdbc.sink import JdbcSink
 from poundlock.connectors.postgres.sink.sink import PostgresSink
 from poundlock.connectors.postgres.source.source import PostgresSource
 from poundlock.sql.catalog import FullName
+from poundlock.sql.connectors.full_cache import FullReload
 from poundlock.sql.connectors.jdbc.options import PartitionOptions, options_of
 from poundlock.sql.connectors.jdbc.table import JdbcTable
 from poundlock.sql.connectors.jdbc.url import conninfo_of
@@ -123,6 +124,8 @@ def test_how_a_table_is_looked_up_in() -> None:
     assert options_of(table("'lookup.cache'='PARTIAL'")).cache.max_rows == 1_000_000
     old = "'lookup.cache.max-rows'='5', 'lookup.cache.ttl'='2 s'"
     assert options_of(table(old)).cache == CacheLimits(5, 2_000, None, True)
+    full = "'lookup.cache'='FULL', 'lookup.full-cache.periodic-reload.interval'='1 min'"
+    assert (options_of(table(full)).cache.max_rows, options_of(table(full)).full_reload) == (0, FullReload(60_000))
     unused = "'lookup.partial-cache.max-rows'='100'"
     assert options_of(table(unused)).cache.max_rows == 0
 
@@ -142,7 +145,8 @@ def test_all_of_scan_partition_is_given_or_none_of_it() -> None:
         ("'password'='x'", "missing_option", "without 'username'"),
         ("'sink.parallelism'='2'", "unsupported_query", "tasks of the step before"),
         ("'lookup.async'='true'", "unsupported_query", r"'lookup\.async' is not there"),
-        ("'lookup.cache'='FULL'", "bad_option_value", r"lookup\.cache"),
+        ("'lookup.cache'='ALL'", "bad_option_value", r"lookup\.cache"),
+        ("'lookup.cache'='FULL'", "missing_option", r"periodic-reload\.interval"),
         ("'lookup.max-retries'='-1'", "bad_option_value", "0 at least"),
         ("'connection.max-retry-timeout'='100 ms'", "bad_option_value", "whole seconds"),
         ("'scan.fetch-size'='many'", "bad_option_value", "scan.fetch-size"),

@@ -6,12 +6,13 @@ never given twice, so no two parts of a job ever have one name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from msgspec.structs import asdict, replace
 
+from poundlock.checkpoint.capabilities import SinkTime
 from poundlock.checkpoint.participant import Occasion, Prepared
 from poundlock.connectors.files.checksums import combined
 from poundlock.connectors.files.file_values import (
@@ -25,11 +26,18 @@ from poundlock.connectors.files.file_values import (
     WaitingFile,
     totals,
 )
+from poundlock.connectors.files.partitions.commit import PartitionCommit
+from poundlock.connectors.files.partitions.pending import due_partitions, next_commit_ms, next_watermark
+from poundlock.connectors.files.partitions.policies import PartitionMark
 from poundlock.connectors.files.sink.names import final_name, join, numbers_of
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.errors import TerminalError
 
+__all__ = ["Rules", "next_roll_ms", "next_watermark", "rows_by_bucket", "stage"]
+
 FORMAT = 1
+PARTITIONS_FORMAT = 3
+"""Of states and committables that say something of partitions."""
 # A part of so many segments is finished whatever the policy says: every decision carries all of their names.
 MAX_SEGMENTS = 500
 
@@ -47,12 +55,21 @@ class Rules:
     compaction: FileCompaction | None  # None = none
     tag: str  # stands for job and sink in hidden names; "" = take it from what was prepared
     joins: bool = False  # whether several segments are joined by an upload, which a crash may leave
+    partition_commit: PartitionCommit | None = None  # when buckets are complete, and what is done then; None = nothing
 
 
 def stage(
-    rules: Rules, state: FileSinkState, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int
+    rules: Rules,
+    state: FileSinkState,
+    prepared: Sequence[Prepared],
+    occasion: Occasion,
+    now_ms: int,
+    time: SinkTime | None = None,
 ) -> tuple[FileSinkState, list[FileCommittable]]:
-    """Return the next state and what becomes visible with it; see `Participant.stage`."""
+    """Return the next state and what becomes visible with it; see `Participant.stage` and `FollowsTime.stage_at`.
+
+    A partition that is committed has all of its files in this decision or in earlier ones: open parts are finished, and what waits goes.
+    """
     _check(rules, state)
     counters = dict(state.counters)
     parts = {(part.bucket, part.subtask): part for part in state.parts}
@@ -62,14 +79,17 @@ def stage(
     for subtask, piece in sorted(pieces, key=lambda pair: (pair[0], pair[1].k, pair[1].path)):
         tag = tag or piece.tag
         _fold(rules, subtask, piece, parts, counters, closed)
+    written = [(part.bucket, part.created_ms) for part in [*parts.values(), *closed, *state.files]]
+    due = due_partitions(rules.partition_commit, state.partitions, written, now_ms, time)
+    complete = frozenset(due.buckets)
     for key in list(parts):
-        if _closes(rules, parts[key], occasion, now_ms):
+        if key[0] in complete or _closes(rules, parts[key], occasion, now_ms):
             closed.append(parts.pop(key))
     files = [WaitingFile(file=part.segments[0].path, queued_ms=now_ms, **asdict(part)) for part in closed]
-    groups, waiting = compact(rules.compaction, state.compaction, files, occasion, now_ms)
+    groups, waiting = compact(rules.compaction, state.compaction, files, occasion, now_ms, complete)
     committables = [_committable(rules, tag, group) for group in groups]
     next_state = FileSinkState(
-        v=FORMAT,
+        v=FORMAT if due.pending is None else PARTITIONS_FORMAT,
         tag=tag,
         root=rules.root,
         counters=counters,
@@ -80,7 +100,12 @@ def stage(
         compaction=waiting,
         joined=[c.final for c in committables if c.upload is None] if rules.joins else None,
         pending=0,
+        partitions=due.pending,
     )
+    if rules.partition_commit is not None:
+        mark = PartitionMark.of(rules.partition_commit)
+        nothing = [FileCommittable.without_file(PARTITIONS_FORMAT, tag, rules.root, bucket) for bucket in due.buckets]
+        committables += [replace(each, mark=mark) for each in nothing]
     # How much is still to become visible: at 0 the sink may be taken out of the job, its counters stay.
     return replace(next_state, pending=len(next_state.segments)), committables
 
@@ -91,6 +116,13 @@ def _check(rules: Rules, state: FileSinkState) -> None:
             f"the checkpoint holds unfinished files below {state.root}, but the sink now writes to {rules.root}",
             next="set the sink's path back, stop the job cleanly once, then change it",
         )
+    if (state.root or rules.root) != rules.root and rules.partition_commit is not None and state.partitions is not None:
+        waiting = sorted(state.partitions.since_ms)
+        if waiting:
+            raise TerminalError(
+                f"{len(waiting)} partitions below {state.root}, such as {waiting[0]}, wait to be committed, but the sink now writes to {rules.root}",
+                next="set the sink's path back, end the job with poundlock stop --drain, then change it",
+            )
 
 
 def _fold(
@@ -146,11 +178,12 @@ def compact(
     closed: Sequence[WaitingFile],
     occasion: Occasion,
     now_ms: int,
+    complete: Container[str] = (),
 ) -> tuple[list[list[WaitingFile]], CompactionState | None]:
     """Return which files become visible as one now, and what waits on: none where there is no compaction (or no longer).
 
-    Files of a bucket and kind wait together. They go when the hidden ones have the size, at every n-th checkpoint, at the end, and
-    when the oldest has waited long enough.
+    Files of a bucket and kind wait together. They go when the hidden ones have the size, at every n-th checkpoint, at the end,
+    when the oldest has waited long enough, and when their bucket is one of those that are complete.
     """
     before = state.waiting if state is not None else ()
     if policy is None:
@@ -169,7 +202,7 @@ def compact(
     counted = occasion is Occasion.CHECKPOINT and every is not None and checkpoints % every == 0
     for key, group in list(waiting.items()):
         overdue = wait is not None and min(file.queued_ms for file in group) + wait <= now_ms
-        if counted or overdue or occasion is Occasion.END:
+        if counted or overdue or occasion is Occasion.END or key[0] in complete:
             due.append(waiting.pop(key))
     left = [Waiting(bucket, file) for (bucket, _), files in waiting.items() for file in files]
     return [sorted(files, key=_hidden, reverse=True) for files in due], CompactionState(checkpoints, left)
@@ -220,10 +253,11 @@ def _described(rules: Rules, committable: FileCommittable, now_ms: int) -> Finis
 
 def next_roll_ms(rules: Rules, state: FileSinkState) -> int | None:
     """Return when time alone makes something visible, or moves it on to wait for others; see `Participant.next_roll_ms`."""
-    due = [rules.rolling.due_ms(part.created_ms, part.last_write_ms) for part in state.parts]
+    due: list[int | None] = [rules.rolling.due_ms(part.created_ms, part.last_write_ms) for part in state.parts]
     due += [part.created_ms for part in state.parts if part.closed]
     if rules.compaction is not None and state.compaction is not None and rules.compaction.max_wait_ms is not None:
         due += [each.file.queued_ms + rules.compaction.max_wait_ms for each in state.compaction.waiting]
+    due.append(next_commit_ms(rules.partition_commit, state.partitions))
     return min((at for at in due if at is not None), default=None)
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 from poundlock.checkpoint.participant import JSON, CommitOutcome, Committed, Leftover, Orphan, Prepared
 from poundlock.connectors.commit_threads import call_each
 from poundlock.connectors.files.file_values import FileCommittable, FileSinkState, PreparedFile
+from poundlock.connectors.files.partitions.policies import commit_partition
 from poundlock.connectors.files.sink.multipart import complete, inspect_upload, left_uploads, of_storage, verify_upload
 from poundlock.connectors.files.sink.names import merging_name, ours
 from poundlock.connectors.files.sink.overwriting import remove_replaced
@@ -33,6 +34,7 @@ from poundlock.storage.uploads import Uploads
 from poundlock.threads import call_all
 
 if TYPE_CHECKING:
+    from poundlock.connectors.files.partitions.commit import PartitionCommit
     from poundlock.formats.encode_bulk import BulkMerger
 
 _BLOCK = 1 << 20
@@ -70,13 +72,20 @@ def verify(storage: Storage, item: Prepared) -> None:
         )
 
 
-def commit(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> Committed:
-    """Make the file of a committable visible, or find that it is; idempotent, from any process.
+def commit(
+    storage: Storage, committable: FileCommittable, merger: BulkMerger, partitions: PartitionCommit | None = None
+) -> Committed:
+    """Make the file of a committable visible, or find that it is, or commit its partition; idempotent, from any process.
+
+    Args:
+        partitions: what the sink says of them, for functions that commit them.
 
     Raises:
         CommitUnknown: the file system failed; asking again is safe.
         TerminalError: neither the file nor its segments exist, one of them is too short or long, or the name is taken by a file that is not ours.
     """
+    if committable.mark is not None:
+        return commit_partition(storage, committable.bucket, committable.mark, partitions)
     final, segments = committable.final, [segment.path for segment in committable.segments]
     try:
         if not segments:
@@ -317,7 +326,10 @@ def _raise_first(outcomes: Generator[Exception | None, None, None]) -> None:
 
 
 def commit_many(
-    open_folder: Callable[[str], Storage], committables: Iterable[JSON], merger: BulkMerger
+    open_folder: Callable[[str], Storage],
+    committables: Iterable[JSON],
+    merger: BulkMerger,
+    partitions: PartitionCommit | None = None,
 ) -> Iterator[CommitOutcome]:
     """Make files visible; yield an outcome for each, in order. Each is begun as soon as it is asked for.
 
@@ -330,22 +342,25 @@ def commit_many(
         return folders.get(root) or folders.setdefault(root, open_folder(root))
 
     def of_far(committable: FileCommittable) -> CommitOutcome:
-        return commit(folder(committable), committable, merger)
+        return commit(folder(committable), committable, merger, partitions)
 
     for storage, group in groupby(map(FileCommittable.of, committables), folder):
         if isinstance(storage, LocalStorage):
-            while batch := _commit_local(DeferredStorage(storage.root), islice(group, _BATCH), merger):
+            while batch := _commit_local(DeferredStorage(storage.root), islice(group, _BATCH), merger, partitions):
                 yield from batch
         else:
             yield from call_each(of_far, group, THREADS)
 
 
 def _commit_local(
-    storage: DeferredStorage, committables: Iterable[FileCommittable], merger: BulkMerger
+    storage: DeferredStorage,
+    committables: Iterable[FileCommittable],
+    merger: BulkMerger,
+    partitions: PartitionCommit | None,
 ) -> list[CommitOutcome]:
     """Commit a batch in one folder of the local disk; return the outcomes when all are durable."""
     outcomes: list[CommitOutcome] = list(
-        call_each(lambda committable: commit(storage, committable, merger), committables, 1)
+        call_each(lambda committable: commit(storage, committable, merger, partitions), committables, 1)
     )
     try:
         storage.finish()

@@ -16,6 +16,7 @@ from poundlock.connectors.files.checksums import read_crc32
 from poundlock.connectors.files.file_values import FileCommittable, FileSegment
 from poundlock.connectors.files.sink.committer import grows, holds
 from poundlock.connectors.files.sink.multipart import inspect_upload
+from poundlock.connectors.files.sink.names import join
 from poundlock.storage import Storage
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ _LOOKS = 2
 
 def inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> Sequence[Finding]:
     """Compare one decided file with what is there, in the folder it was staged in."""
+    if committable.mark is not None:
+        paths = [join(committable.bucket, name) for name in committable.mark.files]
+        return [Finding("pending", f"{storage.root}/{path}", 0) for path in paths if storage.stat(path) is None]
     if not committable.segments:
         return []
     if committable.upload is not None:

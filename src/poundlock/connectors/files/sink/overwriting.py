@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from poundlock.checkpoint.capabilities import SinkTime
 from poundlock.checkpoint.participant import Occasion, Prepared
 from poundlock.connectors.files.file_values import FileCommittable, FileSinkState, ReplacedFile
 from poundlock.connectors.files.sink import commit_plan
@@ -27,17 +28,20 @@ def stage(
     now_ms: int,
     storage: Storage,
     always: Sequence[str],
+    time: SinkTime | None = None,
 ) -> tuple[FileSinkState, list[FileCommittable]]:
     """Return the next state and what becomes visible with it: nothing before the end; see `Participant.stage`.
 
     Args:
         always: the buckets that are replaced in any case; others where they get a row.
     """
-    following, committables = commit_plan.stage(rules, state, prepared, occasion, now_ms)
+    following, committables = commit_plan.stage(rules, state, prepared, occasion, now_ms, time)
     held = [*state.held, *committables]
     closing = [segment.known_as for each in held for segment in each.segments]
     joined = [each.final for each in held if each.segments and each.upload is None] if rules.joins else None
-    following = replace(following, v=FORMAT, closing=closing, joined=joined, replaced=list(state.replaced or ()))
+    following = replace(
+        following, v=max(FORMAT, following.v), closing=closing, joined=joined, replaced=list(state.replaced or ())
+    )
     if occasion is not Occasion.END:
         following = replace(following, held=held)
         return replace(following, pending=len(following.segments)), []
@@ -60,25 +64,12 @@ def _old_files(storage: Storage, bucket: str, buckets: Sequence[str], new: set[s
 
 
 def _replacing(committable: FileCommittable, old: Sequence[ReplacedFile]) -> FileCommittable:
-    return replace(committable, v=FORMAT, replaces=old) if old else committable
+    return replace(committable, v=max(FORMAT, committable.v), replaces=old) if old else committable
 
 
 def _removal(rules: Rules, tag: str, bucket: str, old: Sequence[ReplacedFile]) -> FileCommittable:
     """Return what removes the old files of a bucket that gets no new one."""
-    return FileCommittable(
-        v=FORMAT,
-        tag=tag,
-        root=rules.root,
-        bucket=bucket,
-        final="",
-        kind="",
-        bytes=0,
-        rows=0,
-        min_ms=None,
-        max_ms=None,
-        segments=[],
-        replaces=old,
-    )
+    return replace(FileCommittable.without_file(FORMAT, tag, rules.root, bucket), replaces=old)
 
 
 def remove_replaced(storage: Storage, committable: FileCommittable) -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from poundlock.checkpoint.portable import Newer, NewerOutput
 from poundlock.connectors.files.checksums import read_crc32
 from poundlock.connectors.files.file_values import FileSinkState, FinishedFile, OpenPart
+from poundlock.connectors.files.partitions.policies import remove_success_files
 from poundlock.connectors.files.sink.commit_plan import Rules
 from poundlock.connectors.files.sink.names import final_name, join, numbers_of
 from poundlock.errors import DefinitionError
@@ -82,6 +83,12 @@ def restore(
     if then == "retract":
         for path in there:
             storage.delete(path)
+        if rules.partition_commit is not None:  # partitions that were complete behind the savepoint are not any more
+            again = [
+                *(state.partitions.since_ms if state.partitions else ()),
+                *(path.rpartition("/")[0] for path in there),
+            ]
+            remove_success_files(storage, rules.partition_commit, again)
     counters = dict(state.counters)
     if then != "retract":  # counters go on behind the files that are there
         for subtask, counter in filter(None, (numbers_of(rules.prefix, rules.suffix, path) for path in there)):
@@ -100,6 +107,9 @@ def restore(
         files = [(each, renamed(each.file)) for each in compaction.waiting]
         waiting = [replace(each, file=replace(file, file=moved(each.file.file))) for each, file in files]
         compaction = replace(compaction, waiting=waiting)
+    partitions = state.partitions
+    if partitions is not None and (state.root or rules.root) != rules.root:
+        partitions = replace(partitions, since_ms={})  # what was finished of them is in the old place
     # Where the sink begins in a new place, what was finished in the old one is nothing to count on.
     newest = {subtask: file for subtask, file in state.newest.items() if _holds(storage, file)}
     return replace(
@@ -111,6 +121,7 @@ def restore(
         compaction=compaction,
         closing=[],
         newest=newest,
+        partitions=partitions,
     )
 
 

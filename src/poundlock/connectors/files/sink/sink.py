@@ -5,20 +5,22 @@ Everything is checked when it is written down; nothing here keeps state or impor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from poundlock.arguments import NAMES, TEXT, check_kind, refuse_without_effect
+from poundlock.arguments import NAMES, TEXT, check_kind
 from poundlock.audit.read_back import Auditable, AuditScope, Reading
 from poundlock.checkpoint.capabilities import (
     AbortsMany,
     Bindable,
+    CommitsBehind,
     CommitsMany,
+    FollowsTime,
     Inspectable,
     InTasks,
     Measurable,
+    SinkTime,
     SweepsMany,
 )
 from poundlock.checkpoint.participant import (
@@ -49,9 +51,11 @@ from poundlock.connectors.files.buckets.assigners import (
     ProcessingTimeBucketAssigner,
     PythonBucketAssigner,
 )
+from poundlock.connectors.files.partitions.commit import PartitionCommit
+from poundlock.connectors.files.sink import checks
 from poundlock.connectors.files.sink.names import join, owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
-from poundlock.errors import DefinitionError, required
+from poundlock.errors import DefinitionError
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.uploads import Uploads
 
@@ -64,23 +68,25 @@ __all__ = ["FileSink", "RollingPolicy"]
 
 Format = Literal["json", "csv", "parquet", "avro"]
 
-_SUFFIX = {"raw": "", "json": ".jsonl", "csv": ".csv", "parquet": ".parquet", "avro": ".avro"}
-_COMPRESSION: dict[str, dict[str, str | None]] = {
-    "raw": {"none": None, "gzip": "gzip", "zstd": "zstd"},
-    "json": {"none": None, "gzip": "gzip", "zstd": "zstd"},
-    "csv": {"none": None, "gzip": "gzip", "zstd": "zstd"},
-    "parquet": {c: c for c in ("none", "snappy", "gzip", "zstd", "lz4", "brotli")},
-    "avro": {"none": "null", "deflate": "deflate"},
-}
 _ENDING = {"gzip": ".gz", "zstd": ".zst"}
 _FORMAT = 1  # of a description
 _DESCRIBED = ("row", "format", "prefix", "suffix", "compression", "header", "tag")
-_NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9.=+-]{0,79}")
 
 
 @dataclass(frozen=True)
 class FileSink(
-    Bindable, Portable, Legible, CommitsMany, AbortsMany, SweepsMany, InTasks, Inspectable, Auditable, Measurable
+    Bindable,
+    Portable,
+    Legible,
+    CommitsMany,
+    CommitsBehind,
+    FollowsTime,
+    AbortsMany,
+    SweepsMany,
+    InTasks,
+    Inspectable,
+    Auditable,
+    Measurable,
 ):
     """Records into files by bucket, exactly once: files appear complete and never change.
 
@@ -100,6 +106,7 @@ class FileSink(
         max_open_files: so many files are open in a task at once.
         overwrite: of a job that ends: its files replace those of the buckets that it writes into, and of these buckets in any case ("" is
             the folder with all below it); all at the end, and old files go once the decision is made. None = files are added.
+        partition_commit: when a bucket is complete, and what makes that known, such as a file _SUCCESS in it; None = nothing does.
 
     Raises:
         DefinitionError: settings contradict each other, or a package that a format needs is not installed.
@@ -119,6 +126,7 @@ class FileSink(
     header: bool = False
     max_open_files: int = 256
     overwrite: Sequence[str] | None = None
+    partition_commit: PartitionCommit | None = None
     tag: str = field(default="", repr=False)  # set by `bind`
 
     kind: ClassVar[Kind] = Kind.TRANSACTIONAL
@@ -142,8 +150,8 @@ class FileSink(
             {"overwrite": None if self.overwrite is None else [each for each in self.overwrite if each]},
             optional=True,
         )
-        _check_format(self)
-        _check_names(self)
+        checks.check_format(self)
+        checks.check_names(self)
 
     # What plan and explain read
 
@@ -187,6 +195,7 @@ class FileSink(
         rows = f"raw {self.row}" if self.row is not None else self.kind_of_rows
         roll = "each checkpoint" if self.whole else self.rolling.describe()
         roll = roll if self.overwrite is None else "at the end, replaces old files"
+        roll += "" if self.partition_commit is None else f"; {self.partition_commit.describe()}"
         return f"files {self.path} ({rows}{packed}; bucket {self.assigner.describe()}; roll {roll}; exactly-once)"
 
     def bind(self, *, job_id: str, sink: str) -> FileSink:
@@ -243,11 +252,16 @@ class FileSink(
         parts.committer.verify_many(self.storage(), prepared)
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
+        return self._staged(state, prepared, occasion, now_ms, None)
+
+    def _staged(
+        self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int, time: SinkTime | None
+    ) -> Staged:
         staging = self._rules(), _state(state), prepared, occasion, now_ms
         if self.overwrite is None:
-            following, committables = parts.commit_plan.stage(*staging)
+            following, committables = parts.commit_plan.stage(*staging, time)
         else:
-            following, committables = parts.overwriting.stage(*staging, self.storage(), self.overwrite)
+            following, committables = parts.overwriting.stage(*staging, self.storage(), self.overwrite, time)
         return Staged(following.to_json(), [each.to_json() for each in committables])
 
     def next_roll_ms(self, state: JSON) -> int | None:
@@ -255,10 +269,13 @@ class FileSink(
 
     def commit(self, committable: JSON) -> Committed:
         file = parts.file_values.FileCommittable.of(committable)
-        return parts.committer.commit(self.storage(file.root), file, self._merger)
+        return parts.committer.commit(self.storage(file.root), file, self._merger, self.partition_commit)
 
     def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
-        return parts.committer.commit_many(self.storage, committables, self._merger)
+        return parts.committer.commit_many(self.storage, committables, self._merger, self.partition_commit)
+
+    def comes_behind(self, committable: JSON) -> bool:
+        return "mark" in committable
 
     def pieces(self, calls: int) -> int:
         return parts.committer.pieces(self.storage(), calls)
@@ -282,6 +299,22 @@ class FileSink(
 
     def remove(self, leftovers: Sequence[Leftover]) -> None:
         parts.committer.remove(self.storage, leftovers)
+
+    # FollowsTime
+
+    @property
+    def needs_event_time(self) -> bool:
+        return self.partition_commit is not None and self.partition_commit.trigger == "partition-time"
+
+    def stage_at(
+        self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int, time: SinkTime
+    ) -> Staged:
+        return self._staged(state, prepared, occasion, now_ms, time)
+
+    def next_watermark(self, state: JSON) -> int | None:
+        if self.partition_commit is None:
+            return None
+        return parts.commit_plan.next_watermark(self.partition_commit, _state(state).partitions)
 
     # Inspectable
 
@@ -326,7 +359,7 @@ class FileSink(
     # Measurable
 
     def measuring(self, folder: str) -> FileSink:
-        return replace(self, path=folder)
+        return replace(self, path=folder, partition_commit=None)
 
     def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
         return parts.commit_plan.rows_by_bucket(
@@ -377,7 +410,7 @@ class FileSink(
     @property
     def codec(self) -> str | None:
         """How bytes are compressed, in the format's own word; None = as is usual for it."""
-        return _COMPRESSION[self.kind_of_rows][self.compression] if self.compression is not None else None
+        return checks.COMPRESSION[self.kind_of_rows][self.compression] if self.compression is not None else None
 
     @property
     def ending(self) -> str:
@@ -385,7 +418,9 @@ class FileSink(
         if self.suffix is not None:
             return self.suffix
         rows = self.kind_of_rows
-        return _SUFFIX[rows] + (_ENDING.get(self.compression or "", "") if rows not in ("parquet", "avro") else "")
+        return checks.SUFFIX[rows] + (
+            _ENDING.get(self.compression or "", "") if rows not in ("parquet", "avro") else ""
+        )
 
     @property
     def _merger(self) -> BulkMerger:
@@ -396,63 +431,17 @@ class FileSink(
     def _rules(self) -> Rules:
         to = self.storage()
         return parts.commit_plan.Rules(
-            to.root, self.rolling, self.whole, self.prefix, self.ending, self.compaction, self.tag, to.moves_by_copy
+            to.root,
+            self.rolling,
+            self.whole,
+            self.prefix,
+            self.ending,
+            self.compaction,
+            self.tag,
+            to.moves_by_copy,
+            self.partition_commit,
         )
 
 
 def _state(value: JSON) -> FileSinkState:
     return parts.file_values.FileSinkState.of(value)
-
-
-def _check_format(sink: FileSink) -> None:
-    if sink.row is not None and (sink.format is not None or sink.columns is not None or sink.header):
-        raise DefinitionError(
-            "row= writes one column as it is; format=, columns= and header= do not go with it",
-            next='drop row=, or keep only row="value"',
-        )
-    if sink.kind_of_rows not in _SUFFIX or (sink.row is None and sink.kind_of_rows == "raw"):
-        raise DefinitionError(
-            f"format={sink.format!r} is not known", next='use "json", "csv", "parquet" or "avro", or row="value"'
-        )
-    known = _COMPRESSION[sink.kind_of_rows]
-    if sink.compression is not None and sink.compression not in known:
-        raise DefinitionError(
-            f"compression={sink.compression!r} does not go with {sink.kind_of_rows}",
-            next=f"use one of {', '.join(known)}",
-        )
-    if sink.header and sink.kind_of_rows != "csv":
-        raise DefinitionError("header= is for CSV", next='write format="csv", or drop header=')
-    if sink.header and sink.compaction is not None:
-        raise DefinitionError("CSV files with a header cannot be merged", next="drop header= or compaction=")
-    if sink.kind_of_rows == "avro":
-        required("fastavro", "Avro", "avro")
-    bucket = sink.bucket
-    if isinstance(bucket, type) or not (isinstance(bucket, BucketAssigner) or callable(bucket)):
-        raise DefinitionError(f"bucket={bucket!r} is no assigner", next="use one of the …BucketAssigner, or a function")
-    _ = sink.assigner  # refuses a function of something else
-    if isinstance(bucket, EventTimeBucketAssigner) and sink.row is None and bucket.json(raw=False):
-        raise DefinitionError('source="json" needs raw rows', next='give the sink row="value", or source="column"')
-    if not isinstance(sink.rolling, RollingPolicy):
-        raise DefinitionError(f"rolling={sink.rolling!r} is no policy", next='write RollingPolicy(every="60 s")')
-    if (sink.header or sink.kind_of_rows in ("parquet", "avro")) and not sink.rolling.on_checkpoint:
-        standing = RollingPolicy()
-        times = {name: (getattr(sink.rolling, name), getattr(standing, name)) for name in ("every", "inactivity")}
-        refuse_without_effect(
-            "FileSink",
-            {f"rolling.{name}": pair for name, pair in times.items() if pair[0] is not None},
-            because=f"{sink.kind_of_rows} files{' with a header' if sink.header else ''} are finished at every checkpoint",
-            next="say RollingPolicy(on_checkpoint=True), and set Job(checkpoint_interval=…)",
-        )
-    if not isinstance(sink.max_open_files, int) or sink.max_open_files < 1:
-        raise DefinitionError(f"max_open_files={sink.max_open_files!r} is not a number", next="give 1 or more")
-
-
-def _check_names(sink: FileSink) -> None:
-    if not isinstance(sink.path, str) or not sink.path.strip():
-        raise DefinitionError(f"{sink.path!r} is not a folder", next='give a path such as "/data/events"')
-    if not isinstance(sink.prefix, str) or not _NAME_PART.fullmatch(sink.prefix):
-        raise DefinitionError(
-            f"prefix={sink.prefix!r} cannot begin a file name", next='use letters, digits and ". = + -", not hidden'
-        )
-    if sink.suffix is not None and not re.fullmatch(r"[A-Za-z0-9._=+-]{0,40}", sink.suffix):
-        raise DefinitionError(f"suffix={sink.suffix!r} cannot end a file name", next='use text such as ".jsonl"')

@@ -64,7 +64,12 @@ class PostgresLookup:
         whole = pa.Table.from_batches(parts).combine_chunks()
         return whole.to_batches()[0] if whole.num_rows else parts[0]
 
-    def _asked(self, keys: pa.RecordBatch) -> pa.RecordBatch:
+    def whole(self) -> pa.RecordBatch:
+        """Return all rows that the table has now; raises as `rows`."""
+        return self._asked(None)
+
+    def _asked(self, keys: pa.RecordBatch | None) -> pa.RecordBatch:
+        """Return the rows of some keys; None = of all."""
         for attempt in range(self.retries + 1):
             try:
                 return server(self.login).ask(
@@ -76,19 +81,21 @@ class PostgresLookup:
                 self.sleep(attempt + 1)
         raise AssertionError("unreachable")
 
-    def _rows(self, connection: Any, keys: pa.RecordBatch) -> pa.RecordBatch:
+    def _rows(self, connection: Any, keys: pa.RecordBatch | None) -> pa.RecordBatch:
         relation, kinds = _looked_up(os.getpid(), self.login, self.table, self.columns, self.keys)
-        names = [identifier(name) for name in self.keys]
-        arrays = [_array(column, kind) for column, kind in zip(keys.columns, kinds, strict=True)]
-        if len(names) == 1:
-            condition = f"{names[0]} = ANY ({arrays[0]})"
-        else:
-            numbers = ", ".join(f"k{number}" for number in range(len(names)))
-            condition = f"({', '.join(names)}) IN (SELECT {numbers} FROM unnest({', '.join(arrays)}) AS k ({numbers}))"
-        with connection.cursor().copy(f"COPY ({relation.select(condition)}) TO STDOUT (FORMAT csv)") as copy:
+        selected = relation.select() if keys is None else relation.select(self._condition(keys, kinds))
+        with connection.cursor().copy(f"COPY ({selected}) TO STDOUT (FORMAT csv)") as copy:
             data = b"".join(bytes(row) for row in copy)
         rows = _empty(relation) if not data else from_csv(data, relation.columns, self.table)
         return self.program.run(rows)[0]
+
+    def _condition(self, keys: pa.RecordBatch, kinds: Sequence[str]) -> str:
+        names = [identifier(name) for name in self.keys]
+        arrays = [_array(column, kind) for column, kind in zip(keys.columns, kinds, strict=True)]
+        if len(names) == 1:
+            return f"{names[0]} = ANY ({arrays[0]})"
+        numbers = ", ".join(f"k{number}" for number in range(len(names)))
+        return f"({', '.join(names)}) IN (SELECT {numbers} FROM unnest({', '.join(arrays)}) AS k ({numbers}))"
 
     def describe(self) -> str:
         """Return it in words."""

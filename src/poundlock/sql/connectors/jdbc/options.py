@@ -8,6 +8,7 @@ from datetime import timedelta
 from urllib.parse import quote
 
 from poundlock.connectors.postgres.connection import PostgresLogin
+from poundlock.sql.connectors.full_cache import FullReload, full_reload_of
 from poundlock.sql.connectors.jdbc.url import conninfo_of, is_postgres
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import CacheLimits, TableContext
@@ -43,6 +44,7 @@ class JdbcOptions:
         login: to a server of PostgreSQL; None for other databases.
         partition: how a scan is cut; None where it is not.
         cache: of what is looked up; `lookup_retries`: how often a query that failed is asked again.
+        full_reload: when a table that is kept whole is read again; None where it is not.
         guarantee: of a sink without a key.
         rows_per_statement: of sinks that write by statements.
         staging: a folder for rows on their way to other databases.
@@ -58,6 +60,7 @@ class JdbcOptions:
     login: PostgresLogin | None
     partition: PartitionOptions | None
     cache: CacheLimits
+    full_reload: FullReload | None
     lookup_retries: int
     guarantee: str
     rows_per_statement: int
@@ -87,6 +90,7 @@ def options_of(table: TableContext) -> JdbcOptions:
         )
     properties = options.below("properties.")
     timeout = _seconds(options, "connection.max-retry-timeout")
+    cache, is_full = _cache(options)
     made = JdbcOptions(
         url=url,
         table=name,
@@ -96,7 +100,8 @@ def options_of(table: TableContext) -> JdbcOptions:
         properties=properties,
         login=_login(options, url, user, password, properties, timeout) if is_postgres(url) else None,
         partition=_partition(options),
-        cache=_cache(options),
+        cache=cache,
+        full_reload=full_reload_of(options, is_full=is_full, zone=table.zone.key),
         lookup_retries=_least(options, "lookup.max-retries", 3, 0),
         guarantee=options.one_of("sink.delivery-guarantee", _GUARANTEES, "exactly-once"),
         rows_per_statement=_least(options, "sink.buffer-flush.max-rows", 100, 0) or 200,
@@ -181,14 +186,15 @@ def _partition(options: TableOptions) -> PartitionOptions | None:
     return PartitionOptions(column, min(pieces, upper - lower + 1), lower, upper)
 
 
-def _cache(options: TableOptions) -> CacheLimits:
+def _cache(options: TableOptions) -> tuple[CacheLimits, bool]:
+    """Return how long answers are kept, and whether the whole table is."""
     given = dict(options.given)
     for old, new in _LEGACY.items():
         if options.text(old) is not None:
             given.setdefault(new, given[old])
     renamed = TableOptions(options.table, given)
     old_cache = all(options.text(name) is not None for name in ("lookup.cache.max-rows", "lookup.cache.ttl"))
-    cache = renamed.one_of("lookup.cache", ("none", "partial"), "partial" if old_cache else "none")
+    cache = renamed.one_of("lookup.cache", ("none", "partial", "full"), "partial" if old_cache else "none")
     options.text("lookup.cache")
     most = _least(renamed, "lookup.partial-cache.max-rows", 1_000_000, 1)
     after_write, after_access = (
@@ -197,7 +203,7 @@ def _cache(options: TableOptions) -> CacheLimits:
     missing = renamed.flag("lookup.partial-cache.cache-missing-key", True)
     for name in ("max-rows", "expire-after-write", "expire-after-access", "cache-missing-key"):
         options.text(f"lookup.partial-cache.{name}")
-    return CacheLimits(most if cache == "partial" else 0, after_write, after_access, missing)
+    return CacheLimits(most if cache == "partial" else 0, after_write, after_access, missing), cache == "full"
 
 
 def _milliseconds(options: TableOptions, name: str) -> int | None:

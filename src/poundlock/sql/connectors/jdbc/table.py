@@ -17,6 +17,7 @@ from poundlock.connectors.postgres.sink.sink import PostgresSink
 from poundlock.connectors.postgres.source.source import PostgresSource
 from poundlock.errors import did_you_mean
 from poundlock.sql.coercion import EXACT
+from poundlock.sql.connectors.full_cache import FullCacheLookup
 from poundlock.sql.connectors.jdbc.columns import DELETED, ServerRowsProgram, WrittenRowsProgram, server_name
 from poundlock.sql.connectors.jdbc.conditions import conditions_of
 from poundlock.sql.connectors.jdbc.lookup import PostgresLookup
@@ -58,7 +59,7 @@ class JdbcTable:
         login = _login(table, options)
         names = {f.column: server_name(f.name) for f in table.fields}
         program = ServerRowsProgram(table.fields, names, table.name.name, EvaluationContext(table.zone))
-        return PostgresLookup(
+        asked = PostgresLookup(
             login,
             options.table,
             tuple(dict.fromkeys(names.values())),
@@ -67,6 +68,9 @@ class JdbcTable:
             options.cache,
             options.lookup_retries,
         )
+        if options.full_reload is None:
+            return asked
+        return FullCacheLookup(asked, tuple(f.column for f in keys), options.full_reload)
 
     def sink(self, table: TableContext, *, overwrite: bool) -> TableSink:
         options = options_of(table)

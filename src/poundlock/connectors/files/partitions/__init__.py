@@ -1,0 +1,1 @@
+"""Partitions of a file sink: when one is complete, and how that is made known."""

@@ -1,0 +1,140 @@
+"""When a partition of a file sink is complete, and what then makes it known: Flink's partition commit, as the user writes it down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+from poundlock.arguments import check_choices, function_name
+from poundlock.connectors.files.partitions.times import (
+    PartitionTimeExtractor,
+    PartitionTimePattern,
+    keys_and_values,
+    partition_ms,
+    zone_of,
+)
+from poundlock.errors import DefinitionError
+from poundlock.values import duration, format_duration
+
+SUCCESS_FILE = "success-file"
+END_MS = (1 << 63) - 1
+"""The watermark behind the end of the input."""
+_NAME = re.compile(r"[A-Za-z0-9._=+-]{1,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedPartition:
+    """What a commit policy of your own is called with.
+
+    Args:
+        root: the sink's folder.
+        bucket: of the partition, below the folder, such as "dt=2026-01-05/hour=10".
+    """
+
+    root: str
+    bucket: str
+
+    @property
+    def path(self) -> str:
+        """The folder of the partition."""
+        return f"{self.root}/{self.bucket}" if self.bucket else self.root
+
+    @property
+    def spec(self) -> Mapping[str, str]:
+        """The values of its keys; empty where the bucket has none."""
+        return dict(zip(*keys_and_values(self.bucket), strict=False))
+
+
+CommitPolicy = Callable[[CommittedPartition], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionCommit:
+    """When a partition of a file sink is complete, and what is done then, behind the decision that makes its last files visible.
+
+    A partition is a bucket. It is committed with the first decision in which the condition holds, and all of its files with it or before it: part
+    files that are open are finished, and what waits to be merged is. What comes to it later commits it once more.
+
+    Args:
+        trigger: "partition-time": the watermark is past the partition's time and the delay. "process-time": the clock is past the begin of the
+            checkpoint with its first row, and the delay; without a delay each checkpoint commits the partitions that it wrote to. "end":
+            when the input ends, which commits whatever waits with the other two as well.
+        delay: such as "1 h": how long a partition goes on.
+        time: of "partition-time": `PartitionTimePattern`, or a function of the partition's keys and values that gives a datetime, always the same one.
+        watermark_time_zone: of the partition's time: an IANA name, or an offset such as "GMT-08:00".
+        policies: what is done, in order: "success-file" writes an empty file into the partition, or over the one that is there; a function is
+            called with a `CommittedPartition` in the driver, and once more where a crash leaves open whether it was.
+        success_file_name: of the file.
+
+    Raises:
+        DefinitionError: one of them cannot be.
+    """
+
+    trigger: Literal["process-time", "partition-time", "end"] = "process-time"
+    delay: str | timedelta = "0 s"
+    time: PartitionTimeExtractor = field(default_factory=PartitionTimePattern)
+    watermark_time_zone: str = "UTC"
+    policies: Sequence[str | CommitPolicy] = (SUCCESS_FILE,)
+    success_file_name: str = "_SUCCESS"
+
+    def __post_init__(self) -> None:
+        check_choices(self, {"trigger": ("process-time", "partition-time", "end")})
+        object.__setattr__(self, "delay", duration(self.delay))
+        zone_of(self.watermark_time_zone)
+        if not callable(self.time) or isinstance(self.time, type) or not isinstance(self.time, Hashable):
+            raise DefinitionError(
+                f"time={self.time!r} is no extractor",
+                next='write PartitionTimePattern("$dt $hour:00:00"), or give a function',
+            )
+        policies = (
+            (self.policies,) if isinstance(self.policies, str) or callable(self.policies) else tuple(self.policies)
+        )
+        object.__setattr__(self, "policies", policies)
+        wrong = [each for each in policies if each != SUCCESS_FILE and not callable(each)]
+        if wrong or not policies:
+            raise DefinitionError(
+                f"{wrong[0]!r} is no commit policy" if wrong else "a partition commit without a policy does nothing",
+                next=f'write policies=["{SUCCESS_FILE}"], or give a function of a CommittedPartition',
+            )
+        if not isinstance(self.success_file_name, str) or not _NAME.fullmatch(self.success_file_name):
+            raise DefinitionError(
+                f"success_file_name={self.success_file_name!r} is no file name", next='use a name such as "_SUCCESS"'
+            )
+
+    @property
+    def delay_ms(self) -> int:
+        """The delay in ms."""
+        return round(duration(self.delay) / timedelta(milliseconds=1))
+
+    @property
+    def functions(self) -> list[CommitPolicy]:
+        """The policies that are functions."""
+        return [each for each in self.policies if not isinstance(each, str)]
+
+    def due_ms(self, bucket: str, since_ms: int) -> int | None:
+        """Return the first time of the clock, ms since the epoch, at which a partition is committed; None = never by the clock.
+
+        Args:
+            since_ms: when the checkpoint with its first row began.
+        """
+        if self.trigger != "process-time":
+            return None
+        return since_ms + self.delay_ms + 1 if self.delay_ms else since_ms
+
+    def due_watermark(self, bucket: str) -> int:
+        """Return the least watermark, ms, with which a partition is committed. Raises TerminalError where it has no time."""
+        if self.trigger != "partition-time":
+            return END_MS
+        return min(partition_ms(self.time, self.watermark_time_zone, bucket) + self.delay_ms + 1, END_MS)
+
+    def describe(self) -> str:
+        """Return it for people, one line."""
+        when = {"process-time": "by the clock", "partition-time": "by the watermark", "end": "at the end"}[self.trigger]
+        delay = f" and {format_duration(duration(self.delay))}" if self.delay_ms else ""
+        done = ", ".join(
+            self.success_file_name if isinstance(each, str) else function_name(each) for each in self.policies
+        )
+        return f"commits partitions {when}{delay}: {done}"
