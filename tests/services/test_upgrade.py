@@ -67,13 +67,17 @@ class Scene:
         self.kafka.produce("article", [Record(value, partition=i % 2) for i, value in enumerate(made)])
 
     def cli(self, *arguments: str, code: int = 0) -> str:
+        done = self._done(*arguments, code=code)
+        return done.stdout + done.stderr
+
+    def _done(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "POUNDLOCK_STATE_DIR": str(self.folder / "state")}
         done = subprocess.run(
             [sys.executable, "-m", "poundlock", *arguments], cwd=self.folder, env=environment, capture_output=True,
             text=True, timeout=240,
         )  # fmt: skip
         assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
+        return done
 
     def start(self, *arguments: str) -> str:
         said = self.cli("run", "-d", "job.py", *arguments)
@@ -83,7 +87,8 @@ class Scene:
 
     def await_rows(self, job: str, rows: int) -> None:
         deadline = time.monotonic() + 400
-        while json.loads(self.cli("info", job, "--json"))["progress"]["rows_written"] < rows:
+        # Where the job does not answer soon, what to do about it is on the other stream.
+        while json.loads(self._done("info", job, "--json").stdout)["progress"]["rows_written"] < rows:
             assert time.monotonic() < deadline, self.cli("info", job)
             time.sleep(0.2)
 
