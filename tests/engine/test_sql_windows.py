@@ -82,19 +82,24 @@ def test_windows_that_grow_by_the_clock(tmp_path: Path, monkeypatch: pytest.Monk
         (
             """SELECT a.id FROM {w} AS a JOIN {w} AS b
             ON a.id = b.id AND a.window_start = b.window_start AND a.window_end = b.window_end""",
-            "a join",
+            "a join of windows by the clock, which Flink does not have either",
         ),
         (
             """SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY id) AS n
             FROM {w}) WHERE n = 1""",
-            "the first rows",
+            "the first rows of windows by the clock, which Flink does not have either",
+        ),
+        (
+            """SELECT COUNT(*) FROM (SELECT * FROM {w} WHERE window_start > TIMESTAMP '2026-01-05 10:00:00')
+            GROUP BY window_start, window_end""",
+            "GROUP BY a window by the clock whose rows a condition",
         ),
     ],
 )
-def test_joins_and_first_rows_of_windows_by_the_clock_are_refused(
+def test_what_needs_an_event_time_is_refused_of_windows_by_the_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, what: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     windows = "TABLE(TUMBLE(TABLE g, DESCRIPTOR(p), INTERVAL '1' SECOND))"
-    with pytest.raises(SqlError, match=f"{what} of windows by the clock, which Flink does not have either"):
+    with pytest.raises(SqlError, match=what):
         changes_of(CLOCKED + query.format(w=windows), folder=tmp_path)

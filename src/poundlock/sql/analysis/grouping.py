@@ -273,7 +273,18 @@ class Grouping:
         return iter(bounds.window.partition)
 
     def _attached(self, bounds: WindowBounds, keys: Sequence[str]) -> LogicalRelation:
-        """Return the aggregate of rows that have the bounds of their window as columns: by those, once the window is over."""
+        """Return the aggregate of rows that have the bounds of their window as columns: by those, once the window is over.
+
+        Raises:
+            SqlError: they come before it is over, and by the clock: nothing tells then when all have come.
+        """
+        if bounds.window.by_clock and not bounds.is_over and bounds.window.kind != "session":
+            raise self.analysis.error(
+                exp.Null() if self.group is None else self.group,
+                "GROUP BY a window by the clock whose rows a condition or an expression of its bounds was computed for",
+                "filter by other columns, or by window_start and window_end behind the aggregate, or give it an event time",
+                "unsupported_query",
+            )
         column = self.analysis.names.fresh("window_time")
         time = Field(column, column, _INSTANT, "rowtime")
         end = next(f for f in self.relation.fields if f.column == bounds.end)

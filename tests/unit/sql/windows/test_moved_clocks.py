@@ -157,7 +157,7 @@ def test_sessions_follow_the_wall_clocks_as_flinks_do(root: Path) -> None:
     assert back == Counter([("2021-11-07T01:30:00.000", "2021-11-07T02:10:00.000", 2)])
 
 
-@settings(examples(20), suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(12), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_rows_near_a_change_are_in_the_windows_of_their_wall_times(root: Path, data: st.DataObject) -> None:
     zone = data.draw(st.sampled_from([LOS_ANGELES, "Europe/Berlin", "Australia/Lord_Howe"]))

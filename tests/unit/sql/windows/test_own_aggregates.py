@@ -65,7 +65,7 @@ def _in_order(files: Sequence[Sequence[Row]]) -> list[list[Row]]:
     return [every[n : n + cut] for n in range(0, len(every), cut)]
 
 
-@settings(examples(12), suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(8), suppress_health_check=[HealthCheck.too_slow])
 @given(files=IN_ORDER.filter(any))
 def test_rows_up_to_each_and_the_last_two(root: Path, files: list[list[Row]]) -> None:
     query = """SELECT k, ts, wavg(v, w) OVER w1, how_many(v) OVER w1, wavg(v, w) OVER w2, total(v) OVER w2,
@@ -119,7 +119,7 @@ def test_in_batch_mode_of_all_rows_too(root: Path) -> None:
     )  # fmt: skip
 
 
-@settings(examples(10), suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(6), suppress_health_check=[HealthCheck.too_slow])
 @given(files=IN_ORDER.filter(any), kind=st.sampled_from(["TUMBLE", "SESSION"]))
 def test_different_values_in_windows(root: Path, files: list[list[Row]], kind: str) -> None:
     key = "PARTITION BY k" if kind == "SESSION" else ""

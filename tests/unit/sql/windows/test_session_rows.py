@@ -63,7 +63,7 @@ def test_rows_have_the_bounds_of_their_session(root: Path) -> None:
     )
 
 
-@settings(examples(30), suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(12), suppress_health_check=[HealthCheck.too_slow])
 @given(
     files=st.lists(
         st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 60), st.integers(0, 9)), max_size=4),

@@ -17,7 +17,7 @@ from poundlock.stream.changelog_nodes import GroupFunction
 
 
 class OwnOfFrames(RangeFunction):
-    """An aggregate that is computed of each frame anew; of frames that are the same, once."""
+    """An aggregate that is computed of the rows of each frame; of frames that are the same, once."""
 
     keeps_nulls = True
 
