@@ -424,9 +424,10 @@ class TimedSink(PartSink):
     def stage_at(
         self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int, time: SinkTime
     ) -> Staged:
-        pending = [*state.get("pending", []), *(item.payload["piece"] for item in prepared)]
-        shown = pending if time.watermark is not None and time.watermark >= 50 else []
-        rest = [] if shown else pending
+        pending = [*state.get("pending", []), *([item.payload["piece"], now_ms] for item in prepared)]
+        is_due = time.watermark is not None and time.watermark >= 50
+        shown = [piece for piece, _ in pending] if is_due else []
+        rest = [] if is_due else pending
         parts = [{"v": 1, "piece": piece, "from": f".{piece}", "bytes": 5} for piece in shown]
         return Staged({"v": 1, "pending": rest, "watermark": time.watermark}, parts)
 
