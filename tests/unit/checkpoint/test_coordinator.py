@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from poundlock.audit.fsck import FsckReport, fsck
+from poundlock.checkpoint.capabilities import SinkTime
 from poundlock.checkpoint.committer import Retry
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
@@ -409,6 +410,53 @@ def test_an_idle_job_shows_what_time_moves_on_in_two_steps(tmp_path: Path) -> No
     bench.clock.set(2500)
     assert coordinator.roll(Occasion.ROLL) is not None
     assert bench.sink.shown() == ["p1"]
+    bench.stop()
+
+
+class TimedSink(PartSink):
+    """A sink whose data waits for a watermark, which its state has."""
+
+    needs_event_time = True
+
+    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
+        return self.stage_at(state, prepared, occasion, now_ms, SinkTime(state.get("watermark")))
+
+    def stage_at(
+        self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int, time: SinkTime
+    ) -> Staged:
+        pending = [*state.get("pending", []), *([item.payload["piece"], now_ms] for item in prepared)]
+        is_due = time.watermark is not None and time.watermark >= 50
+        shown = [piece for piece, _ in pending] if is_due else []
+        rest = [] if is_due else pending
+        parts = [{"v": 1, "piece": piece, "from": f".{piece}", "bytes": 5} for piece in shown]
+        return Staged({"v": 1, "pending": rest, "watermark": time.watermark}, parts)
+
+    def next_roll_ms(self, state: JSON) -> int | None:
+        return None
+
+    def next_watermark(self, state: JSON) -> int | None:
+        return 50 if state.get("pending") else None
+
+
+def test_a_sink_that_waits_for_a_watermark_is_given_that_of_each_checkpoint(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.sink = bench.sinks["out"] = TimedSink(bench.sink.storage, 0)
+    coordinator = bench.start()
+    assert coordinator.next_watermarks() == {}
+
+    def take(n: int, watermark: int) -> None:
+        span = {"s": SourceRange({"o": n} if n else None, {"o": n + 1}, {"topic": "id"})}
+        coordinator.checkpoint(
+            n, span, lambda given: replace(bench.tasks(given), sink_times={"out": SinkTime(watermark)})
+        )
+
+    take(0, 49)
+    assert (bench.sink.shown(), coordinator.next_watermarks()) == ([], {"out": 50})
+    assert coordinator.roll(Occasion.ROLL) is None  # no other watermark is known between two checkpoints
+    coordinator = bench.start()
+    assert coordinator.next_watermarks() == {"out": 50}
+    take(1, 50)
+    assert (bench.sink.shown(), coordinator.next_watermarks()) == (["p1", "p2"], {})
     bench.stop()
 
 

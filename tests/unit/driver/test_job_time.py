@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from poundlock import WatermarkStrategy
+from poundlock.checkpoint.capabilities import SinkTime
 from poundlock.driver.job_time import JobTime
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_graph import TimeGraph, TimeNode
@@ -38,6 +39,24 @@ def test_the_watermark_stays_known_while_nobody_holds_it_back() -> None:
     assert said(time) == (94, None)
     time.checkpointed(times.advance(time.directive({"clicks": SourceInput(("p",), True)})))
     assert said(time) == (MAX, None)
+
+
+def test_a_checkpoint_is_taken_for_a_sink_whose_watermark_has_come() -> None:
+    clock = ManualClock()
+    nodes = (
+        TimeNode("clicks", ()),
+        TimeNode("time", ("clicks",), STRATEGY.with_idleness("20 ms"), ("clicks",), kept=True),
+        TimeNode("out", ("time",)),
+    )
+    times = StreamTimes(TimeGraph(nodes))
+    time, inputs = JobTime(times, clock, None, []), {"clicks": SourceInput(("p",), False)}
+    advanced = times.advance(time.directive(inputs), [SplitTimes("time", "clicks", "p", 0, 100, 1)])
+    assert time.of_sinks(advanced, ["out", "dead-letter"]) == {"out": SinkTime(94)}
+    time.checkpointed(advanced)
+    assert [time.is_due(inputs, (None, None), {"out": at}) for at in (95, 94)] == [False, True]
+    ended = {"clicks": SourceInput(("p",), True)}
+    assert time.is_due(ended, (None, None), {"out": MAX})
+    assert time.of_sinks(times.advance(time.directive(ended)), ["out"]) == {"out": SinkTime(MAX, ended=True)}
 
 
 def test_where_no_source_is_known_the_step_that_gives_rows_their_time_holds_the_watermark_back() -> None:

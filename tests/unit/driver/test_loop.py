@@ -80,7 +80,7 @@ class NoTime:
 
     def directive(self, inputs: Any, *, drain: bool = False) -> None: ...
 
-    def is_due(self, inputs: Any, timers: Any) -> bool:
+    def is_due(self, inputs: Any, timers: Any, sinks: Any) -> bool:
         return False
 
     def checkpointed(self, advanced: Any, *, drained: bool = False) -> None: ...

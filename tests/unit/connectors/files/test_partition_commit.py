@@ -212,6 +212,19 @@ def test_fsck_knows_what_is_still_to_be_done(tmp_path: Path) -> None:
     assert again.inspect(mark) == []  # the file is there by then
 
 
+def test_a_success_file_that_was_never_given_its_name_is_removed(tmp_path: Path) -> None:
+    h = harness(tmp_path)
+    h.write(lines(b"10 a"))
+    h.end_checkpoint(time=at(12))
+    for name in (".tmp-0a1b-_SUCCESS", ".tmp-0a1b-other"):
+        (tmp_path / "dt=2026-01-05/hr=10" / name).touch()
+    assert [each.path for each in h.sink.sweep(h.state, remove=True)] == [
+        f"{tmp_path}/dt=2026-01-05/hr=10/.tmp-0a1b-_SUCCESS"
+    ]
+    assert h.hidden() == ["dt=2026-01-05/hr=10/.tmp-0a1b-other"]
+    assert marked(h) == ["hr=10"]
+
+
 class Sees(FileSink):
     """A file sink whose commits are looked at."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from io import BufferedReader, RawIOBase
 from itertools import groupby, islice
@@ -21,7 +21,7 @@ from poundlock.connectors.commit_threads import call_each
 from poundlock.connectors.files.file_values import FileCommittable, FileSinkState, PreparedFile
 from poundlock.connectors.files.partitions.policies import commit_partition
 from poundlock.connectors.files.sink.multipart import complete, inspect_upload, left_uploads, of_storage, verify_upload
-from poundlock.connectors.files.sink.names import merging_name, ours
+from poundlock.connectors.files.sink.names import made_for, merging_name, ours
 from poundlock.connectors.files.sink.overwriting import remove_replaced
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError, next_of
 from poundlock.storage import LocalStorage, Storage
@@ -237,13 +237,22 @@ def _remove(storage: Storage, path: str, upload: str | None) -> None:
         of_storage(storage).abort_upload(path, upload)
 
 
-def leftovers(storage: Storage, tag: str, state: FileSinkState) -> Sequence[Leftover]:
-    """Find hidden files and uploads with this job's tag that the state does not name."""
+def leftovers(storage: Storage, tag: str, state: FileSinkState, marks: Container[str] = ()) -> Sequence[Leftover]:
+    """Find hidden files and uploads with this job's tag that the state does not name, and success files that were never given their names.
+
+    Args:
+        marks: names of success files.
+    """
     if not tag:
         return []
     known = state.known
     left = sorted(
-        (entry for entry in storage.list() if ours(entry.path, tag) and entry.path not in known), key=lambda e: e.path
+        (
+            entry
+            for entry in storage.list()
+            if (ours(entry.path, tag) and entry.path not in known) or made_for(entry.path) in marks
+        ),
+        key=lambda e: e.path,
     )
     root = storage.root
     files = [

@@ -70,6 +70,12 @@ def ours(path: str, tag: str) -> bool:
     return re.fullmatch(rf"\..+\.(inprogress|merging)\.{re.escape(tag)}-.*", name) is not None
 
 
+def made_for(path: str) -> str | None:
+    """Return the name that a temporary file of a storage was made for, None where it is none."""
+    match = re.fullmatch(r"\.tmp-[0-9a-f]+-(.+)", path.rpartition("/")[2])
+    return match[1] if match else None
+
+
 def bucket_fault(bucket: str) -> str | None:
     """Return why a text cannot be a bucket, or None. Readers must see the folder, and it must lie below the sink."""
     if bucket == "":

@@ -52,6 +52,7 @@ from poundlock.connectors.files.buckets.assigners import (
     PythonBucketAssigner,
 )
 from poundlock.connectors.files.partitions.commit import PartitionCommit
+from poundlock.connectors.files.partitions.policies import PartitionMark
 from poundlock.connectors.files.sink import checks
 from poundlock.connectors.files.sink.names import join, owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
@@ -295,7 +296,8 @@ class FileSink(
 
     def leftovers(self, state: JSON) -> Sequence[Leftover]:
         carried = _state(state)
-        return parts.committer.leftovers(self.storage(carried.root), self.tag or carried.tag, carried)
+        marks = PartitionMark.of(self.partition_commit).files if self.partition_commit is not None else ()
+        return parts.committer.leftovers(self.storage(carried.root), self.tag or carried.tag, carried, marks)
 
     def remove(self, leftovers: Sequence[Leftover]) -> None:
         parts.committer.remove(self.storage, leftovers)
