@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from poundlock import DatagenSource, Job
 from poundlock.errors import DefinitionError
+from poundlock.sql.errors import SqlError
 from poundlock.sql.lowering.ordered import over_node, sort_node, temporal_join_node
 from poundlock.sql.relations.tree import LogicalOver, LogicalSort, LogicalTemporalJoin, walk_relations
 from poundlock.sql.script import statements_of
@@ -93,6 +95,15 @@ def test_versions_need_a_key() -> None:
     made = relation_of(query.format("o.k = r.k AND o.x > r.r"), LogicalTemporalJoin)
     node = temporal_join_node(made, "joined", [NODE, NODE], len)
     assert (node.kind, node.condition, [len(keys) for keys in node.keys]) == ("left", len, [1, 1])
-    without = relation_of(query.format("o.x > r.r"), LogicalTemporalJoin)
-    with pytest.raises(DefinitionError, match="FOR SYSTEM_TIME AS OF without an equal key"):
-        temporal_join_node(without, "joined", [NODE, NODE], None)
+    for condition in ("o.x > r.r", "o.x = r.r", "o.k = r.k AND TRUE"):
+        refused = condition[:7] != "o.k = r"
+        with pytest.raises(SqlError, match="not by the primary key of r") if refused else nullcontext():
+            relation_of(query.format(condition), LogicalTemporalJoin)
+    of_any = TABLES.replace("PRIMARY KEY (k) NOT ENFORCED, ", "")
+    session = SqlSession()
+    with pytest.raises(SqlError, match="r has no primary key"):
+        [session.take(each, of_any + query) for each in statements_of(of_any + query.format("o.k = r.k"))]
+    with pytest.raises(SqlError, match="FOR SYSTEM_TIME AS OF with USING"):
+        relation_of(query.replace("ON {}", "USING (k)"), LogicalTemporalJoin)
+    with pytest.raises(SqlError, match="behind the first table of FROM"):
+        relation_of("SELECT * FROM rates FOR SYSTEM_TIME AS OF TIMESTAMP '2026-01-01 00:00:00'", LogicalTemporalJoin)

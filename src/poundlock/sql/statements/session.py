@@ -40,8 +40,9 @@ from poundlock.sql.script import (
     statements_of,
 )
 from poundlock.sql.settings import OLDER_NAMES, SAVEPOINT_DIR, SETTINGS, checked
+from poundlock.sql.statements.alterations import altered
 from poundlock.sql.statements.catalogs import alter_catalog, create_catalog, describe_catalog, drop_catalog
-from poundlock.sql.statements.definitions import altered, create, describe, drop
+from poundlock.sql.statements.definitions import create, describe, drop
 from poundlock.sql.statements.inserts import insert_of
 from poundlock.sql.statements.results import (
     Done,
