@@ -163,7 +163,9 @@ class FilesystemTable:
     @staticmethod
     def _source_options(options: TableOptions) -> tuple[str | None, int]:
         """Return how often there are looks for new files, None = one, and how many are read in a checkpoint at most."""
-        return options.span("source.monitor-interval"), options.read("source.max-files-per-checkpoint", _files, 10_000, "100")
+        return options.span("source.monitor-interval"), options.read(
+            "source.max-files-per-checkpoint", _files, 10_000, "100"
+        )
 
     @staticmethod
     def _compaction(options: TableOptions) -> FileCompaction | None:
