@@ -105,6 +105,7 @@ def test_arguments_of_windows_by_name(call: str, begins: list[str]) -> None:
         ("SELECT 1 NOT NULL", "Unexpected token"),
         ("CREATE TABLE n (a INT) WITH ('connector' = 'filesystem', 'path' = 'o', 'format' = 'json', 'source.max-files-per-checkpoint' = '0'); SELECT * FROM n", "'source.max-files-per-checkpoint' = '0' cannot be"),
         ("SHOW TABLES FROM nope", "no database nope"),
+        ("SHOW MODULES;\n SHOW COLUMNS FROM nope", "line 2, column 2: there is no table or view nope"),
     ],
 )  # fmt: skip
 def test_what_is_refused(script: str, what: str) -> None:

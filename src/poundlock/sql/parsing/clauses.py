@@ -7,6 +7,8 @@ from typing import Any
 
 from sqlglot import exp
 
+from poundlock.sql.errors import shown
+
 _QUERY = frozenset({"with_", "order", "limit", "offset"})
 _SET = _QUERY | {"this", "expression", "distinct"}
 _CAST = frozenset({"this", "to", "safe", "requires_string"})
@@ -147,4 +149,4 @@ def _values_unread(node: exp.Expr) -> Iterator[str]:
         allowed = {"VIEW": _VIEW, "DATABASE": _DATABASE}.get(kind, (exp.Expr,))
         for each in properties.expressions if properties is not None else ():
             if not isinstance(each, allowed) or (kind == "DATABASE" and isinstance(each, exp.CharacterSetProperty)):
-                yield f"{each.sql()} of a {kind}"
+                yield f"{shown(each)} of a {kind}"
