@@ -207,6 +207,10 @@ class Catalogs:
         del self._known[name], self._descriptions[name]
         self._temporary = {each: kept for each, kept in self._temporary.items() if each.catalog != name}
 
+    def check_database(self, catalog: str | None, database: str | None) -> None:
+        """Raise DefinitionError where there is no such database; the current one is there."""
+        self._database(catalog or self.catalog, database or self.database)
+
     def within(self, catalog: str, database: str) -> Catalogs:
         """Return the same catalogs with another current database, for what was written there."""
         if (catalog, database) == (self.catalog, self.database):

@@ -110,8 +110,10 @@ def common_number(a: SqlType, b: SqlType) -> SqlType:
 
 def comparison_type(a: SqlType, b: SqlType) -> SqlType | None:
     """Return the type that two values are compared as, None where they are not comparable; a text becomes what it is compared with."""
+    if a.root == b.root == "NULL":
+        return BOOLEAN.with_null()  # any type would do: the result is NULL
     for one, other in ((a, b), (b, a)):
-        if one.root in TEXTS and other.root not in (*TEXTS, *BINARIES, *NESTED, *INTERVALS):
+        if one.root in TEXTS and other.root != "NULL" and other.root not in (*TEXTS, *BINARIES, *NESTED, *INTERVALS):
             return other.with_null(a.is_nullable or b.is_nullable)
     return common_type((a, b))
 

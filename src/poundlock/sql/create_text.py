@@ -24,11 +24,11 @@ def create_table_text(name: Sequence[str], table: TableDefinition) -> str:
     """
     parts = [f"  {each}" for each in _parts(table)]
     kind = "TEMPORARY TABLE" if table.is_temporary else "TABLE"
-    lines = [f"CREATE {kind} {'.'.join(map(_quoted, name))} (", ",\n".join(parts), ")"]
+    lines = [f"CREATE {kind} {'.'.join(map(quoted_name, name))} (", ",\n".join(parts), ")"]
     if table.comment is not None:
         lines.append(f"COMMENT {_text(table.comment)}")
     if table.partitioned_by:
-        lines.append(f"PARTITIONED BY ({', '.join(map(_quoted, table.partitioned_by))})")
+        lines.append(f"PARTITIONED BY ({', '.join(map(quoted_name, table.partitioned_by))})")
     if table.options:
         options = ",\n".join(f"  {_text(key)} = {_text(value)}" for key, value in table.options.items())
         lines += ["WITH (", options, ")"]
@@ -39,7 +39,7 @@ def create_catalog_text(name: str, catalog: CatalogDescription) -> str:
     """Return the statement that makes a catalog."""
     comment = [] if catalog.comment is None else [f"COMMENT {_text(catalog.comment)}"]
     options = ",\n".join(f"  {_text(key)} = {_text(value)}" for key, value in catalog.options.items())
-    return "\n".join([f"CREATE CATALOG {_quoted(name)}", *comment, "WITH (", options, ")"])
+    return "\n".join([f"CREATE CATALOG {quoted_name(name)}", *comment, "WITH (", options, ")"])
 
 
 def table_in(text: str) -> TableDefinition:
@@ -91,13 +91,13 @@ def _with_quotes(expression: exp.Expr) -> exp.Expr:
 def _parts(table: TableDefinition) -> Iterator[str]:
     for column in table.columns:
         comment = "" if column.comment is None else f" COMMENT {_text(column.comment)}"
-        yield f"{_quoted(column.name)} {_column(column)}{comment}"
+        yield f"{quoted_name(column.name)} {_column(column)}{comment}"
     if table.watermark is not None:
-        of = ".".join(map(_quoted, table.watermark.column))
+        of = ".".join(map(quoted_name, table.watermark.column))
         yield f"WATERMARK FOR {of} AS {expression_text(table.watermark.expression)}"
     if table.primary_key:
-        name = _quoted("PK_" + "_".join(table.primary_key))
-        yield f"CONSTRAINT {name} PRIMARY KEY ({', '.join(map(_quoted, table.primary_key))}) NOT ENFORCED"
+        name = quoted_name("PK_" + "_".join(table.primary_key))
+        yield f"CONSTRAINT {name} PRIMARY KEY ({', '.join(map(quoted_name, table.primary_key))}) NOT ENFORCED"
 
 
 def _column(column: TableColumn) -> str:
@@ -110,7 +110,8 @@ def _column(column: TableColumn) -> str:
     return f"{type_} METADATA{key}{' VIRTUAL' if column.is_virtual else ''}"
 
 
-def _quoted(name: str) -> str:
+def quoted_name(name: str) -> str:
+    """Return a name in backquotes."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -14,6 +14,8 @@ from sqlglot.generator import Generator
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from poundlock.sql.parsing.alter_grammar import AlterGrammar
+
 
 class TableArgument(exp.Expression):
     """An argument of a table function: `TABLE t`, perhaps with PARTITION BY."""
@@ -59,11 +61,12 @@ _SPECIAL_SYNTAX = [
     "JSON_OBJECTAGG",
 ]
 _WITHOUT_PARENTHESES = ["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP"]
+_NO_KEYWORDS = ("SESSION", "ISNULL", "NOTNULL")
 _TIMES = exp.DType.DATE, exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPLTZ
 _ON_NOTHING = ("NULL",), ("ERROR",), ("EMPTY", "ARRAY"), ("EMPTY", "OBJECT"), ("TRUE",), ("FALSE",), ("UNKNOWN",)
 
 
-class FlinkParser(Parser):
+class FlinkParser(AlterGrammar):
     """The grammar."""
 
     failed_at: Token | None = None
@@ -162,6 +165,10 @@ class FlinkParser(Parser):
         return self.expression(exp.Anonymous(this=function, expressions=[exp.var(unit.text if unit else ""), *rest]))
 
     def _parse_lambda(self, alias: bool = False) -> Any:
+        if self._next and self._next.token_type is TokenType.FARROW:
+            name = self._curr.text
+            self._advance(2)
+            return self.expression(exp.Kwarg(this=exp.var(name), expression=self._parse_lambda(alias)))
         if not self._match(TokenType.TABLE):
             return super()._parse_lambda(alias)
         table, keys = self._parse_table_parts(), None
@@ -197,12 +204,6 @@ class FlinkParser(Parser):
             self._match_r_paren()
         return self.expression(exp.LikeProperty(this=table, expressions=kept))
 
-    def _parse_alter_table_add(self) -> list[exp.Expr]:
-        if not self._match(TokenType.L_PAREN, advance=False):
-            return super()._parse_alter_table_add()
-        schema = self._parse_schema()
-        return [] if schema is None else schema.expressions
-
     def _parse_match_recognize(self) -> exp.MatchRecognize | None:
         if not self._match(TokenType.MATCH_RECOGNIZE):
             return None
@@ -221,6 +222,21 @@ class FlinkParser(Parser):
         self._match_r_paren()
         made.set("alias", self._parse_table_alias())
         return self.expression(made)
+
+    def _parse_range(self, this: exp.Expr | None = None, parse_is: bool = False) -> exp.Expr | None:
+        this = this or self._parse_bitwise()
+        if self._curr.token_type is TokenType.NOT and self._next.token_type is TokenType.NULL:
+            return this  # NOT NULL belongs to a column, and is no short IS NOT NULL
+        return super()._parse_range(this, parse_is)
+
+    def _parse_join(self, *args: Any, **others: Any) -> exp.Join | None:
+        begin = self._curr
+        join = super()._parse_join(*args, **others)
+        if join is None or begin.token_type is TokenType.COMMA or join.args.get("on") or join.args.get("using"):
+            return join
+        if join.args.get("kind") != "CROSS" and join.args.get("method") != "NATURAL":
+            self.raise_error("Expected ON or USING behind the table that is joined")
+        return join
 
     def _parse_table_parts(self, *args: Any, **others: Any) -> Any:
         table = super()._parse_table_parts(*args, **others)
@@ -320,8 +336,8 @@ class Flink(Dialect):
         TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = set(TokenType)  # so that no hint is a comment
         HEX_STRINGS: ClassVar = [("x'", "'"), ("X'", "'")]
         KEYWORDS: ClassVar = {
-            # SESSION is the name of a function.
-            **{word: kind for word, kind in tokens.Tokenizer.KEYWORDS.items() if word != "SESSION"},
+            # SESSION is the name of a function; the other two are short words of other databases.
+            **{word: kind for word, kind in tokens.Tokenizer.KEYWORDS.items() if word not in _NO_KEYWORDS},
             "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
             "MULTISET": TokenType.LIST,  # sqlglot has no multisets, and Flink no other lists
             "ROW": TokenType.STRUCT,

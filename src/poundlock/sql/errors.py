@@ -45,6 +45,10 @@ class Place:
         return f"{text}\n{' ' * (width + max(before - len(text), 0))}^"
 
 
+NOWHERE = Place(1, 1)
+"""The place of what no name and no value tells the place of: the beginning of the script."""
+
+
 def printable(text: str) -> str:
     """Return a text that a terminal shows, and does not obey: each character that is not printed is one that is."""
     return (
@@ -80,6 +84,7 @@ class SqlError(DefinitionError):
         super().__init__(placed, next=printable(next))
         self.kind = kind
         self.place = place
+        self.bare = what
         self.shown = place.shown_in(script)
 
     @classmethod
@@ -103,7 +108,7 @@ def place_of(node: exp.Expr, script: str) -> Place:
         if known:
             return Place.at(script, min(known))
         around = around.parent
-    return Place(1, 1)
+    return NOWHERE
 
 
 def too_deep(place: Place, script: str) -> SqlError:

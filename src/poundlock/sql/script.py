@@ -16,6 +16,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 from poundlock.sql.dialect import Flink, FlinkParser
 from poundlock.sql.errors import Place, SqlError, cut, deep_statements, place_of, too_deep
 from poundlock.sql.object_statements import ObjectStatement, object_statement
+from poundlock.sql.parsing.clauses import unread
+from poundlock.sql.parsing.quotes import unended
 from poundlock.sql.reserved import RESERVED
 
 _WHAT_THERE_IS = "write a statement such as CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, SET, SHOW, DESCRIBE, EXPLAIN, STOP JOB or EXECUTE STATEMENT SET"
@@ -69,6 +71,7 @@ class Show:
     name: str | None
     pattern: str | None
     is_negated: bool
+    ignores_case: bool = False  # ILIKE
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class _Reader:
         try:
             self._tokens: Sequence[Token] = Flink().tokenize(script)
         except TokenError:
-            raise self._error("a text or a comment does not end", self._unended(), "write its end") from None
+            raise self._error("a text or a comment does not end", unended(script), "write its end") from None
 
     def statements(self) -> Iterator[Statement]:
         chunks = self._chunks()
@@ -199,6 +202,11 @@ class _Reader:
             raise too_deep(self._place(chunk[0]), self._script) from None
         if expression is None or isinstance(expression, exp.Command):
             return self._refused(chunk)
+        for node, clause in unread(expression):
+            what = f"{clause} is not there: Flink has no such clause, or this has not"
+            error = self._error(what, place_of(node, self._script), "write the statement without it")
+            error.kind = "unsupported_query"
+            raise error
         for name in expression.find_all(exp.Identifier):
             if not name.args.get("quoted") and name.name.upper() in RESERVED and "start" in name.meta:
                 what = f"{name.name} is a word of the language and no name"
@@ -237,7 +245,7 @@ class _Reader:
             raise self._at(chunk[-1], f"there is no {self._text(chunk)[:60]}", f"SHOW takes {', '.join(_SHOWN)}")
         rest = chunk[what.count(" ") + 2 :]
         name = pattern = None
-        is_negated = False
+        is_negated = ignores_case = False
         if rest and (rest[0].text.upper() in ("FROM", "IN") or what.startswith("CREATE")):
             rest = rest[0 if what.startswith("CREATE") else 1 :]
             stop = next(
@@ -247,14 +255,14 @@ class _Reader:
         if rest and rest[0].text.upper() == "NOT":
             is_negated, rest = True, rest[1:]
         if len(rest) == 2 and rest[0].text.upper() in ("LIKE", "ILIKE"):
-            pattern, rest = rest[1].text, []
+            pattern, ignores_case, rest = rest[1].text, rest[0].text.upper() == "ILIKE", []
         if rest:
             raise self._at(
                 rest[0],
                 f"SHOW {what} does not take {rest[0].text!r}",
                 "write [FROM name] [[NOT] LIKE 'pattern'] behind it",
             )
-        return Show(self._text(chunk), self._place(chunk[0]), what, name, pattern, is_negated)
+        return Show(self._text(chunk), self._place(chunk[0]), what, name, pattern, is_negated, ignores_case)
 
     def _stop(self, chunk: list[Token]) -> StopJob:
         if len(chunk) < 3:
@@ -285,10 +293,6 @@ class _Reader:
 
     def _place(self, token: Token) -> Place:
         return Place.at(self._script, token.start)
-
-    def _unended(self) -> Place:
-        """Return the end of the script, where the end of a text or comment was looked for last."""
-        return Place.at(self._script, max(len(self._script.rstrip()) - 1, 0))
 
     def _at(self, token: Token, what: str, next: str) -> SqlError:
         return self._error(what, self._place(token), next)

@@ -5,6 +5,7 @@ A setting that is not known is refused by name, nearest ones named, where Flink 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -90,13 +91,19 @@ def _span(key: str, text: str) -> str:
     return text
 
 
+_WHOLE_HOURS = re.compile(r"GMT([+-])(\d{1,2})(?::00)?")
+
+
 def _zone(key: str, text: str) -> ZoneInfo:
+    hours = _WHOLE_HOURS.fullmatch(text)
+    if hours is not None:  # Java's name for it; the one of the zone's database has the other sign
+        text = f"Etc/GMT{'-' if hours[1] == '+' else '+'}{int(hours[2])}"
     try:
         return ZoneInfo("UTC" if text.lower() == "default" else text)
     except (ZoneInfoNotFoundError, ValueError, IsADirectoryError):
         raise OptionError(
             f"{key} = {text!r} is no time zone",
-            next="give a name such as Europe/Berlin, or UTC",
+            next="give a name such as Europe/Berlin, whole hours such as GMT+08:00, or UTC",
             kind="bad_option_value",
         ) from None
 
@@ -152,7 +159,10 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "table.exec.source.idle-timeout": Setting(_span, "a partition without rows for longer is not waited for"),
     "table.exec.state.ttl": Setting(_span, "how long state of a key is kept after its last change"),
-    "table.local-time-zone": Setting(_zone, "the zone of TIMESTAMP_LTZ values as texts and fields"),
+    "table.local-time-zone": Setting(
+        _zone,
+        "the zone of TIMESTAMP_LTZ values as texts and fields: a name such as Europe/Berlin, or whole hours such as GMT+08:00",
+    ),
 }
 
 
@@ -165,6 +175,7 @@ def checked(key: str, text: str) -> Any:
     setting = SETTINGS.get(key)
     if setting is None:
         raise DefinitionError(
-            f"there is no setting {key!r}", next=did_you_mean(key, SETTINGS, "SET; lists those that are set")
+            f"there is no setting {key!r}",
+            next=did_you_mean(key, SETTINGS, "leave it out; docs/sql.md has a table of all settings"),
         )
     return setting.read(key, text)

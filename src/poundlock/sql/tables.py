@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -93,16 +93,17 @@ class TableDefinition:
     event_time: str | None = None
 
 
-def table_of(created: exp.Create, script: str) -> TableDefinition:
+def table_of(created: exp.Create, script: str, known: Collection[str] = ()) -> TableDefinition:
     """Return the definition that a CREATE TABLE statement makes.
 
     Args:
         script: what the statement is of, for errors.
+        known: columns that a key may name, and that the statement does not.
 
     Raises:
         SqlError: a column is there twice, a type or clause is unknown, a key is enforced or of no column, and the like.
     """
-    return _Reader(created, script).table()
+    return _Reader(created, script, known).table()
 
 
 def name_of(table: exp.Expr) -> tuple[str, ...]:
@@ -123,8 +124,8 @@ def name_of(table: exp.Expr) -> tuple[str, ...]:
 
 
 class _Reader:
-    def __init__(self, created: exp.Create, script: str) -> None:
-        self._created, self._script = created, script
+    def __init__(self, created: exp.Create, script: str, known: Collection[str] = ()) -> None:
+        self._created, self._script, self._others = created, script, known
         schema = created.this
         self._parts: Sequence[exp.Expr] = schema.expressions if isinstance(schema, exp.Schema) else ()
         properties = created.args.get("properties")
@@ -143,6 +144,12 @@ class _Reader:
                 raise self._error(
                     part, f"the column {part.name} is there twice", "give one of them another name", "duplicate_column"
                 )
+            if part.args.get("position") is not None:
+                raise self._error(
+                    part,
+                    f"a place for the column {part.name}",
+                    "leave FIRST or AFTER out: columns stand as they are written",
+                )
             seen.add(part.name)
         watermarks = [each for each in self._parts if isinstance(each, exp.WatermarkColumnConstraint)]
         if len(watermarks) > 1:
@@ -154,7 +161,7 @@ class _Reader:
             name=name_of(self._created.this),
             columns=columns,
             watermark=self._watermark(watermarks[0]) if watermarks else None,
-            primary_key=tuple(self._primary_key(seen, more_follow=more_follow)),
+            primary_key=tuple(self._primary_key(seen | {*self._others}, more_follow=more_follow)),
             partitioned_by=self._partitions(known.partitions, seen, more_follow=more_follow),
             options=known.options,
             comment=known.comment,
@@ -180,6 +187,9 @@ class _Reader:
             elif not isinstance(kind, exp.PrimaryKeyColumnConstraint):
                 raise self._error(part, f"{shown(constraint)} is no part of a column of Flink's", "leave it out")
         if isinstance(made, exp.ComputedColumnConstraint):
+            if part.kind is not None:
+                what = f"the column {part.name} has a type and an expression"
+                raise self._error(part, what, "leave the type out: write name AS CAST(expression AS TYPE)")
             return ComputedColumn(part.name, made.this, comment)
         try:
             type_ = type_of(part.kind or exp.DataType())
@@ -258,6 +268,8 @@ class _Reader:
                 kept = [tuple(word.name.partition(" ")[::2]) for word in each.expressions]
                 known.like = LikeClause(name_of(each.this), tuple((how, what) for how, what in kept))
             elif type(each) is exp.Property and isinstance(each.this, exp.Literal):
+                if each.name in known.options:
+                    raise self._error(each, f"the option {each.name!r} is there twice", "leave one of them out")
                 known.options[each.name] = each.args["value"].name
             else:
                 raise self._error(

@@ -93,7 +93,7 @@ class LocalStorage:
             status = os.stat(self._at(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return None if modes.S_ISDIR(status.st_mode) else _entry(path, status)
+        return _entry(path, status) if modes.S_ISREG(status.st_mode) else None  # who opens a pipe waits for its writer
 
     def rename(self, source: str, target: str) -> None:
         """Move a file to a new name, durably. Raises FileExistsError or FileNotFoundError.
@@ -172,7 +172,9 @@ class LocalStorage:
                         pending.append((item.path, path))
                         continue
                     with suppress(FileNotFoundError):  # gone since it was listed
-                        yield _entry(path, item.stat())
+                        status = item.stat()
+                        if modes.S_ISREG(status.st_mode):
+                            yield _entry(path, status)
 
     def remove_folders(self, path: str = "") -> None:
         for folder, _, _ in os.walk(os.path.join(self.root, path), topdown=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,17 @@ def test_a_job_is_the_same_in_another_process() -> None:
         [sys.executable, "-c", code, __file__.rpartition("/")[0]], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == identity(SCRIPT)
+
+
+def test_in_another_folder_a_relative_path_is_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = SCRIPT.replace("'path' = 'in'", f"'path' = '{tmp_path}/in'")
+    monkeypatch.chdir(tmp_path)
+    here, by_its_whole_path = identity(SCRIPT), identity(whole)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert identity(SCRIPT) != here
+    assert identity(SCRIPT.replace("'path' = 'in'", "'path' = '../in'")) == here
+    assert identity(whole) == by_its_whole_path
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from poundlock import DatagenSource, Job
 from poundlock.errors import DefinitionError
+from poundlock.sql.errors import SqlError
 from poundlock.sql.lowering.ordered import over_node, sort_node, temporal_join_node
 from poundlock.sql.relations.tree import LogicalOver, LogicalSort, LogicalTemporalJoin, walk_relations
 from poundlock.sql.script import statements_of
@@ -93,6 +94,14 @@ def test_versions_need_a_key() -> None:
     made = relation_of(query.format("o.k = r.k AND o.x > r.r"), LogicalTemporalJoin)
     node = temporal_join_node(made, "joined", [NODE, NODE], len)
     assert (node.kind, node.condition, [len(keys) for keys in node.keys]) == ("left", len, [1, 1])
-    without = relation_of(query.format("o.x > r.r"), LogicalTemporalJoin)
-    with pytest.raises(DefinitionError, match="FOR SYSTEM_TIME AS OF without an equal key"):
-        temporal_join_node(without, "joined", [NODE, NODE], None)
+    for condition in ("o.x > r.r", "o.x = r.r"):
+        with pytest.raises(SqlError, match="not by the primary key of r"):
+            relation_of(query.format(condition), LogicalTemporalJoin)
+    script = TABLES.replace("PRIMARY KEY (k) NOT ENFORCED, ", "") + query.format("o.k = r.k")
+    session = SqlSession()
+    with pytest.raises(SqlError, match="r has no primary key"):
+        [session.take(each, script) for each in statements_of(script)]
+    with pytest.raises(SqlError, match="FOR SYSTEM_TIME AS OF with USING"):
+        relation_of(query.replace("ON {}", "USING (k)"), LogicalTemporalJoin)
+    with pytest.raises(SqlError, match="behind the first table of FROM"):
+        relation_of("SELECT * FROM rates FOR SYSTEM_TIME AS OF TIMESTAMP '2026-01-01 00:00:00'", LogicalTemporalJoin)

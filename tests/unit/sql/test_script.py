@@ -114,7 +114,7 @@ def test_table_functions_and_patterns() -> None:
     [
         ("SELECT 1;\n\tSELCT 2", (2, 2), "no statement begins with SELCT", " SELCT 2\n ^"),
         ("SELECT a FROM t WHERE (a = 1", (1, 28), "Expecting )", "SELECT a FROM t WHERE (a = 1\n" + " " * 27 + "^"),
-        ("SELECT 'a", (1, 9), "a text or a comment does not end", "SELECT 'a\n        ^"),
+        ("SELECT 'a", (1, 8), "a text or a comment does not end", "SELECT 'a\n       ^"),
         ("SELECT 1 AS user", (1, 13), "user is a word of the language and no name", "SELECT 1 AS user\n            ^"),
         ("SET 'a'", (1, 5), "SET without a key, = and a value", "SET 'a'\n    ^"),
         ("SHOW EVERYTHING", (1, 6), "there is no SHOW EVERYTHING", "SHOW EVERYTHING\n     ^"),

@@ -23,6 +23,8 @@ CREATE TABLE orders (color STRING, n INT, price DECIMAL(10, 2), ts TIMESTAMP(3),
 WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
 CREATE TABLE rates (color STRING, n INT, rate DOUBLE, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
 WITH ('connector' = 'filesystem', 'path' = 'rates', 'format' = 'json');
+CREATE TABLE versions (color STRING, rate DOUBLE, ts TIMESTAMP(3), WATERMARK FOR ts AS ts, PRIMARY KEY (color) NOT ENFORCED)
+WITH ('connector' = 'filesystem', 'path' = 'versions', 'format' = 'json');
 CREATE TABLE {sinks} WITH ('connector' = 'print');
 """
 SINKS = "a (color STRING, n BIGINT)", "b (color STRING, n BIGINT, more STRING)", "c (color STRING, n BIGINT)"
@@ -69,9 +71,7 @@ WINDOW = (
 WINDOW_WIDER = WINDOW.replace(
     "INTO a SELECT color, MAX(n)", "INTO b SELECT color, MAX(n), CAST(window_start AS STRING)"
 )
-VERSIONS = (
-    "INSERT INTO a SELECT o.color, o.n FROM orders AS o JOIN rates FOR SYSTEM_TIME AS OF o.ts ON o.color = rates.color"
-)
+VERSIONS = "INSERT INTO a SELECT o.color, o.n FROM orders AS o JOIN versions FOR SYSTEM_TIME AS OF o.ts ON o.color = versions.color"
 NEAR = (
     "INSERT INTO a SELECT o.color, r.n FROM orders AS o JOIN rates AS r ON o.color = r.color "
     "AND o.ts BETWEEN r.ts - INTERVAL '1' MINUTE AND r.ts"

@@ -309,3 +309,11 @@ def test_replace_leaves_one_content_or_the_other_and_makes_no_new_file(tmp_path:
     assert (tmp_path / "a/b").read_bytes() == b"new"
     assert (tmp_path / "a/linked").read_bytes() == b"old", "another name of the file keeps its content"
     assert sorted(os.listdir(tmp_path / "a")) == ["b", "linked"]
+
+
+def test_a_pipe_is_no_file(storage: LocalStorage, tmp_path: Path) -> None:
+    put(storage, "in/a", b"1")
+    os.mkfifo(tmp_path / "root" / "in" / "pipe")
+    os.symlink(tmp_path / "root" / "in" / "a", tmp_path / "root" / "in" / "link")
+    assert names(storage, "in") == ["in/a", "in/link"]
+    assert storage.stat("in/pipe") is None

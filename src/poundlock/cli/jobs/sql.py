@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
 Form = Literal["table", "changelog", "json", "csv"]
 _FORMS = ("table", "changelog", "json", "csv")
+_STANDARD_INPUT = Path("-")
 HISTORY = "sql-history"
 """The file below the state directory that has what was typed into the shell."""
 
@@ -197,19 +197,22 @@ def _text(script: Path | None, execute: Sequence[str]) -> str:
     """
     parts = list(execute)
     if script is not None:
-        parts.insert(0, sys.stdin.read() if str(script) == "-" else _read(script))
+        parts.insert(0, _read(script))
     elif not parts:
-        parts = [sys.stdin.read()]
+        parts = [_read(_STANDARD_INPUT)]
     if not "".join(parts).strip():
         raise DefinitionError("no statements", next='give a file, or -e "SELECT 1", or type them: poundlock sql')
-    return ";\n".join(parts)
+    return "\n;\n".join(parts)  # a part may end with a comment
 
 
 def _read(script: Path) -> str:
+    is_input = script == _STANDARD_INPUT
     try:
-        return script.read_text(encoding="utf-8")
+        text = sys.stdin.read() if is_input else script.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DefinitionError(f"{script} cannot be read: {error}", next="give a file of SQL in UTF-8") from None
+        what = "standard input" if is_input else script
+        raise DefinitionError(f"{what} cannot be read: {error}", next="give a file of SQL in UTF-8") from None
+    return text.removeprefix("\ufeff")  # a mark of some editors, and no part of a statement
 
 
 def _refuse_for_shell(output: Output, form: str | None, *, check: bool) -> None:
@@ -323,10 +326,12 @@ class _Shown:
             for line in shown.text:
                 self.output.line(line)
         else:
-            self._print(names, [[None if v is None else str(v) for v in row] for row in shown.rows])
+            self._print(names, [[None if v is None else _text_of(v) for v in row] for row in shown.rows])
 
     def end(self) -> None:
-        """Show the table of a query that has ended."""
+        """Show the table of a query that has ended; of CSV the names of its columns, where no row came."""
+        if self._fields is not None and self.form == "csv" and not self._begun:
+            self.output.line(_csv(["op", *(f.name for f in self._fields)]))
         if self._fields is not None and self.form == "table":
             self._print([f.name for f in self._fields], [] if self._table is None else self._table.rows())
         self._fields, self._table, self._begun = None, None, False
@@ -337,9 +342,15 @@ class _Shown:
         self.output.line(plural(len(rows), "row"))
 
 
+def _text_of(value: Any) -> str:
+    return str(value).upper() if isinstance(value, bool) else str(value)
+
+
 def _csv(values: Sequence[Any]) -> str:
+    """Return a line of CSV. NULL is nothing, and a text of no characters is a pair of quotes."""
+
     def quoted(value: Any) -> str:
-        text = "" if value is None else str(value)
-        return json.dumps(text, ensure_ascii=False).replace('\\"', '""') if re.search(r'[",\n]', text) else text
+        text = "" if value is None else _text_of(value)
+        return '"' + text.replace('"', '""') + '"' if value == "" or re.search(r'[",\r\n]', text) else text
 
     return ",".join(map(quoted, values))

@@ -88,8 +88,6 @@ def aggregate_in(node: exp.Expr, *, over: bool = False) -> WrittenAggregate | No
     if isinstance(node, exp.Filter):
         called, condition = node.this, node.expression
         where = condition.this if isinstance(condition, exp.Where) else condition
-    if isinstance(called, exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
-        called = called.this
     name = _name_of(called)
     own = called.meta.get(_OWN)
     if own is not None:

@@ -89,7 +89,7 @@ class Analysis:
             SqlError: a name, a function or a type is wrong.
         """
         if isinstance(node, FieldNode):
-            known = None if special is None else special(exp.column(exp.to_identifier(node.field.column, quoted=True)))
+            known = None if special is None else special(node)
             return node.field.ref if known is None else known
         return self._expressions(scope, special).expression(node)
 

@@ -15,10 +15,11 @@ from poundlock.sql.analysis.scope import NamedFields, QueryScope
 from poundlock.sql.analysis.tables import hinted, scanned
 from poundlock.sql.analysis.unnest import function_rows, is_own_rows, unnested
 from poundlock.sql.analysis.values import values_of
-from poundlock.sql.analysis.windows import is_window_function, window_table
+from poundlock.sql.analysis.windows import in_order, is_window_function, window_table
 from poundlock.sql.catalog import ViewDefinition
 from poundlock.sql.dialect import TableArgument
 from poundlock.sql.errors import shown
+from poundlock.sql.relations.changes import upsert_key
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import (
     JoinKind,
@@ -49,6 +50,14 @@ class FromClause:
         source = select.args.get("from_")
         if source is None:
             return LogicalValues((), ((),)), scope
+        version = source.this.args.get("version")
+        if version is not None:
+            raise self._analysis.error(
+                version,
+                "FOR SYSTEM_TIME AS OF behind the first table of FROM",
+                "write it behind a table that is joined, with a time of the rows before it",
+                "unsupported_query",
+            )
         relation, own = self._item(source.this, scope)
         match = select.args.get("match")
         if match is not None:
@@ -160,10 +169,7 @@ class FromClause:
                 "write TUMBLE, HOP, CUMULATE or SESSION",
                 "unknown_function",
             )
-        named = {each.this.name.upper(): each.expression for each in inner.expressions if isinstance(each, exp.Kwarg)}
-        given = [
-            named.get(each.name.upper(), each) if isinstance(each, exp.Kwarg) else each for each in inner.expressions
-        ]
+        given = in_order(self._analysis, inner)
         if len(given) < 2 or not isinstance(given[0], TableArgument):
             raise self._analysis.error(
                 node,
@@ -194,6 +200,10 @@ class FromClause:
         version = item.args.get("version") if isinstance(item, exp.Table) else None
         conditions = [] if on is None else list(conjuncts_of(self._analysis.condition(on, both)))
         names = using_columns(self._analysis, join, [f for r in scope.relations for f in r.fields], own.fields)
+        if names and version is not None:
+            raise self._analysis.error(
+                version, "FOR SYSTEM_TIME AS OF with USING", "write ON left.column = right.column"
+            )
         if names:
             return self._joined_using(left, right, scope, own, made, names)
         if version is not None:
@@ -237,7 +247,9 @@ class FromClause:
         version: exp.Expr,
         conditions: Sequence[object],
     ) -> tuple[LogicalRelation, QueryScope]:
-        moment = version.expression
+        moment, which = version.expression, (version.name.upper(), str(version.args.get("kind")).upper())
+        if which != ("TIMESTAMP", "AS OF"):
+            raise self._analysis.missing(version, f"FOR {which[0]} {which[1]}")
         at = scope.find([each.name for each in moment.parts], version)[0] if isinstance(moment, exp.Column) else None
         if at is None or at.time is None:
             raise self._analysis.error(
@@ -272,10 +284,28 @@ class FromClause:
                 "not_a_time_attribute",
             )
         plain = joined(kind, left, right, conditions)  # type: ignore[arg-type]
+        self._check_version_key(version, own, right, [column for _, column in plain.keys])
         relation = LogicalTemporalJoin(
             plain.fields, kind, plain.left, plain.right, plain.keys, plain.condition, times=(at.column, since.column)
         )
         return relation, _scope_behind(relation, scope.with_relations(own))
+
+    def _check_version_key(
+        self, node: exp.Expr, own: NamedFields, right: LogicalRelation, joined_by: Sequence[str]
+    ) -> None:
+        """Refuse a join with versions by other columns than those by which the rows of a table replace each other."""
+        key = upsert_key(right)
+        names = {each.column: each.name for each in right.fields}
+        if key is None:
+            what = f"{own.name} has no primary key, so that no row is the version of another one"
+            next = "write PRIMARY KEY (…) NOT ENFORCED into the table"
+        elif set(key) <= {*joined_by}:
+            return
+        else:
+            columns = ", ".join(names.get(each, each) for each in key)
+            what = f"a join of versions that is not by the primary key of {own.name}"
+            next = f"write ON an equal column for each of {columns}"
+        raise self._analysis.error(node, what, next, "unsupported_query")
 
     def _unnested(
         self, left: LogicalRelation, scope: QueryScope, item: exp.Unnest, *, is_outer: bool

@@ -18,7 +18,7 @@ from poundlock.sql.analysis.aggregate_calls import (
     result_type,
     statistic,
 )
-from poundlock.sql.analysis.context import Analysis
+from poundlock.sql.analysis.context import Analysis, FieldNode
 from poundlock.sql.analysis.scope import QueryScope
 from poundlock.sql.analysis.windows import BOUNDS, PLAIN_TIME, WindowBounds, bounds_of, group_window, without_window
 from poundlock.sql.errors import shown
@@ -115,15 +115,16 @@ class Grouping:
             return part
         if isinstance(node, exp.Subquery | exp.Query | exp.Window):
             return None
-        if isinstance(node, exp.Column):
+        if isinstance(node, exp.Column | FieldNode):
+            name = node.field.name if isinstance(node, FieldNode) else shown(node)
             typed = self.analysis.expression(node, self.scope)
             key = self._known_key(typed)
             own = {each.column for each in self.relation.fields}
             if key is None and own & set(columns_of(typed)):
                 raise self.analysis.error(
                     node,
-                    f"{shown(node)} is neither a key of GROUP BY nor in an aggregate",
-                    f"add {shown(node)} to GROUP BY, or take MAX({shown(node)})",
+                    f"{name} is neither a key of GROUP BY nor in an aggregate",
+                    f"add {name} to GROUP BY, or take MAX({name})",
                     "not_grouped",
                 )
             return typed if key is None else key

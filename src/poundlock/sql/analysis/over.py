@@ -21,7 +21,7 @@ from poundlock.sql.analysis.joins import conjunction, conjuncts_of
 from poundlock.sql.analysis.scope import QueryScope
 from poundlock.sql.analysis.windows import bounds_of
 from poundlock.sql.errors import shown
-from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, columns_of
+from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, cast_to, columns_of
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import (
     Frame,
@@ -31,6 +31,7 @@ from poundlock.sql.relations.tree import (
     LogicalProject,
     LogicalRelation,
     LogicalTopN,
+    LogicalValues,
     LogicalWindowTopN,
     OrderKey,
     SqlAggregateCall,
@@ -39,6 +40,7 @@ from poundlock.sql.types import SqlType
 from poundlock.sql.user.function import SqlUserFunction
 
 KeptRow = typing.Literal["first", "last"]
+_DEFAULT = 2  # the place of the argument of LAG and LEAD for where there is no row
 _WHOLE = Frame("range", None, None)
 _SO_FAR = Frame("range", None)
 _Place = tuple[tuple[Expression, ...], tuple[tuple[Expression, OrderKey], ...], Frame]
@@ -93,6 +95,8 @@ class Overs:
             own = _Call("own", (row,), filter_, written.is_distinct, written.own.result, own=written.own)
             return self._added(place, own)
         made = result_type(self.analysis, written, [each.type for each in typed])
+        if written.name in ("LAG", "LEAD") and len(typed) > _DEFAULT:
+            typed[_DEFAULT] = cast_to(typed[_DEFAULT], made)
         if written.name not in STATISTICS:
             return self._added(place, _Call(written.name.lower(), tuple(typed), filter_, written.is_distinct, made))
 
@@ -254,8 +258,12 @@ class _Call:
 # --- Top-N and deduplication -----------------------------------------------------------------------------------------
 
 
-def ranked(analysis: Analysis, relation: LogicalRelation) -> LogicalRelation:
-    """Return Top-N or deduplication in the place of a filter over the numbers of rows, anything else as it is."""
+def ranked(analysis: Analysis, relation: LogicalRelation, node: exp.Expr) -> LogicalRelation:
+    """Return Top-N or deduplication in the place of a filter over the numbers of rows, anything else as it is.
+
+    Args:
+        node: the condition of the filter, for errors.
+    """
     if not isinstance(relation, LogicalFilter):
         return relation
     projects: list[LogicalProject] = []
@@ -279,13 +287,15 @@ def ranked(analysis: Analysis, relation: LogicalRelation) -> LogicalRelation:
         return relation
     if inner.calls[0].kind != "row_number" and not analysis.is_batch:
         raise analysis.error(
-            exp.Null(),
+            node,
             f"{inner.calls[0].kind.upper()} in a stream",
             "take ROW_NUMBER(), or batch mode",
             "unsupported_query",
         )
     if inner.calls[0].kind != "row_number":
         return relation
+    if last < first:
+        return LogicalValues(tuple(each.plain() for each in relation.fields), ())
     made = _top_n(inner, first, last)
     for project in reversed(projects):
         now = {f.column: f for f in made.fields}

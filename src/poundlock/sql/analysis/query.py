@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from poundlock.errors import DefinitionError
 from poundlock.sql.analysis.aggregate_calls import has_aggregates, mark_own, needs_over
 from poundlock.sql.analysis.context import Analysis, FieldNode, Special
 from poundlock.sql.analysis.from_clause import FromClause, renamed_fields
@@ -20,6 +21,7 @@ from poundlock.sql.analysis.tables import kept_for, state_ttl_of
 from poundlock.sql.analysis.values import values_of
 from poundlock.sql.catalog import ViewDefinition
 from poundlock.sql.coercion import common_type
+from poundlock.sql.errors import cut
 from poundlock.sql.expressions.tree import ColumnRef, Expression, SqlCall, cast_to
 from poundlock.sql.relations.fields import Field, distinct_names
 from poundlock.sql.relations.tree import (
@@ -31,6 +33,7 @@ from poundlock.sql.relations.tree import (
     LogicalSort,
     LogicalTopN,
     LogicalUnionAll,
+    LogicalValues,
     OrderKey,
     SqlAggregateCall,
 )
@@ -49,6 +52,7 @@ class QueryAnalysis:
         self._from = FromClause(analysis, self)
         self._with: list[dict[str, LogicalRelation]] = []
         self._views: dict[str, LogicalRelation] = {}
+        self._open_views: tuple[ViewDefinition, ...] = ()
 
     def relation(self, query: exp.Expr, outer: QueryScope | None = None) -> LogicalRelation:
         """Return the relation of a query.
@@ -97,10 +101,15 @@ class QueryAnalysis:
     def view(self, view: ViewDefinition) -> LogicalRelation:
         """Return the relation of a view; a view that is read twice is computed once."""
         known = self._views.get(view.text)
+        if any(each is view for each in self._open_views):
+            raise DefinitionError(
+                f"a view reads itself: {cut(' '.join(view.text.split()))}",
+                next="DROP the view, or give it another query",
+            )
         if known is None:
             catalogs = self._analysis.catalogs.within(view.catalog, view.database)
             inner = QueryAnalysis(replace(self._analysis, script=view.script, catalogs=catalogs))
-            inner._views = self._views
+            inner._views, inner._open_views = self._views, (*self._open_views, view)
             known = self._views[view.text] = inner.relation(view.query)
         return known
 
@@ -190,7 +199,7 @@ class QueryAnalysis:
         if where is not None:
             self._no_aggregates(where.this, "WHERE")
             conditions = subqueries.conditions(where.this)
-            relation = ranked(self._analysis, filtered(subqueries.relation, conditions))
+            relation = ranked(self._analysis, filtered(subqueries.relation, conditions), where.this)
             if self._narrows(relation, subqueries):
                 relation = LogicalProject(scope_fields(scope), relation, tuple(f.ref for f in scope_fields(scope)))
             scope = _refreshed(scope, relation)
@@ -332,6 +341,8 @@ class QueryAnalysis:
         limit, offset = self._count(query, "limit"), self._count(query, "offset") or 0
         if limit is None and not offset and not keys:
             return relation
+        if limit == 0:
+            return LogicalValues(tuple(each.plain() for each in relation.fields), ())
         if self._analysis.is_batch:
             return LogicalSort(relation.fields, relation, tuple(keys), limit, offset)
         if limit is not None:

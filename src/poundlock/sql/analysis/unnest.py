@@ -50,6 +50,9 @@ def unnested(
     alias = item.args.get("alias")
     named = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
     element = _element_fields(typed.type)
+    number = item.args.get("offset")
+    if named and isinstance(number, exp.Identifier):  # which sqlglot takes from the end of the names
+        named.append(number.name)
     if numbered:
         element.append(("ORDINALITY", _NUMBER))
     names = named or [name for name, _ in element]

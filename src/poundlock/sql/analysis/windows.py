@@ -31,6 +31,13 @@ _ARGUMENTS: Mapping[str, tuple[WindowKind, int]] = {
     "SESSION": ("session", 1),
 }
 """The functions, and how many spans of time each needs."""
+_NAMED: Mapping[str, tuple[str, ...]] = {
+    "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
+    "HOP": ("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET"),
+    "CUMULATE": ("DATA", "TIMECOL", "STEP", "SIZE", "OFFSET"),
+    "SESSION": ("DATA", "TIMECOL", "GAP"),
+}
+"""What arguments are called where they are written by name."""
 _UNITS_MS = {"MILLISECOND": 1, "SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000, "WEEK": 604_800_000}  # fmt: skip
 PLAIN_TIME = SqlType("TIMESTAMP", (3,))
 
@@ -38,6 +45,31 @@ PLAIN_TIME = SqlType("TIMESTAMP", (3,))
 def is_window_function(name: str) -> bool:
     """Return whether a function of tables makes windows."""
     return name.upper() in _ARGUMENTS
+
+
+def in_order(analysis: Analysis, call: exp.Anonymous) -> Sequence[exp.Expr]:
+    """Return the arguments of a window function in their order, also where they are written by name.
+
+    Raises:
+        SqlError: it has no argument of a name, one is there twice, or some have names and others have not.
+    """
+    name = str(call.this).upper()
+    named = [each for each in call.expressions if isinstance(each, exp.Kwarg)]
+    if not named:
+        return list(call.expressions)
+    order = _NAMED[name]
+    given = {each.this.name.upper(): each.expression for each in named}
+    if len(given) != len(call.expressions) or not given.keys() <= set(order):
+        raise analysis.error(
+            call,
+            f"{name} takes {', '.join(order)} by name, each once, and all of them or none",
+            f"write such as {name}(DATA => TABLE orders, TIMECOL => DESCRIPTOR(ts), …)",
+            "wrong_arguments",
+        )
+    missing = next((each for each in order if each not in given and each != "OFFSET"), None)
+    if missing is not None:
+        raise analysis.error(call, f"{name} without {missing}", f"write {missing} => …", "wrong_arguments")
+    return [given[each] for each in order if each in given]
 
 
 def window_table(

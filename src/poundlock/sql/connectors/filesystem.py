@@ -163,7 +163,9 @@ class FilesystemTable:
     @staticmethod
     def _source_options(options: TableOptions) -> tuple[str | None, int]:
         """Return how often there are looks for new files, None = one, and how many are read in a checkpoint at most."""
-        return options.span("source.monitor-interval"), options.whole("source.max-files-per-checkpoint") or 10_000
+        return options.span("source.monitor-interval"), options.read(
+            "source.max-files-per-checkpoint", _files, 10_000, "100"
+        )
 
     @staticmethod
     def _compaction(options: TableOptions) -> FileCompaction | None:
@@ -187,6 +189,13 @@ class FilesystemTable:
             given["inactivity"] = idle
         options.span("sink.rolling-policy.check-interval")  # a checkpoint looks in any case
         return RollingPolicy(**given)
+
+
+def _files(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
 
 
 # --- files of columns ------------------------------------------------------------------------------------------------

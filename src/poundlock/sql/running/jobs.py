@@ -272,6 +272,13 @@ class JobBuilder:
 
     def query(self, relation: LogicalRelation, sink: Any) -> pa.Schema:
         """Add a query whose rows go into a sink; return their columns, the kind of change behind them where rows change."""
+        untyped = next((f.name for f in relation.fields if f.type.root == "NULL"), None)
+        if untyped is not None:
+            raise OptionError(
+                f"the column {untyped} is NULL and of no type",
+                next="write its type, such as CAST(NULL AS STRING)",
+                kind="type_mismatch",
+            )
         (wanted,) = self._wanted([relation])
         stream, updating = self._stream(wanted)
         schema = pa.schema([pa.field(f.column, f.type.arrow) for f in relation.fields])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -273,7 +274,8 @@ _JOB_COLUMNS = (
 def identity_of(inserts: RunsInserts, text: str) -> str:
     """Return what tells a job from others: a digest of the statement and of the tables that it reads and writes.
 
-    The same statement over the same tables is the same job, which goes on where it was; any other begins by itself.
+    The same statement over the same tables is the same job, which goes on where it was; any other begins by itself. A path that
+    is written from the current folder on is another one in another folder, and so is the job.
     """
     tables = {str(each.name): each.definition for each in inserts.sinks}
     parts = [" ".join(text.split())]
@@ -283,10 +285,19 @@ def identity_of(inserts: RunsInserts, text: str) -> str:
                 tables[str(relation.table)] = relation.definition
             parts.append(f"{type(relation).__name__} {[*_own(relation)]}")
     for name, table in sorted(tables.items()):
-        parts += [name, repr(sorted(table.options.items())), repr(table.primary_key), repr(table.partitioned_by)]
+        parts += [name, repr(sorted(_placed(table.options))), repr(table.primary_key), repr(table.partitioned_by)]
         parts += [f"{column.name} {_what(column)}" for column in table.columns]
         parts.append("" if table.watermark is None else table.watermark.expression.sql(dialect=Flink))
     return blake2b("\n".join(parts).encode(), digest_size=4).hexdigest()
+
+
+def _placed(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield options, the path of files as a whole one."""
+    for key, text in options.items():
+        yield (
+            key,
+            os.path.abspath(text) if key == "path" and "://" not in text and not text.startswith("file:") else text,
+        )
 
 
 def _own(relation: LogicalRelation) -> Iterator[str]:

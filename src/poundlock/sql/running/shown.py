@@ -68,9 +68,10 @@ def plain_value(value: Any, kind: SqlType) -> Any:
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else _special(value)
     if isinstance(value, datetime):
+        precise = "milliseconds" if value.microsecond % 1_000 == 0 else "microseconds"
         if kind.root == "TIMESTAMP_LTZ":
-            return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
-        return value.isoformat(timespec="milliseconds")
+            return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=precise) + "Z"
+        return value.isoformat(timespec=precise)
     if isinstance(value, time):
         return value.isoformat(timespec="milliseconds")
     return value.isoformat() if isinstance(value, date) else value

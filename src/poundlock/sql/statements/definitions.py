@@ -61,18 +61,33 @@ def _create_table(catalogs: Catalogs, analysis: Analysis, created: exp.Create) -
     definition = table_of(created, analysis.script)
     if definition.like is not None:
         definition = _alike(catalogs, definition, definition.like)
+    replaces = bool(created.args.get("replace"))
+    if replaces and definition.query is None:
+        raise analysis.error(
+            created.this,
+            "CREATE OR REPLACE TABLE without AS SELECT",
+            "write ALTER TABLE, or DROP and CREATE it",
+            "syntax",
+        )
     taken = _is_taken(catalogs, analysis, created, definition.name, temporary=definition.is_temporary)
-    if taken:
+    if taken and not replaces:
         if definition.if_not_exists:
             return Done()
         raise _table_exists(analysis, created, definition.name)
     if definition.query is not None:
         relation = QueryAnalysis(analysis).relation(definition.query)
+        untyped = next((f.name for f in relation.fields if f.type.root == "NULL"), None)
+        if untyped is not None:
+            what = f"the column {untyped} is NULL and of no type"
+            raise analysis.error(created.this, what, "write its type, such as CAST(NULL AS STRING)", "type_mismatch")
         columns = tuple(PhysicalColumn(f.name, f.type) for f in relation.fields)
         definition = replace(definition, columns=(*definition.columns, *columns))
     if definition.query is None:
         scanned(analysis.of_script(definition.script), catalogs.full_name(definition.name), definition)
-    catalogs.create(definition.name, definition, temporary=definition.is_temporary)
+    if taken:
+        catalogs.replace(definition.name, definition)
+    else:
+        catalogs.create(definition.name, definition, temporary=definition.is_temporary)
     if definition.query is None:
         return Done()
     name = catalogs.full_name(definition.name)
@@ -167,7 +182,7 @@ def _is_kept(column: TableColumn, how: dict[str, str]) -> bool:
     return how["COLUMNS"] != "EXCLUDING"
 
 
-# --- DROP and ALTER --------------------------------------------------------------------------------------------------
+# --- DROP ------------------------------------------------------------------------------------------------------------
 
 
 def drop(catalogs: Catalogs, analysis: Analysis, dropped: exp.Drop) -> None:
@@ -188,42 +203,6 @@ def drop(catalogs: Catalogs, analysis: Analysis, dropped: exp.Drop) -> None:
             if type(error) is not DefinitionError:
                 raise
             raise analysis.error(target, error.what, error.next, "unknown_table") from None
-
-
-def altered(catalogs: Catalogs, analysis: Analysis, alter: exp.Alter) -> None:
-    """Do what an ALTER statement says; raises as `create`."""
-    name = name_of(alter.this)
-    try:
-        _, relation = catalogs.find(name)
-    except DefinitionError as error:
-        raise analysis.error(alter.this, error.what, error.next, "unknown_table") from None
-    for action in alter.args["actions"]:
-        if isinstance(action, exp.AlterRename):
-            renamed = [each for each in alter.args.get("options") or () if isinstance(each, exp.ToTableProperty)]
-            if renamed:
-                raise analysis.missing(alter, "ALTER TABLE … RENAME column")
-            catalogs.rename(name, name_of(action.this))
-            return
-        if isinstance(relation, ViewDefinition):
-            raise analysis.missing(alter, "ALTER VIEW but RENAME TO")
-        if isinstance(action, exp.AlterSet):
-            changed = {each.this.name: each.expression.name for each in action.expressions}
-            relation = replace(relation, options={**relation.options, **changed})
-        elif isinstance(action, exp.ColumnDef):
-            relation = _with_column(analysis, relation, action)
-        else:
-            raise analysis.missing(alter, "this ALTER TABLE")
-    if isinstance(relation, TableDefinition):
-        scanned(analysis.of_script(relation.script), catalogs.full_name(name), relation)
-    catalogs.replace(name, relation)
-
-
-def _with_column(analysis: Analysis, table: TableDefinition, added: exp.ColumnDef) -> TableDefinition:
-    created = exp.Create(this=exp.Schema(this=exp.to_table("added"), expressions=[added.copy()]), kind="TABLE")
-    (column,) = table_of(created, analysis.script).columns
-    if any(each.name == column.name for each in table.columns):
-        raise analysis.error(added, f"there is a column {column.name} already", "give another name", "duplicate_column")
-    return replace(table, columns=(*table.columns, column))
 
 
 # --- DESCRIBE --------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from poundlock.errors import DefinitionError
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.query import QueryAnalysis
 from poundlock.sql.catalog import Catalogs
-from poundlock.sql.errors import OptionError, Place, SqlError, too_deep
+from poundlock.sql.errors import NOWHERE, OptionError, Place, SqlError, too_deep
 from poundlock.sql.object_statements import (
     AlterCatalog,
     CreateCatalog,
@@ -40,8 +40,9 @@ from poundlock.sql.script import (
     statements_of,
 )
 from poundlock.sql.settings import OLDER_NAMES, SAVEPOINT_DIR, SETTINGS, checked
+from poundlock.sql.statements.alterations import altered
 from poundlock.sql.statements.catalogs import alter_catalog, create_catalog, describe_catalog, drop_catalog
-from poundlock.sql.statements.definitions import altered, create, describe, drop
+from poundlock.sql.statements.definitions import create, describe, drop
 from poundlock.sql.statements.inserts import insert_of
 from poundlock.sql.statements.results import (
     Done,
@@ -111,8 +112,10 @@ class SqlSession:
             return self._taken(statement, script)
         except RecursionError:
             raise too_deep(statement.place, script) from None
-        except SqlError:
-            raise
+        except SqlError as error:
+            if error.place != NOWHERE:
+                raise
+            raise placed(error, statement.place, script) from None
         except DefinitionError as error:
             raise placed(error, statement.place, script) from error
 
@@ -226,7 +229,8 @@ class SqlSession:
 
 def placed(error: DefinitionError, place: Place, script: str) -> SqlError:
     """Return an error that says where its statement stands."""
-    return SqlError(error.what, place=place, script=script, next=error.next, kind=error_kind(error))
+    what = error.bare if isinstance(error, SqlError) else error.what
+    return SqlError(what, place=place, script=script, next=error.next, kind=error_kind(error))
 
 
 def error_kind(error: DefinitionError) -> str:

@@ -17,7 +17,10 @@ from poundlock.sql.script import Show
 from poundlock.sql.statements.definitions import describe
 from poundlock.sql.statements.results import ShownRows
 from poundlock.sql.tables import TableDefinition
-from poundlock.sql.types import STRING
+from poundlock.sql.types import STRING, SqlType
+
+_MODULE = "core"
+"""What Flink calls the module of its own functions, and there is no other one here."""
 
 
 def shown(analysis: Analysis, statement: Show) -> ShownRows:
@@ -47,7 +50,12 @@ def shown(analysis: Analysis, statement: Show) -> ShownRows:
         place = (whole.catalog, whole.database, whole.name)
         text = create_table_text(place, relation) if isinstance(relation, TableDefinition) else relation.text
         return ShownRows((("result", STRING),), [(text,)])
+    if what in ("TABLES", "VIEWS"):
+        catalogs.check_database(*_place(name))
+    if what == "FULL MODULES":
+        return ShownRows((("module name", STRING), ("used", SqlType("BOOLEAN"))), [(_MODULE, True)])
     names = {
+        "MODULES": lambda: [_MODULE],
         "CATALOGS": lambda: catalogs.catalogs(),
         "CURRENT CATALOG": lambda: [catalogs.catalog],
         "DATABASES": lambda: catalogs.databases(name[0] if name else None),
@@ -75,4 +83,5 @@ def _matches(statement: Show, text: str) -> bool:
     if statement.pattern is None:
         return True
     pattern = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in statement.pattern)
-    return bool(re.fullmatch(pattern, text)) is not statement.is_negated
+    flags = re.IGNORECASE if statement.ignores_case else 0
+    return bool(re.fullmatch(pattern, text, flags | re.DOTALL)) is not statement.is_negated

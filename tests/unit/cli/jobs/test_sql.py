@@ -55,6 +55,31 @@ def test_statements_that_run_first_are_known_to_the_script(tmp_path: Path, capsy
     assert "first_one" in capsys.readouterr().err
 
 
+def test_a_mark_of_the_order_of_bytes_and_a_comment_at_the_end_are_no_statements(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("script.sql").write_bytes("\ufeffCREATE VIEW v AS\r\nSELECT 1 AS n -- the end".encode())
+    assert checked("script.sql", "-e", "SELECT n FROM v -- here too", "-e", "SELECT nope FROM v") == 2
+    assert "no column nope" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"SELECT '\xff'"), encoding="utf-8"))
+    assert checked() == 2
+    assert "standard input cannot be read" in capsys.readouterr().err
+
+
+def test_rows_that_are_known_at_once_as_csv(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("script.sql").write_text(
+        "CREATE TABLE t (a INT COMMENT 'x', `b,\"c` STRING) WITH ('connector' = 'print'); DESCRIBE t; SHOW MODULES"
+    )
+    assert main(["sql", "--output", "csv", "script.sql"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "name,type,null,key,extras,watermark",
+        "a,INT,TRUE,,,",
+        '"b,""c",STRING,TRUE,,,',
+        "module name",
+        "core",
+    ]
+
+
 def test_two_scripts_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert checked("a.sql", "-f", "b.sql") == 2
     assert "two scripts" in capsys.readouterr().err

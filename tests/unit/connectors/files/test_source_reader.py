@@ -261,6 +261,12 @@ def test_a_broken_archive_is_named(tmp_path: Path) -> None:
         drain(FileSource(str(tmp_path / "a.gz")), tmp_path / ".work")
 
 
+def test_a_file_that_is_no_avro_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.avro").write_bytes(b"{}\n")
+    with pytest.raises(TerminalError, match=r"a\.avro cannot be read: .*avro"):
+        drain(FileSource(str(tmp_path / "a.avro"), format="avro", schema="a int"), tmp_path / ".work")
+
+
 @pytest.mark.parametrize("split", [1_000, 50_000, 1 << 30])
 def test_parquet_row_groups(tmp_path: Path, split: int) -> None:
     table = pa.table(

@@ -146,7 +146,10 @@ class FileReader:
     def _avro(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
         fastavro = load_fastavro()
         with storage.open(part["path"]) as handle:
-            records, first = fastavro.reader(handle), 0
+            try:
+                records, first = fastavro.reader(handle), 0
+            except ValueError as error:  # it does not begin as a file of Avro
+                raise _broken(name, error) from error
             while rows := _some(records):
                 yield self._shaped(Records(rows, FileOrigin(name, range(first, first + len(rows)))))
                 first += len(rows)
