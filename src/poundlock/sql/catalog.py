@@ -118,6 +118,8 @@ class Catalogs:
         default_factory=lambda: {DEFAULT_CATALOG: CatalogDescription()}
     )
     _temporary: dict[FullName, Relation] = field(default_factory=dict)
+    tried: dict[str, MutableMapping[str, Database]] = field(default_factory=dict)
+    """What a check that writes nothing has made of catalogs on disk, by their paths."""
 
     def __post_init__(self) -> None:
         self.functions = FunctionNames(self)

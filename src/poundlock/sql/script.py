@@ -204,9 +204,9 @@ class _Reader:
             return self._refused(chunk)
         for node, clause in unread(expression):
             what = f"{clause} is not there: Flink has no such clause, or this has not"
-            error = self._error(what, place_of(node, self._script), "write the statement without it")
-            error.kind = "unsupported_query"
-            raise error
+            refused = self._error(what, place_of(node, self._script), "write the statement without it")
+            refused.kind = "unsupported_query"
+            raise refused
         for name in expression.find_all(exp.Identifier):
             if not name.args.get("quoted") and name.name.upper() in RESERVED and "start" in name.meta:
                 what = f"{name.name} is a word of the language and no name"

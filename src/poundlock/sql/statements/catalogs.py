@@ -41,7 +41,7 @@ def create_catalog(catalogs: Catalogs, statement: CreateCatalog, *, is_trial: bo
         )
     _check_names(kind, options)
     default = options.get("default-database", DEFAULT_DATABASE)
-    databases = None if kind == "generic_in_memory" else _databases(options, is_trial=is_trial)
+    databases = None if kind == "generic_in_memory" else _databases(catalogs, options, is_trial=is_trial)
     catalogs.create_catalog(statement.name, databases, default, CatalogDescription(options, statement.comment))
 
 
@@ -55,7 +55,7 @@ def _check_names(kind: str, names: Iterable[str]) -> None:
             )
 
 
-def _databases(options: Mapping[str, str], *, is_trial: bool) -> MutableMapping[str, Database]:
+def _databases(catalogs: Catalogs, options: Mapping[str, str], *, is_trial: bool) -> MutableMapping[str, Database]:
     """Return the databases of a catalog on disk."""
     if not options.get("path"):
         raise OptionError(
@@ -69,7 +69,12 @@ def _databases(options: Mapping[str, str], *, is_trial: bool) -> MutableMapping[
             f"the catalog in {options['path']} cannot be read: {error.strerror or error}",
             next="give a folder that can be read and written",
         ) from error
-    return deepcopy(databases) if is_trial else databases
+    if not is_trial:
+        return databases
+    known = catalogs.tried.get(options["path"])
+    if known is None:
+        known = catalogs.tried[options["path"]] = deepcopy(databases)
+    return known
 
 
 def alter_catalog(catalogs: Catalogs, statement: AlterCatalog, *, is_trial: bool) -> None:
@@ -93,7 +98,7 @@ def alter_catalog(catalogs: Catalogs, statement: AlterCatalog, *, is_trial: bool
     kept = {key: value for key, value in before.options.items() if key not in statement.reset}
     options = {**kept, **statement.options}
     moved = options.get("path") != before.options.get("path")
-    databases = _databases(options, is_trial=is_trial) if moved else None
+    databases = _databases(catalogs, options, is_trial=is_trial) if moved else None
     default = statement.options.get("default-database")
     if default is not None and default not in (catalogs.databases(statement.name) if databases is None else databases):
         raise DefinitionError(
