@@ -110,6 +110,11 @@ class PartitionCommit:
         return round(duration(self.delay) / timedelta(milliseconds=1))
 
     @property
+    def success_files(self) -> list[str]:
+        """The names of its success files."""
+        return [self.success_file_name for each in self.policies if each == SUCCESS_FILE]
+
+    @property
     def functions(self) -> list[CommitPolicy]:
         """The policies that are functions."""
         return [each for each in self.policies if not isinstance(each, str)]

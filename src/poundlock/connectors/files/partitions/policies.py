@@ -91,7 +91,7 @@ def write_success_file(storage: Storage, path: str) -> None:
 
 def remove_success_files(storage: Storage, commit: PartitionCommit, buckets: Iterable[str]) -> None:
     """Remove the success files of partitions that are not complete any more; none is no error. Raises OSError."""
-    for name in PartitionMark.of(commit).files:
+    for name in commit.success_files:
         for bucket in sorted(set(buckets)):
             storage.delete(_beside(bucket, name))
 

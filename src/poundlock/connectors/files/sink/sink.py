@@ -52,7 +52,6 @@ from poundlock.connectors.files.buckets.assigners import (
     PythonBucketAssigner,
 )
 from poundlock.connectors.files.partitions.commit import PartitionCommit
-from poundlock.connectors.files.partitions.policies import PartitionMark
 from poundlock.connectors.files.sink import checks
 from poundlock.connectors.files.sink.names import join, owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
@@ -296,7 +295,7 @@ class FileSink(
 
     def leftovers(self, state: JSON) -> Sequence[Leftover]:
         carried = _state(state)
-        marks = PartitionMark.of(self.partition_commit).files if self.partition_commit is not None else ()
+        marks = self.partition_commit.success_files if self.partition_commit is not None else ()
         return parts.committer.leftovers(self.storage(carried.root), self.tag or carried.tag, carried, marks)
 
     def remove(self, leftovers: Sequence[Leftover]) -> None:
