@@ -130,7 +130,7 @@ class SqlSession:
         if isinstance(statement, Show) and statement.what == "JOBS":
             return ShowsJobs()
         if isinstance(statement, Show):
-            return shown(self.analysis(script), statement)
+            return shown(self.analysis(script), statement, is_trial=self.is_trial)
         if isinstance(statement, StatementSet):
             return self._inserts(statement, script)
         if isinstance(statement, Explain):
