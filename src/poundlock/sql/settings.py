@@ -91,6 +91,16 @@ def _span(key: str, text: str) -> str:
     return text
 
 
+def _restart(key: str, text: str) -> str:
+    from poundlock.config import load_settings
+
+    try:
+        load_settings([f"{key}={text}"])
+    except DefinitionError as error:
+        raise OptionError(error.what, next=error.next, kind="bad_option_value") from error
+    return text
+
+
 _WHOLE_HOURS = re.compile(r"GMT([+-])(\d{1,2})(?::00)?")
 
 
@@ -133,9 +143,26 @@ OLDER_NAMES: Mapping[str, str] = {
     "state.savepoints.dir": SAVEPOINT_DIR,
 }
 """What Flink called settings before, and what it calls them now."""
+RESTARTS = (
+    "restart-strategy",
+    "restart-strategy.type",
+    "restart-strategy.fixed-delay.attempts",
+    "restart-strategy.fixed-delay.delay",
+    "restart-strategy.failure-rate.max-failures-per-interval",
+    "restart-strategy.failure-rate.failure-rate-interval",
+    "restart-strategy.failure-rate.delay",
+    "restart-strategy.exponential-delay.initial-backoff",
+    "restart-strategy.exponential-delay.max-backoff",
+    "restart-strategy.exponential-delay.backoff-multiplier",
+    "restart-strategy.exponential-delay.reset-backoff-threshold",
+    "restart-strategy.exponential-delay.jitter-factor",
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+)
 SETTINGS: Mapping[str, Setting] = {
+    **{key: Setting(_restart, "the job's restart strategy") for key in RESTARTS},
     "execution.runtime-mode": Setting(_one_of("streaming", "batch", "automatic"), "whether results are final"),
     "execution.checkpointing.interval": Setting(_span, "the job's checkpoint_interval"),
+    "execution.checkpointing.mode": Setting(_one_of("exactly_once"), "each checkpoint is exactly once in any case"),
     "execution.checkpointing.timeout": Setting(_span, "the job's checkpoint_timeout"),
     "execution.checkpointing.min-pause": Setting(_span, "the job's checkpoint_min_pause"),
     "execution.checkpointing.dir": Setting(_text, "the folder in which each job has its checkpoint_dir"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from poundlock.config import load_settings
+from poundlock.driver.restart import FixedDelayRestart
 from poundlock.driver.savepoints.restore import Beginning
 from poundlock.errors import DefinitionError
 from poundlock.job import Job
@@ -190,3 +191,25 @@ def test_a_plan_is_explained_as_settings_are_at_its_place() -> None:
     streaming, batch = (str(shown.rows[0][0]) for shown in scripts.shown)
     assert "changelogMode=[I,UB,UA,D]" in streaming
     assert "changelogMode=[I,UB,UA,D]" not in batch
+
+
+def test_a_script_says_how_its_jobs_are_restarted(tmp_path: Path) -> None:
+    scripts = Scripts(folder=tmp_path)
+    sets = "SET 'restart-strategy.type' = 'fixed-delay'; SET 'restart-strategy.fixed-delay.attempts' = '3'; SET 'execution.checkpointing.mode' = 'EXACTLY_ONCE';"
+    scripts.runner.run(f"{TABLES} {sets} SET 'restart-strategy.fixed-delay.delay' = '2 s'; {INSERT}")
+    (begun,) = scripts.begun
+    assert begun[0].restart == FixedDelayRestart(attempts=3, delay="2 s")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("restart-strategy.type", "sometimes"),
+        ("restart-strategy.fixed-delay.attempts", "many"),
+        ("execution.checkpointing.mode", "AT_LEAST_ONCE"),
+    ],
+)
+def test_what_a_restart_or_a_checkpoint_cannot_be_is_refused(key: str, value: str, tmp_path: Path) -> None:
+    with pytest.raises(SqlError, match="line 1, column 1") as refused:
+        Scripts(folder=tmp_path).runner.check(f"SET '{key}' = '{value}'")
+    assert refused.value.kind == "bad_option_value"

@@ -22,7 +22,7 @@ from poundlock.sql.coercion import EXACT, TEXTS
 from poundlock.sql.expressions.constants import column_of_literal
 from poundlock.sql.expressions.tree import ColumnRef, Expression, Literal, SqlCall, UserCall, columns_of
 from poundlock.sql.functions.casts import cast
-from poundlock.sql.functions.function import Evaluation
+from poundlock.sql.functions.function import Evaluation, EvaluationError
 from poundlock.sql.functions.kernels.columns import placed, repeated, trues, truths, valid_flags
 from poundlock.sql.functions.operators.comparison import equal
 from poundlock.sql.functions.table import FUNCTIONS
@@ -155,7 +155,13 @@ class _Rows:
         evaluation = Evaluation(
             self.batch.num_rows, context.zone, context.now_us, call.type, call.options, context.watermark_ms
         )
-        return FUNCTIONS[call.function].run(columns, evaluation)
+        try:
+            return FUNCTIONS[call.function].run(columns, evaluation)
+        except pa.ArrowCapacityError:
+            raise EvaluationError(
+                f"{call.function} gives more than 2 GB for {self.batch.num_rows} rows",
+                next="give it a smaller length, or leave out the rows that ask for so much",
+            ) from None
 
     def at(self, places: Places, *expressions: Expression) -> _Rows:
         """Return some of the rows, with the columns that expressions are of."""

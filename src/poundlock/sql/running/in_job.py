@@ -21,7 +21,7 @@ from poundlock.sql.relations.tree import LogicalRelation, LogicalScan, walk_rela
 from poundlock.sql.running.jobs import ARGUMENTS, JobBuilder
 from poundlock.sql.running.stream_tables import StreamTable, stream_table
 from poundlock.sql.script import SetOption, Statement, statements_of
-from poundlock.sql.settings import DML_SYNC, OLDER_NAMES, RECOVERY_PATH, SETTINGS
+from poundlock.sql.settings import DML_SYNC, OLDER_NAMES, RECOVERY_PATH, RESTARTS, SETTINGS
 from poundlock.sql.statements.results import Done, RunsInserts, RunsQuery, SinkTable
 from poundlock.sql.statements.session import SqlSession, placed
 from poundlock.stream.nodes import QueryNode
@@ -29,6 +29,7 @@ from poundlock.stream.stream import DataStream
 
 _OTHERWISE: Mapping[str, str] = {
     **{key: f"Job(…, {argument}=…)" for key, argument in ARGUMENTS.items()},
+    **dict.fromkeys(RESTARTS, 'Job(…, restart=FixedDelayRestart(attempts=3, delay="10 s"))'),
     "execution.runtime-mode": 'Job(…, runtime_mode="batch")',
     "pipeline.name": 'Job("name")',
     RECOVERY_PATH: "poundlock run -s PATH",

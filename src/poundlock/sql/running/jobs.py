@@ -10,6 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
+from poundlock.config import load_settings
+from poundlock.driver.restart import restart_strategy
 from poundlock.formats import ddl
 from poundlock.job import Job
 from poundlock.operators.process.deduplicate import ROW_KIND
@@ -29,6 +31,7 @@ from poundlock.sql.relations.meanings import digest_of
 from poundlock.sql.relations.pruning import pruned
 from poundlock.sql.relations.stable import StableRelations
 from poundlock.sql.relations.tree import LogicalFilter, LogicalLookupJoin, LogicalProject, LogicalRelation, LogicalScan
+from poundlock.sql.settings import RESTARTS
 from poundlock.sql.statements.results import RunsInserts, SinkTable
 from poundlock.sql.types import BYTES, STRING, SqlType
 from poundlock.stream.nodes import CalcNode
@@ -58,6 +61,9 @@ def new_job(name: str, settings: Mapping[str, Any], **given: Any) -> Job:
     arguments = {ARGUMENTS[key]: value for key, value in settings.items() if key in ARGUMENTS}
     if "checkpoint_dir" in arguments:
         arguments["checkpoint_dir"] = f"{arguments['checkpoint_dir'].rstrip('/')}/{name}"  # a script has several jobs
+    restarts = [f"{key}={settings[key]}" for key in RESTARTS if key in settings]
+    if restarts:
+        arguments["restart"] = restart_strategy(load_settings(restarts))
     mode = settings.get("execution.runtime-mode", "streaming")
     return Job(name, **{"on_error": "fail", "runtime_mode": mode, **arguments, **given})
 

@@ -177,3 +177,9 @@ def test_an_error_of_a_value_crosses_processes() -> None:
         values("CAST(s AS INT)", {"s": ("STRING", ["12", "x"])})
     copied = pickle.loads(pickle.dumps(failed.value))
     assert (copied.what, copied.next, copied.kind) == (failed.value.what, failed.value.next, "cast_failed")
+
+
+@pytest.mark.parametrize("call", ["LPAD(s, 2147483647, ' ')", "REPEAT(s, 2147483647)"])
+def test_texts_that_no_column_has_room_for_are_an_error_in_words(call: str) -> None:
+    with pytest.raises(EvaluationError, match="gives more than 2 GB for 2 rows"):
+        values(call, {"s": ("STRING", ["ab", None])})
