@@ -94,7 +94,6 @@ def test_an_error_of_a_function_names_it_and_its_line(run: Any) -> None:
             "SELECT how_many(id) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND)) GROUP BY window_start, window_end",
             "how_many has no merge",
         ),
-        ("SELECT total(id) OVER (ORDER BY ts) FROM t", "OVER"),
     ],
 )
 def test_what_an_aggregate_cannot_do_is_refused_before_anything_runs(run: Any, query: str, says: str) -> None:

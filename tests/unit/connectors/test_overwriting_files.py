@@ -11,6 +11,7 @@ import pytest
 
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.files.buckets.assigners import BUCKET_COLUMN, ExpressionBucketAssigner
+from poundlock.connectors.files.file_values import FileCommittable
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import CommitUnknown, TerminalError
@@ -140,5 +141,6 @@ def test_hidden_files_of_a_sink_that_waits_for_the_end_are_no_orphans(tmp_path: 
 def test_an_earlier_version_refuses_what_it_would_not_replace(tmp_path: Path) -> None:
     before(tmp_path, "x")
     decided = sink(tmp_path, "").decide(Occasion.END)
-    with pytest.raises(TerminalError, match="format 3"):
-        FileSink(str(tmp_path), row="value").commit({**decided[0], "v": 3})
+    newer = FileCommittable.FORMAT + 1
+    with pytest.raises(TerminalError, match=f"format {newer}"):
+        FileSink(str(tmp_path), row="value").commit({**decided[0], "v": newer})
