@@ -66,7 +66,7 @@ def test_what_is_written_is_read_again(values: list[datetime], pattern: str) -> 
 @given(COLUMNS, st.sampled_from([NEW_YORK, LORD_HOWE, "Asia/Shanghai", "UTC"]))
 @FEW
 def test_instants_are_shown_in_the_zone_of_the_session(values: list[datetime | None], zone: str) -> None:
-    values = [each and each.replace(year=1970 + each.year % 100) for each in values]
+    values = [each and each.replace(year=1970 + each.year % 100, day=min(each.day, 28)) for each in values]
     instants = [each and each.replace(tzinfo=UTC) for each in values]
     functions = Functions(FUNCTIONS, zone=zone)
     local = [each and each.astimezone(ZoneInfo(zone)) for each in instants]
