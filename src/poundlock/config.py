@@ -243,6 +243,12 @@ def _spelled(field: str) -> str:
     return f"{table}.{parts[2]}".replace("_", "-")
 
 
+def restart_settings() -> list[str]:
+    """Return the names of the settings of restart strategies, as Flink has them."""
+    fields = (field for field in Settings.model_fields if field.startswith("restart_strategy_"))
+    return ["restart-strategy", *map(_spelled, fields)]
+
+
 def _resolve(flat: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Turn keys in any spelling into fields; `spark.…` keys into the `spark` field."""
     values: dict[str, Any] = {}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from poundlock.config import load_settings, restart_settings
 from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.savepoint.restore import parse_mode
 from poundlock.sql.errors import OptionError
@@ -92,8 +93,6 @@ def _span(key: str, text: str) -> str:
 
 
 def _restart(key: str, text: str) -> str:
-    from poundlock.config import load_settings
-
     try:
         load_settings([f"{key}={text}"])
     except DefinitionError as error:
@@ -143,21 +142,7 @@ OLDER_NAMES: Mapping[str, str] = {
     "state.savepoints.dir": SAVEPOINT_DIR,
 }
 """What Flink called settings before, and what it calls them now."""
-RESTARTS = (
-    "restart-strategy",
-    "restart-strategy.type",
-    "restart-strategy.fixed-delay.attempts",
-    "restart-strategy.fixed-delay.delay",
-    "restart-strategy.failure-rate.max-failures-per-interval",
-    "restart-strategy.failure-rate.failure-rate-interval",
-    "restart-strategy.failure-rate.delay",
-    "restart-strategy.exponential-delay.initial-backoff",
-    "restart-strategy.exponential-delay.max-backoff",
-    "restart-strategy.exponential-delay.backoff-multiplier",
-    "restart-strategy.exponential-delay.reset-backoff-threshold",
-    "restart-strategy.exponential-delay.jitter-factor",
-    "restart-strategy.exponential-delay.attempts-before-reset-backoff",
-)
+RESTARTS = tuple(restart_settings())
 SETTINGS: Mapping[str, Setting] = {
     **{key: Setting(_restart, "the job's restart strategy") for key in RESTARTS},
     "execution.runtime-mode": Setting(_one_of("streaming", "batch", "automatic"), "whether results are final"),

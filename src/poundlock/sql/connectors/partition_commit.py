@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from poundlock.connectors.files.partitions.commit import SUCCESS_FILE, CommitPolicy, PartitionCommit
+from poundlock.connectors.files.partitions.commit import SUCCESS_FILE, SUCCESS_FILE_NAME, CommitPolicy, PartitionCommit
 from poundlock.connectors.files.partitions.times import PartitionTimeExtractor, PartitionTimePattern, zone_of
 from poundlock.errors import DefinitionError
 from poundlock.sql.connectors.options import TableOptions
@@ -19,7 +18,6 @@ from poundlock.sql.user.loading import function_at
 KIND = "sink.partition-commit.policy.kind"
 _EXTRACTOR = "partition.time-extractor."
 _COMMIT = "sink.partition-commit."
-_FILE_NAME = re.compile(r"[A-Za-z0-9._=+-]{1,200}")
 
 
 @dataclass(frozen=True)
@@ -197,6 +195,6 @@ def _zone(text: str) -> str:
 
 
 def _file_name(text: str) -> str:
-    if not _FILE_NAME.fullmatch(text):
+    if not SUCCESS_FILE_NAME.fullmatch(text):
         raise ValueError(text)
     return text

@@ -22,7 +22,8 @@ from poundlock.values import duration, format_duration
 SUCCESS_FILE = "success-file"
 END_MS = (1 << 63) - 1
 """The watermark behind the end of the input."""
-_NAME = re.compile(r"[A-Za-z0-9._=+-]{1,200}")
+SUCCESS_FILE_NAME = re.compile(r"[A-Za-z0-9._=+-]{1,200}")
+"""What a success file may be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class PartitionCommit:
                 f"{wrong[0]!r} is no commit policy" if wrong else "a partition commit without a policy does nothing",
                 next=f'write policies=["{SUCCESS_FILE}"], or give a function of a CommittedPartition',
             )
-        if not isinstance(self.success_file_name, str) or not _NAME.fullmatch(self.success_file_name):
+        if not isinstance(self.success_file_name, str) or not SUCCESS_FILE_NAME.fullmatch(self.success_file_name):
             raise DefinitionError(
                 f"success_file_name={self.success_file_name!r} is no file name", next='use a name such as "_SUCCESS"'
             )

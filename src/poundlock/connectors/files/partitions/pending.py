@@ -60,7 +60,8 @@ def due_partitions(
     watermark, ended = (known.watermark, known.ended) if time is None else (time.watermark, time.ended)
     reached = END_MS if ended else watermark
     due = tuple(bucket for bucket, at_ms in sorted(since.items()) if _is_due(commit, bucket, at_ms, now_ms, reached))
-    left = {bucket: at_ms for bucket, at_ms in since.items() if bucket not in set(due)}
+    done = set(due)
+    left = {bucket: at_ms for bucket, at_ms in since.items() if bucket not in done}
     return DuePartitions(due, PendingPartitions(left, watermark, ended))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from msgspec.structs import asdict, replace
 
@@ -79,7 +80,8 @@ def stage(
     for subtask, piece in sorted(pieces, key=lambda pair: (pair[0], pair[1].k, pair[1].path)):
         tag = tag or piece.tag
         _fold(rules, subtask, piece, parts, counters, closed)
-    written = [(part.bucket, part.created_ms) for part in [*parts.values(), *closed, *state.files]]
+    hidden = chain(parts.values(), closed, state.files)
+    written = ((part.bucket, part.created_ms) for part in hidden)  # looked at where partitions are committed alone
     due = due_partitions(rules.partition_commit, state.partitions, written, now_ms, time)
     complete = frozenset(due.buckets)
     for key in list(parts):
