@@ -22,7 +22,7 @@ from poundlock.sql.relations.tree import (
     LogicalScan,
 )
 from poundlock.sql.tables import ComputedColumn, ConnectorColumn, PhysicalColumn, TableDefinition
-from poundlock.values import duration
+from poundlock.values import duration, span_ms
 
 _TTL = "write such as SELECT /*+ STATE_TTL('o' = '1 d', 'c' = '12 h') */"
 _TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
@@ -79,7 +79,7 @@ def state_ttl_of(analysis: Analysis, select: exp.Select, scope: QueryScope) -> S
                     "unknown_table",
                 )
             try:
-                spans.setdefault(name, int(duration(text).total_seconds() * 1_000))
+                spans.setdefault(name, span_ms(duration(text)))
             except DefinitionError as error:
                 raise analysis.error(select, error.what, _TTL, "bad_option_value") from None
     return StateTtl(spans, {f.column: each.name for each in scope.relations if each.name for f in each.fields})

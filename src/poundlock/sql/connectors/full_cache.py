@@ -23,7 +23,7 @@ from poundlock.formats.arrays import Numbers, indices_of, numbers_in, ranges, va
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import CacheLimits
 from poundlock.sql.errors import OptionError
-from poundlock.values import duration, format_duration
+from poundlock.values import duration, format_duration, span_ms
 
 _PREFIX = "lookup.full-cache."
 _TABLES = 8  # of a process
@@ -97,7 +97,7 @@ def full_reload_of(options: TableOptions, *, is_full: bool, zone: str) -> FullRe
         )
     if strategy == "timed":
         return FullReload(at=at, every_days=days, zone=zone)
-    interval_ms = int(duration(interval or "0 s") / timedelta(milliseconds=1))
+    interval_ms = span_ms(duration(interval or "0 s"))
     if not interval_ms:
         raise OptionError(
             f"{options.table}: '{_PREFIX}periodic-reload.interval' = {interval!r} has to be a millisecond at least",

@@ -36,7 +36,7 @@ from poundlock.sql.statements.results import RunsInserts, SinkTable
 from poundlock.sql.types import BYTES, STRING, SqlType
 from poundlock.stream.nodes import CalcNode
 from poundlock.stream.stream import DataStream
-from poundlock.values import duration
+from poundlock.values import duration, span_ms
 
 ARGUMENTS: Mapping[str, str] = {
     "execution.checkpointing.interval": "checkpoint_interval",
@@ -107,7 +107,7 @@ class JobBuilder:
     def _span_ms(self, key: str) -> int | None:
         """Return a span of time that is set, None where it is none or zero."""
         text = self.settings.get(key)
-        return None if text is None else int(duration(text).total_seconds() * 1_000) or None
+        return None if text is None else span_ms(duration(text)) or None
 
     # --- tables that are read ---------------------------------------------------------------------------------------------
 
