@@ -88,8 +88,9 @@ torture: $(STAMP) seed ## kill the job at 50 or more random moments, audit the f
 compat: $(STAMP) ## run a small test list on every Spark that is supported, each in an environment under build/compat
 	$(BIN)/python tools/compat.py $(if $(COMPAT_PYTHON),--python $(COMPAT_PYTHON))
 
-docs: $(STAMP) ## run the code of README and docs, check their links
+docs: $(STAMP) ## run the code of README and docs, check their links, build the site into build/site
 	$(BIN)/python -m pytest -q tests/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lock: $(STAMP) ## resolve requirements.lock anew
 	$(BIN)/python -m uv pip compile --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url \

@@ -42,7 +42,7 @@ PAGES = [
 ]
 LANGUAGES = {"python", "bash", "toml", "json", "text", "sql", "console"}
 MOST_NOT_RUN = 12
-PROGRAMS = {".", "cat", "cd", "export", "find", "head", "kill", "ls", "rm", "sed", "sort", "wc", "xargs"}
+PROGRAMS = {".", "cat", "cd", "export", "find", "head", "kill", "ls", "rm", "sed", "sort", "true", "wc", "xargs"}
 
 _FENCE = re.compile(r"^```(\S*)\s*$")
 _NOTE = re.compile(r"^<!--\s*(run|run: engine|shape|file: (?P<file>\S+)|not run: (?P<reason>.+?))\s*-->$")

@@ -1,45 +1,10 @@
-"""Draws docs/pictures/architecture.svg: the loop of the driver, the stages of its Spark job, and what each of them writes.
-
-The picture is a function of this file alone, so that a test can hold the one that is checked in against it.
-"""
+"""architecture.svg: the loop of the driver, the stages of its Spark job, and what each of them writes."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-from xml.sax.saxutils import escape
+from drawing import AMBER, BLUE, GREEN, GREY, arrow, box, page, text
 
-PICTURE = Path(__file__).resolve().parent.parent / "docs" / "pictures" / "architecture.svg"
 WIDTH, HEIGHT = 960, 560
-BLUE, GREEN, AMBER, GREY = "#dbe9f6", "#e0f0de", "#fbecc9", "#f2f2f2"
-LINE_HEIGHT = 17
-
-
-def text(x: float, y: float, words: str, *, bold: bool = False, size: int = 13, anchor: str = "middle") -> str:
-    """Return one line of text; `y` is its base line."""
-    weight = ' font-weight="bold"' if bold else ""
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"{weight}>{escape(words)}</text>'
-
-
-def box(
-    x: float, y: float, width: float, height: float, title: str, lines: Sequence[str] = (), fill: str = BLUE
-) -> str:
-    """Return a box with a bold title and lines below it."""
-    shape = f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6" fill="{fill}" stroke="#444"/>'
-    middle = x + width / 2
-    below = [text(middle, y + 42 + LINE_HEIGHT * n, line, size=12) for n, line in enumerate(lines)]
-    return "\n".join([shape, text(middle, y + 22, title, bold=True), *below])
-
-
-def arrow(x1: float, y1: float, x2: float, y2: float, words: str = "", *, dashed: bool = False) -> str:
-    """Return an arrow; its words stand above its middle."""
-    dashes = ' stroke-dasharray="5 4"' if dashed else ""
-    line = (
-        f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="#444" stroke-width="1.5"{dashes} '
-        'marker-end="url(#head)"/>'
-    )
-    return f"{line}\n{text((x1 + x2) / 2, (y1 + y2) / 2 - 7, words, size=11)}" if words else line
 
 
 def driver() -> list[str]:
@@ -115,22 +80,5 @@ def stores() -> list[str]:
 
 def draw() -> str:
     """Return the picture as SVG."""
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" fill="#111">\n'
-        "<title>A checkpoint of poundlock: the driver's loop, the tasks, and what they keep</title>\n"
-        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path d="M 0 0 L 8 4 L 0 8 z" fill="#444"/></marker></defs>\n'
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>'
-    )
-    return "\n".join([head, *driver(), *tasks(), *stores(), "</svg>\n"])
-
-
-def main() -> int:
-    """Write the picture; return an exit code."""
-    PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    PICTURE.write_text(draw(), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    title = "A checkpoint of poundlock: the driver's loop, the tasks, and what they keep"
+    return page(title, WIDTH, HEIGHT, [*driver(), *tasks(), *stores()])
