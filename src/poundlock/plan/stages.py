@@ -22,7 +22,8 @@ from poundlock.operators.chain import Edge, Operator, Pass, Step
 from poundlock.operators.factory import edge, operator_of, schema_after
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_graph import TimeGraph
-from poundlock.plan.heads.keyed import exchange_inputs, keyed_head, known_schema, placing_input
+from poundlock.plan.heads.columns import known_schema
+from poundlock.plan.heads.keyed import exchange_inputs, keyed_head, placing_input
 from poundlock.plan.heads.source import source_head
 from poundlock.plan.normalize import Normalized
 from poundlock.plan.outline import exchange_of, in_order, is_keyed, normalized_graph, runs_in_spark
