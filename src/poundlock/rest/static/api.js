@@ -40,7 +40,8 @@ export class Refused extends Error {
 }
 
 export async function ask(method, path, body, signal) {
-  const headers = { Authorization: `Bearer ${token || ""}`, Accept: "application/json" };
+  // A page of another site cannot send the last one: an operation is refused without it.
+  const headers = { Authorization: `Bearer ${token || ""}`, Accept: "application/json", "X-Requested-With": "poundlock" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const answer = await fetch(path, {
     method, headers, signal, cache: "no-store", credentials: "omit", redirect: "error",
