@@ -27,7 +27,7 @@ PATHS = {
     "/jobs/{jid}/savepoints/{trigger_id}", "/jobs/{jid}/operators/{operator}/state/{key}", "/metrics/prometheus",
     "/dashboard/jobs", "/jobs/{jid}/graph", "/jobs/{jid}/timeline", "/jobs/{jid}/ledger/{number}", "/jobs/{jid}/watermarks",
     "/jobs/{jid}/state", "/jobs/{jid}/sinks", "/jobs/{jid}/dead-letters", "/jobs/{jid}/series", "/jobs/{jid}/log",
-    "/jobs/{jid}/failures", "/savepoint-disposal", "/savepoint-disposal/{trigger_id}",
+    "/jobs/{jid}/failures", "/jobs/{jid}/user-metrics", "/savepoint-disposal", "/savepoint-disposal/{trigger_id}",
 }  # fmt: skip
 
 Operation = tuple[str, str, Mapping[str, Any]]
