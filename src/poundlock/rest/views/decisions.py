@@ -74,7 +74,7 @@ def lines(decisions: Sequence[Decision], later: Decision | None = None) -> list[
 
 
 @router.get("/jobs/{jid}/timeline")
-def timeline(job: JobCalled, folder: FolderOfJob, last: Last = 60, before: Before = None) -> models.Timeline:
+def timeline(job: JobCalled, folder: FolderOfJob, last: Last = 60, before: Before = None) -> models.CheckpointTimeline:
     """The newest decisions with their phases, and the failures in between."""
     with answered():
         newest = folder.newest()
@@ -86,7 +86,7 @@ def timeline(job: JobCalled, folder: FolderOfJob, last: Last = 60, before: Befor
     if job.entry.failure is not None and job.ended:
         what, next = job.entry.failure
         failures.insert(0, models.Failure(at=job.entry.ended_ms or job.entry.started_ms, what=what, next=next))
-    return models.Timeline(
+    return models.CheckpointTimeline(
         decisions=lines(decisions, later),
         failures=failures,
         oldest=first,

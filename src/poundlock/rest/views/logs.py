@@ -44,7 +44,7 @@ def log(
 
 
 @router.get("/jobs/{jid}/failures")
-def failures(job: JobCalled, folder: FolderOfJob) -> models.Failures:
+def failures(job: JobCalled, folder: FolderOfJob) -> models.JobFailures:
     """What went wrong, the newest first: how the job failed, why it was restarted, and warnings and errors of its log in full."""
     entries = [models.Failure(at=at, what=what, next="", level="restart") for what, at in job.entry.troubles]
     try:
@@ -69,7 +69,7 @@ def failures(job: JobCalled, folder: FolderOfJob) -> models.Failures:
         entries.append(models.Failure(at=job.entry.ended_ms or job.entry.started_ms, what=what, next=next))
     entries.sort(key=lambda each: each.at, reverse=True)
     failure = None if job.entry.failure is None else list(job.entry.failure)
-    return models.Failures(state=job.state, failure=failure, restarts=job.progress.restarts, entries=entries[:200])
+    return models.JobFailures(state=job.state, failure=failure, restarts=job.progress.restarts, entries=entries[:200])
 
 
 def _texts(job: Observed, folder: JobFolder) -> tuple[str, bool, Sequence[str]]:

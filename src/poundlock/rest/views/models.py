@@ -145,7 +145,7 @@ class Failure(BaseModel):
     level: str = "error"
 
 
-class Timeline(BaseModel):
+class CheckpointTimeline(BaseModel):
     """Checkpoints with their phases, the newest first, and what failed in between."""
 
     decisions: list[DecisionLine]
@@ -343,7 +343,7 @@ class LogLines(BaseModel):
     lines: list[LogLine]
 
 
-class Failures(BaseModel):
+class JobFailures(BaseModel):
     """Why the job failed, was restarted, or warned."""
 
     state: str
