@@ -22,7 +22,7 @@ _POLL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class WantedBuckets:
     """Which buckets, and whether they are waited for."""
 
     sink: str | None
@@ -51,7 +51,7 @@ class Selection:
                 raise DefinitionError(f"{option} has no effect without {needed}", next=f"add {needed}, or leave it out")
 
 
-def show(ledger: Ledger, wanted: Selection, output: Output) -> int:
+def show(ledger: Ledger, wanted: WantedBuckets, output: Output) -> int:
     """List sealed buckets, when those are sealed that are waited for; return the exit code.
 
     Raises:
@@ -78,7 +78,7 @@ def show(ledger: Ledger, wanted: Selection, output: Output) -> int:
     return 0
 
 
-def _seals_none(ledger: Ledger, wanted: Selection) -> DefinitionError:
+def _seals_none(ledger: Ledger, wanted: WantedBuckets) -> DefinitionError:
     newest = ledger.newest()
     if wanted.sink is not None and newest is not None and wanted.sink not in newest.sinks:
         return DefinitionError(f"the job has no sink {wanted.sink!r}", next=f"use one of {', '.join(newest.sinks)}")
@@ -88,7 +88,7 @@ def _seals_none(ledger: Ledger, wanted: Selection) -> DefinitionError:
 
 
 def _waited_for(
-    ledger: Ledger, listing: SealedListing, wanted: Selection, limit_s: float | None
+    ledger: Ledger, listing: SealedListing, wanted: WantedBuckets, limit_s: float | None
 ) -> tuple[list[SealedEntry], list[str]]:
     """Return the buckets that are waited for once all are sealed, and otherwise, when time is up, those that are not."""
     until = None if limit_s is None else time.monotonic() + limit_s

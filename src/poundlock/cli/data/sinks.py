@@ -57,7 +57,7 @@ def files(
     from poundlock.cli.data import sealed_buckets
     from poundlock.connectors.files.manifest import finished_files
 
-    options = sealed_buckets.Selection(sink, bucket or (), wait, version, timeout)
+    options = sealed_buckets.WantedBuckets(sink, bucket or (), wait, version, timeout)
     if sealed or wait:
         return sealed_buckets.show(Ledger(find_checkpoint(path, call).storage), options, call.output)
     options.refuse_beside_files()
