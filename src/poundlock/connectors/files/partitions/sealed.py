@@ -23,10 +23,10 @@ from poundlock.connectors.files.partitions.commit import (
     check_policies,
 )
 from poundlock.connectors.files.partitions.manifest_names import ManifestNames
-from poundlock.connectors.files.partitions.times import PartitionTimeExtractor, zone_of
+from poundlock.connectors.files.partitions.times import PartitionTimeExtractor
 from poundlock.connectors.files.sink.rolling import FileCompaction
 from poundlock.errors import DefinitionError
-from poundlock.values import duration, format_bytes, format_duration, size
+from poundlock.values import duration, format_bytes, format_duration, size, time_zone
 
 if TYPE_CHECKING:
     from poundlock.connectors.files.buckets.assigners import BucketAssigner
@@ -160,7 +160,7 @@ class SealedBuckets:
                 because="there is no time= that says when a bucket begins",
             )
             return
-        zone_of(self.zone)
+        time_zone(self.zone)
         if not callable(self.time) or isinstance(self.time, type) or not isinstance(self.time, Hashable):
             raise DefinitionError(
                 f"time={self.time!r} is no extractor",
