@@ -29,6 +29,7 @@ from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.errors import PoundlockError
 from poundlock.job import Job
+from poundlock.plan.graph import JobGraph, job_graph
 from poundlock.redaction import redact_text
 from poundlock.rest.figures import Figures
 from poundlock.rest.observed import JobSetup, Observed, Vertex
@@ -187,4 +188,13 @@ class Presence:
                 *(Vertex(name=n.id, kind="source", description=type(n.source).__name__) for n in self.job.sources),
                 *(Vertex(name=n.id, kind="sink", description=type(n.sink).__name__) for n in self.job.sinks),
             ],
+            graph=self._graph(),
         )
+
+    def _graph(self) -> JobGraph:
+        """Return the job as a picture; it is a help, and no job fails for want of it."""
+        try:
+            return job_graph(self.job)
+        except PoundlockError as error:
+            self.log.logger.warning(f"the job cannot be drawn: {error.what}")
+            return JobGraph()

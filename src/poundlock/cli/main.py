@@ -33,7 +33,7 @@ from poundlock.storage.storage_errors import unreadable
 # Module below `cli`, and behind a colon the function in it; without one its `command`, or its `app` of several.
 _COMMANDS: Mapping[str, str] = {
     "run": "jobs.run", "sql": "jobs.sql", "list": "jobs.info:list_jobs", "info": "jobs.info", "logs": "jobs.logs", "stop": "jobs.ask:stop",
-    "cancel": "jobs.ask:cancel", "rest": "jobs.rest", "checkpoint": "jobs.ask:checkpoint",
+    "cancel": "jobs.ask:cancel", "rest": "jobs.rest", "dashboard": "jobs.dashboard", "checkpoint": "jobs.ask:checkpoint",
     "checkpoints": "data.ledger:checkpoints", "savepoint": "jobs.savepoint", "explain": "setup.explain", "new": "setup.new",
     "demo": "setup.trials:demo", "kafka": "setup.trials", "deploy": "setup.deploy", "doctor": "setup.doctor",
     "connectors": "setup.doctor:connectors", "fsck": "data.sinks:fsck", "state": "data.state", "ledger": "data.ledger",

@@ -84,7 +84,7 @@ def explain(job: Job) -> str:
         note = f'note: without a name: {", ".join(unnamed)}; a name="…" keeps its state findable when the job changes'
         lines += ["", note]
     if DEAD_LETTER in plan.sinks:
-        lines += ["", f"dead letters: {_describe(plan.sinks[DEAD_LETTER])}"]
+        lines += ["", f"dead letters: {describe_part(plan.sinks[DEAD_LETTER])}"]
     else:
         lines += ["", f"bad records: {'the job fails' if job.on_error == 'fail' else 'skipped and counted'}"]
     lines += ["decision: one ledger record per checkpoint for all sinks"]
@@ -126,7 +126,7 @@ def explain_json(job: Job) -> dict[str, Any]:
             for stage in outline(plan)
         ],
         "queries": {name: [_step(node, plan.nodes) for node in steps] for name, steps in streams.items()},
-        "sinks": {name: _describe(sink) for name, sink in plan.sinks.items()},
+        "sinks": {name: describe_part(sink) for name, sink in plan.sinks.items()},
         "guarantees": [asdict(path) for path in guarantees(plan)],
     }
 
@@ -151,7 +151,7 @@ def _stage(number: int, stage: StageOutline, nodes: Sequence[Node]) -> list[str]
 def _step(node: Node, nodes: Sequence[Node]) -> str:
     """Return a step as text; `nodes` are all of the job."""
     inputs = f" <- {', '.join(parent.id for parent in node.inputs)}" if node.inputs else ""
-    return f"{node.id}: {_what(node)}{_record(node, nodes)}{inputs}"
+    return f"{node.id}: {describe_step(node)}{_record(node, nodes)}{inputs}"
 
 
 def _record(node: Node, nodes: Sequence[Node]) -> str:
@@ -162,10 +162,11 @@ def _record(node: Node, nodes: Sequence[Node]) -> str:
     return f", given a {node.record.cls.__name__}" + (" made straight from JSON" if straight else "")
 
 
-def _what(node: Node) -> str:
+def describe_step(node: Node) -> str:
+    """Return what a step does, in words."""
     if isinstance(node, SourceNode):
         kind = "read by poundlock" if isinstance(node.source, SplitSource) else "read by Spark"
-        return f"source {_describe(node.source)}, {kind}"
+        return f"source {describe_part(node.source)}, {kind}"
     if isinstance(node, SqlNode):
         return f"{node.kind} {', '.join(node.arguments)}"
     if isinstance(node, PythonNode):
@@ -197,7 +198,7 @@ def _what(node: Node) -> str:
             what += f", {_way(process_by_record(node))}"
         return f"by {keys}, {what}" if keys else what
     if isinstance(node, SinkNode):
-        return f"sink {_describe(node.sink)}"
+        return f"sink {describe_part(node.sink)}"
     return f"DataFrame function {function_name(node.function)}" if isinstance(node, ApplyNode) else "DataFrame function"
 
 
@@ -253,7 +254,7 @@ def _way(reason: str | None) -> str:
     return "by columns" if reason is None else f"record by record, since {reason}"
 
 
-def _describe(part: Any) -> str:
+def describe_part(part: Any) -> str:
     """Return a sink by its own `describe()`, a source by its class and where it reads."""
     if isinstance(part, SplitSource | SparkSource):
         return f"{type(part).__name__} {part.place if isinstance(part, HasPlace) else ''}".rstrip()

@@ -22,6 +22,7 @@ from poundlock.rest import models
 from poundlock.rest.figures import CheckpointFigures
 from poundlock.rest.observed import Observed, Vertex
 from poundlock.rest.prometheus import CONTENT_TYPE, exposition
+from poundlock.rest.served import ServedJobs
 from poundlock.savepoint.kept_state import NoStateError, kept_state
 from poundlock.state.key_text import plain
 from poundlock.storage import open_storage
@@ -36,7 +37,8 @@ router = APIRouter()
 
 
 async def _job_here(request: Request) -> Observed:
-    job: Observed = request.app.state.job
+    served: ServedJobs = request.app.state.served
+    (job,) = served.all()
     return job
 
 
@@ -44,11 +46,12 @@ async def _job_called(
     request: Request,
     jid: Annotated[str, Path(json_schema_extra={"pattern": _ID}, description="The job's id, 32 hex digits.")],
 ) -> Observed:
-    job: Observed = request.app.state.job
-    there = f"see the one job of this process, {job.entry.name}: GET /jobs/{job.job_id}"
+    served: ServedJobs = request.app.state.served
+    there = served.where()
     if re.fullmatch(_ID, jid) is None:
         raise refusal(400, f"{jid[:100]!r} is no job id, which has 32 hex digits", there)
-    if jid.lower() != job.job_id:
+    job = served.find(jid.lower())
+    if job is None:
         raise refusal(404, f"job {jid.lower()} is not here", there)
     return job
 
@@ -102,7 +105,12 @@ def jobs(job: JobHere) -> models.Jobs:
 @router.get("/jobs/overview")
 def jobs_overview(job: JobHere) -> models.JobsOverview:
     """The job's state and times."""
-    summary = models.JobSummary(
+    return models.JobsOverview(jobs=[summary(job)])
+
+
+def summary(job: Observed) -> models.JobSummary:
+    """Return a job as a line of a list."""
+    return models.JobSummary(
         jid=job.job_id,
         name=job.entry.name,
         state=job.state,
@@ -110,7 +118,6 @@ def jobs_overview(job: JobHere) -> models.JobsOverview:
         last_modification=max(job.entry.since.values(), default=job.entry.started_ms),
         tasks=_tasks(job),
     )
-    return models.JobsOverview(jobs=[summary])
 
 
 @router.get("/metrics/prometheus", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
@@ -262,7 +269,7 @@ def checkpoint_trigger(job: JobCalled, trigger_id: TriggerId) -> models.Checkpoi
     number = trigger.location if isinstance(trigger.location, int) else None
     return models.CheckpointTriggerInfo(
         status=models.TriggerStatus(id="COMPLETED"),
-        operation=models.CheckpointOperation(checkpointId=number, failure_cause=_cause(trigger.failure)),
+        operation=models.CheckpointOperation(checkpointId=number, failure_cause=failure_cause(trigger.failure)),
     )
 
 
@@ -275,7 +282,7 @@ def savepoint_trigger(job: JobCalled, trigger_id: TriggerId) -> models.Savepoint
     place = None if trigger.location is None else str(trigger.location)
     return models.SavepointTriggerInfo(
         status=models.TriggerStatus(id="COMPLETED"),
-        operation=models.SavepointOperation(location=place, failure_cause=_cause(trigger.failure)),
+        operation=models.SavepointOperation(location=place, failure_cause=failure_cause(trigger.failure)),
     )
 
 
@@ -286,7 +293,8 @@ def _trigger(job: Observed, id: str, *kinds: Kind) -> Trigger:
     return trigger
 
 
-def _cause(error: PoundlockError | None) -> models.FailureCause | None:
+def failure_cause(error: PoundlockError | None) -> models.FailureCause | None:
+    """Return an error as an answer has it."""
     if error is None:
         return None
     return models.FailureCause.model_validate({"class": type(error).__name__, "stack-trace": str(error)})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import json
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -20,9 +20,13 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from poundlock.control.driver_status import start_command
 from poundlock.driver.requests import Then
-from poundlock.rest import answers, models
+from poundlock.rest import answers, models, page
 from poundlock.rest.answers import JobCalled, refusal
 from poundlock.rest.observed import Observed
+from poundlock.rest.served import OneJob, ServedJobs
+from poundlock.rest.views import decisions, event_time, graph, logs, outputs, overview, savepoints, series, state
+from poundlock.rest.views.job_folder import JobFolders
+from poundlock.rest.views.savepoints import Disposals
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -31,6 +35,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _LARGEST_BODY = 1 << 16
 _NEXT = "see what can be asked: GET /openapi.json; send a body as JSON, with Content-Type: application/json"
 _log = logging.getLogger("poundlock.rest")
+VIEWS = [
+    module.router
+    for module in (overview, graph, decisions, event_time, state, outputs, series, logs, savepoints)
+]
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status.value: {"model": models.Errors, "description": status.phrase}
     for status in (
@@ -46,11 +54,16 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def make_app(job: Observed, token: str) -> Any:
-    """Return the ASGI application of a job; every request has to bring the token, as `Authorization: Bearer …`."""
+    """Return the ASGI application of a job; every request but those for the page has to bring the token, as `Authorization: Bearer …`."""
+    return application(OneJob(job), token, "One running job, with Flink's paths and shapes.")
+
+
+def application(served: ServedJobs, token: str, description: str, first: Sequence[APIRouter] = ()) -> Any:
+    """Return the ASGI application of a server's jobs; the routes of `first` win over those of one job."""
     app = FastAPI(
         title="poundlock",
         version="1",
-        description="One running job, with Flink's paths and shapes.",
+        description=description,
         docs_url=None,
         redoc_url=None,
         dependencies=[Depends(HTTPBearer(auto_error=False, description="The content of the job's token file."))],
@@ -59,9 +72,10 @@ def make_app(job: Observed, token: str) -> Any:
     app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Exception, _failed)
-    app.state.job = job
-    app.include_router(answers.router)
-    app.include_router(router)
+    app.state.served = served
+    app.state.folders, app.state.disposals = JobFolders(), Disposals()
+    for each in (*first, page.router, *VIEWS, answers.router, router):
+        app.include_router(each)
     return _Guard(app, token)
 
 
@@ -73,7 +87,7 @@ class _Guard:
         self._wanted = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._allowed(scope):
+        if scope["type"] == "http" and not (page.is_public(scope["method"], scope["path"]) or self._allowed(scope)):
             refusal = JSONResponse(
                 {"errors": ["the token is missing or wrong", "send Authorization: Bearer with the job's token file"]},
                 status_code=HTTPStatus.UNAUTHORIZED,

@@ -19,11 +19,13 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.control.channel import ControlChannel, Forwarding
 from poundlock.control.control_files import SETUP, TROUBLE
 from poundlock.control.driver_status import in_folder
-from poundlock.control.registry import ENDED, JobEntry
+from poundlock.control.registry import ENDED, JobEntry, now_ms
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.errors import PoundlockError
+from poundlock.plan.graph import JobGraph
 from poundlock.rest.figures import Figures
+from poundlock.rest.samples import Samples
 from poundlock.storage import Storage
 from poundlock.storage.json_record import ready
 
@@ -44,6 +46,7 @@ class JobSetup:
     parallelism: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     vertices: Sequence[Vertex] = ()
+    graph: JobGraph = JobGraph()
 
 
 @dataclass(kw_only=True)
@@ -55,10 +58,12 @@ class Observed:
     figures: Figures
     stop: StopRequest
     requests: Requests
+    samples: Samples = field(default_factory=Samples)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def update(self, progress: Progress) -> None:
         """Take how the job goes."""
+        self.samples.add(progress, now_ms())
         with self._lock:
             self.entry = self.entry.after(progress)
         if progress.checkpoint is not None and progress.last_ms is not None:
@@ -108,10 +113,15 @@ class Gateway:
         """Follow until `ended` is set; a job that ended may begin again."""
         while not ended.wait(_LOOK_S):
             with suppress(*TROUBLE):
-                self._look()
-            self._forwarding.hand_on()
+                self.look()
+            self.hand_on()
 
-    def _look(self) -> None:
+    def hand_on(self) -> None:
+        """Hand on to the driver what is new of what was asked; returns at once."""
+        self._forwarding.hand_on()
+
+    def look(self) -> None:
+        """Take how the job goes from its folder. Raises one of TROUBLE where it cannot be read."""
         now, job = in_folder(self._storage), self.observed
         if now is None:
             return
@@ -123,6 +133,8 @@ class Gateway:
         elif now.ended and not job.ended:
             job.requests.close(None if now.failure is None else PoundlockError(now.failure[0], next=now.failure[1]))
         job.entry = now
+        if not now.ended:
+            job.samples.add(job.progress, now_ms())
 
     def _begin(self, entry: JobEntry) -> Forwarding:
         return Forwarding(entry, self._channel(entry), self.observed.stop, self.observed.requests)

@@ -10,6 +10,7 @@ import logging
 import select
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -90,10 +91,20 @@ class RestServer:
 
     def start(self, job: Observed) -> None:
         """Begin to answer; returns at once. The server is loaded for the first request: a job that nobody asks pays nothing."""
-        self._thread = threading.Thread(target=self._run, args=(job,), name="poundlock-rest", daemon=True)
-        self._thread.start()
+
+        def app() -> Any:
+            from poundlock.rest.app import make_app
+
+            return make_app(job, self.token)
+
+        self.serve(app)
         # Records are added up as they come, so that the first look after a day does not read a day of them.
         threading.Thread(target=self._follow, args=(job,), name="poundlock-rest-figures", daemon=True).start()
+
+    def serve(self, app: Callable[[], Any]) -> None:
+        """Begin to answer with an ASGI application, which is made for the first request; returns at once."""
+        self._thread = threading.Thread(target=self._run, args=(app,), name="poundlock-rest", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Answer what has been asked, then release the port."""
@@ -106,17 +117,15 @@ class RestServer:
         self.listening.close()
         self._wake[1].close()
 
-    def _run(self, job: Observed) -> None:
+    def _run(self, app: Callable[[], Any]) -> None:
         try:
             select.select([self.listening, self._wake[1]], [], [])  # the other end is closed at the end
             if self._ended.is_set():
                 return
             import uvicorn
 
-            from poundlock.rest.app import make_app
-
             config = uvicorn.Config(
-                make_app(job, self.token),
+                app(),
                 log_config=None,
                 access_log=False,
                 lifespan="off",

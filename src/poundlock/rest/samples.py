@@ -1,0 +1,45 @@
+"""What only a running job knows of itself, kept for some hours: its lag, the size of its state. The ledger remembers all else."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from poundlock.driver.progress import Progress
+
+_EVERY_MS = 10_000
+_KEPT = 8640  # a day of them
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A job at one moment, ms since 1970; see `Progress`."""
+
+    at_ms: int
+    lag: int | None
+    state_bytes: int | None
+    restarts: int
+    parallelism: int | None
+
+
+@dataclass
+class Samples:
+    """The samples of one job, the newest last; taken every ten seconds at most."""
+
+    _kept: deque[Sample] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, progress: Progress, now_ms: int) -> None:
+        """Take how a job goes, unless that was done a moment ago."""
+        with self._lock:
+            if not self._kept or now_ms - self._kept[-1].at_ms >= _EVERY_MS:
+                self._kept.append(
+                    Sample(now_ms, progress.lag, progress.state_bytes, progress.restarts, progress.parallelism)
+                )
+
+    def since(self, ms: int) -> Sequence[Sample]:
+        """Return the samples since a time, the oldest first."""
+        with self._lock:
+            return [sample for sample in self._kept if sample.at_ms >= ms]
