@@ -60,4 +60,6 @@ def jobs_overview(request: Request) -> models.JobsOverview:
 @router.get("/metrics/prometheus")
 def prometheus() -> None:
     """Each job has its own metrics: this answers with 404."""
-    raise refusal(404, "a dashboard has no metrics of its own", "ask each job: GET /metrics/prometheus on its own server")
+    raise refusal(
+        404, "a dashboard has no metrics of its own", "ask each job: GET /metrics/prometheus on its own server"
+    )

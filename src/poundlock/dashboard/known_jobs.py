@@ -133,19 +133,26 @@ class KnownJobs:
                 storage = open_storage(root)
                 inner = [] if read_identity(storage) else [f"{storage.root}/{name}" for name in storage.names(".")]
                 folders: Sequence[Storage] = [storage, *map(open_storage, sorted(inner))]
-                self._unreadable.pop(root, None)
             except TROUBLE as error:
                 self._unreadable[root] = error.what if isinstance(error, PoundlockError) else str(error)
                 continue
+            empty = True
             for folder in folders:
                 with suppress(*TROUBLE):
                     if folder.stat(IDENTITY) is not None and (entry := in_folder(folder)) is not None:
+                        empty = False
                         yield entry
+            if empty:
+                self._unreadable[root] = "no job has written how it goes into it"
+            else:
+                self._unreadable.pop(root, None)
 
     def _take(self, entry: JobEntry, *, local: bool) -> None:
         with self._lock:
             known = self._known.get(entry.job_id)
-        if known is not None and (known.local and not local or known.gateway.observed.entry.started_ms > entry.started_ms):
+        if known is not None and (
+            (known.local and not local) or known.gateway.observed.entry.started_ms > entry.started_ms
+        ):
             return
         if known is None or (local and not known.local):
             try:

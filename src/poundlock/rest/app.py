@@ -35,10 +35,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _LARGEST_BODY = 1 << 16
 _NEXT = "see what can be asked: GET /openapi.json; send a body as JSON, with Content-Type: application/json"
 _log = logging.getLogger("poundlock.rest")
-VIEWS = [
-    module.router
-    for module in (overview, graph, decisions, event_time, state, outputs, series, logs, savepoints)
-]
+VIEWS = [module.router for module in (overview, graph, decisions, event_time, state, outputs, series, logs, savepoints)]
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status.value: {"model": models.Errors, "description": status.phrase}
     for status in (

@@ -46,7 +46,7 @@ class JobSetup:
     parallelism: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     vertices: Sequence[Vertex] = ()
-    graph: JobGraph = JobGraph()
+    graph: JobGraph = field(default_factory=JobGraph)
 
 
 @dataclass(kw_only=True)

@@ -153,5 +153,5 @@ def test_it_goes_without_what_cannot_be_read(tmp_path: Path) -> None:
     made = Gateway(storage, entry, lambda entry: FolderChannel(storage, entry.name))
     assert made.observed.setup.vertices == ()
     assert newest_entry(storage) is None
-    made._look()
+    made.look()
     assert made.observed.entry == entry

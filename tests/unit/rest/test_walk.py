@@ -25,6 +25,9 @@ PATHS = {
     "/jobs/{jid}/checkpoints/details/{number}", "/jobs/{jid}/checkpoints/{trigger_id}", "/jobs/{jid}/exceptions",
     "/jobs/{jid}/metrics", "/jobs/{jid}/skew", "/jobs/{jid}/config", "/jobs/{jid}/stop", "/jobs/{jid}/savepoints",
     "/jobs/{jid}/savepoints/{trigger_id}", "/jobs/{jid}/operators/{operator}/state/{key}", "/metrics/prometheus",
+    "/dashboard/jobs", "/jobs/{jid}/graph", "/jobs/{jid}/timeline", "/jobs/{jid}/ledger/{number}", "/jobs/{jid}/watermarks",
+    "/jobs/{jid}/state", "/jobs/{jid}/sinks", "/jobs/{jid}/dead-letters", "/jobs/{jid}/series", "/jobs/{jid}/log",
+    "/jobs/{jid}/failures", "/savepoint-disposal", "/savepoint-disposal/{trigger_id}",
 }  # fmt: skip
 
 Operation = tuple[str, str, Mapping[str, Any]]
@@ -88,6 +91,8 @@ def fitting(schema: Mapping[str, Any], description: Mapping[str, Any]) -> st.Sea
         return st.integers(schema.get("minimum"), schema.get("maximum"))
     if schema["type"] == "string" and "pattern" in schema:
         return st.just(ID) | st.from_regex(schema["pattern"], fullmatch=True)
+    if schema["type"] == "string" and "maxLength" in schema:
+        return st.text(st.characters(codec="utf-8"), max_size=schema["maxLength"])
     return {
         "boolean": st.booleans(),
         "null": st.none(),
@@ -141,7 +146,8 @@ def test_no_request_makes_the_server_fail_and_none_without_the_token_changes_any
     assert not changed(job)
     answer = client.request(**{**made, "headers": {**made.get("headers", {}), "Authorization": f"Bearer {TOKEN}"}})
     assert answer.status_code < 500, answer.text
-    assert changed(job) == (answer.status_code == 202)
+    disposal = made["url"] == "/savepoint-disposal"  # which is asked of no job
+    assert changed(job) == (answer.status_code == 202 and not disposal)
     if answer.headers["content-type"].startswith("application/json"):
         assert isinstance(answer.json(), dict | list)
         assert ("errors" in answer.json()) == (answer.status_code >= 400)

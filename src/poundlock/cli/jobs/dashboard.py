@@ -81,4 +81,3 @@ def command(
 def _way(entry: JobEntry) -> ControlChannel:
     """Return the way to a job of the registry, as the commands for jobs take it."""
     return KnownJob(entry, lambda: entry).channel()
-

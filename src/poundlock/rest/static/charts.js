@@ -35,11 +35,12 @@ function Chart({ title, lines, show, data, theme }) {
   useEffect(() => {
     const style = getComputedStyle(document.documentElement);
     const color = (name) => style.getPropertyValue(name).trim();
+    const hour = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 16);
     const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: "11px system-ui, sans-serif" };
     plot.current = new window.uPlot({
       width: Math.max(260, box.current.clientWidth), height: 190, cursor: { sync: { key: "poundlock" } },
       tzDate: (seconds) => window.uPlot.tzDate(new Date(seconds * 1000), "UTC"),
-      axes: [axis, { ...axis, size: 62, values: (_, ticks) => ticks.map((v) => show(v)) }],
+      axes: [{ ...axis, values: (_, ticks) => ticks.map(hour) }, { ...axis, size: 70, values: (_, ticks) => ticks.map((v) => show(v)) }],
       scales: { y: { range: (_, least, most) => (least === null ? [0, 1] : [Math.min(0, least), most === 0 ? 1 : most * 1.08]) } },
       series: [{ label: "UTC", value: (_, v) => (v === null ? "–" : new Date(v * 1000).toISOString().slice(11, 19)) }, ...lines.map(([name], n) => ({
         label: name, stroke: color(`--chart-${n + 1}`), width: 2, dash: DASHES[n], spanGaps: true, points: { show: false }, value: (_, v) => (v === null || v === undefined ? "–" : show(v)),
@@ -51,5 +52,5 @@ function Chart({ title, lines, show, data, theme }) {
   }, [shape, theme]);
   useEffect(() => { if (plot.current) plot.current.setData(columns); }, [data]);
   const newest = lines.map(([name, column]) => [name, data.columns[column].findLast((v) => v !== null)]);
-  return html`<figure class="card"><figcaption>${title}</figcaption><div ref=${box} role="img" aria-label=${`${title}: newest ${newest.map(([name, v]) => `${name} ${show(v)}`).join(", ")}`}></div></figure>`;
+  return html`<figure class="card"><figcaption>${title} <small>${newest.map(([name, v]) => `${lines.length > 1 ? `${name} ` : ""}${show(v)}`).join(", ")}</small></figcaption><div ref=${box} role="img" aria-label=${`${title}: newest ${newest.map(([name, v]) => `${name} ${show(v)}`).join(", ")}`}></div></figure>`;
 }

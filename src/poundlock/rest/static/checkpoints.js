@@ -39,18 +39,18 @@ export function Checkpoints({ jid, go }) {
         ["Phases", (l) => html`<${Phases} line=${l} longest=${longest} />`, { wide: true }],
       ]} />
       <h3>History</h3>
-      <${History} rows=${taken} jid=${jid} go=${go} />`;
+      <${History} rows=${taken.slice(0, 40)} jid=${jid} go=${go} />`;
   }}<//>`;
 }
 
 function History({ rows, jid, go, empty }) {
   return html`<${Table} label="History" rows=${rows} rowId=${(l) => l.number} empty=${empty || "No checkpoint is decided yet."} onRow=${(l) => go(`#/job/${jid}/ledger/${l.number}`)} columns=${[
     ["Record", (l) => html`<a href=${`#/job/${jid}/ledger/${l.number}`}>${l.number}</a>`, { num: true }],
-    ["Occasion", (l) => `${l.occasion}${l.redo ? " (again)" : ""}`], ["Checkpoint", (l) => l.checkpoint, { num: true }],
+    ["Occasion", (l) => `${l.occasion}${l.redo ? ", again" : ""}`], ["Checkpoint", (l) => l.checkpoint, { num: true }],
     ["Decided", (l) => time(l.decided)], ["Read", (l) => count(l.rows_read), { num: true }], ["Written", (l) => count(l.rows_written), { num: true }],
     ["Size", (l) => bytes(l.bytes_written), { num: true }], ["Dead letters", (l) => count(l.dead_lettered), { num: true }], ["Late", (l) => count(l.late), { num: true }],
     ["Committed", (l) => count(l.committed), { num: true }], ["State added", (l) => (l.state_files ? bytes(l.state_bytes) : "–"), { num: true }],
-    ...PHASES.map((p) => [p, (l) => span(l.durations[p]), { num: true }]),
+    ...PHASES.filter((p) => rows.some((l) => !missing(l.durations[p]))).map((p) => [p, (l) => span(l.durations[p]), { num: true }]),
     ["Epoch", (l) => l.epoch, { num: true }],
   ]} />`;
 }
@@ -75,7 +75,7 @@ const called = (c) => c.final || c.tid || c.gid || c.file || c.path || c.kind ||
 function Decision({ jid, number }) {
   const poll = usePoll(`/jobs/${jid}/ledger/${number}`, 0);
   return html`<${View} poll=${poll}>${({ line, record, committed }) => html`
-    <div class="row between"><h3>Record ${number}: ${line.occasion}${line.redo ? " (again)" : ""} of checkpoint ${line.checkpoint}</h3>
+    <div class="row between"><h3>Record ${number}: ${line.occasion === "checkpoint" ? "" : `${line.occasion} after `}checkpoint ${line.checkpoint}${line.redo ? ", again" : ""}</h3>
       <span class="buttons"><a class="button" href=${`#/job/${jid}/ledger/${Math.max(0, number - 1)}`}>Older</a> <a class="button" href=${`#/job/${jid}/ledger/${number + 1}`}>Newer</a> <a class="button" href=${`#/job/${jid}/ledger`}>All</a></span></div>
     <${Facts} facts=${[
       ["Decided", time(line.decided)], ["Epoch", line.epoch], ["Parallelism", count(line.parallelism)],
@@ -92,7 +92,7 @@ function Decision({ jid, number }) {
     ${Object.entries(record.sinks || {}).map(([name, sink]) => html`<details open=${sink.committables.length > 0 && sink.committables.length <= 20}><summary><b>${name}</b>: ${count(sink.committables.length)} committed, ${count(sink.counts.written)} rows written, ${count(sink.counts.dead_lettered)} dead letters, ${count(sink.counts.late)} late, ${count(sink.counts.filtered)} filtered</summary>
       <${Table} label=${`Commits of ${name}`} rows=${sink.committables.slice(0, 200)} empty="Nothing: what was written waits for a later decision." columns=${[
         ["File or transaction", (c) => html`<code>${called(c)}</code>`, { wide: true }], ["Rows", (c) => count(c.rows), { num: true }], ["Bytes", (c) => bytes(c.bytes), { num: true }],
-        ["Made of", (c) => (c.segments ? `${c.segments.length} segments` : "–")], ["Events", (c) => (missing(c.min_ms) ? "–" : `${time(c.min_ms)} to ${time(c.max_ms)}`)],
+        ["Made of", (c) => (c.segments ? `${c.segments.length} segment${c.segments.length === 1 ? "" : "s"}` : "–")], ["Events", (c) => (missing(c.min_ms) ? "–" : `${time(c.min_ms)} to ${time(c.max_ms)}`)],
       ]} />
       ${sink.wrote && html`<p><small>Wrote ${count(sink.wrote.rows)} rows, ${bytes(sink.wrote.bytes)}, in ${count(sink.wrote.pieces)} pieces; digest <code>${sink.wrote.digest || "–"}</code></small></p>`}</details>`)}
     <h4>What changed of the state</h4>

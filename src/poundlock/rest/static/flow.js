@@ -1,5 +1,5 @@
 // Watermarks and lag, sinks, dead letters.
-import { html } from "./preact-htm.js";
+import { html, useState } from "./preact-htm.js";
 import { usePoll } from "./api.js";
 import { ago, bytes, count, delay, json, missing, time } from "./format.js";
 import { Bar, Empty, Facts, Table, View } from "./ui.js";
@@ -42,7 +42,8 @@ export function Sinks({ jid, go }) {
 }
 
 export function DeadLetters({ jid }) {
-  const poll = usePoll(`/jobs/${jid}/dead-letters`, 4000);
+  const [many, setMany] = useState(20);
+  const poll = usePoll(`/jobs/${jid}/dead-letters?samples=${many}`, 4000);
   return html`<${View} poll=${poll}>${(data) => {
     const all = data.reasons.reduce((n, [, many]) => n + many, 0);
     return html`
@@ -56,6 +57,7 @@ export function DeadLetters({ jid }) {
       <${Table} label="Samples" rows=${data.samples} empty="There are none." columns=${[
         ["Reason", (d) => html`<span class="clip">${d.reason}</span>`, { wide: true }], ["Record", (d) => html`<code class="clip">${d.value}</code>`, { wide: true }],
         ["Place", (d) => html`<code>${json(d.place)}</code>`], ["Step", (d) => d.operator || "–"], ["Checkpoint", (d) => count(d.checkpoint), { num: true }],
-      ]} />`;
+      ]} />
+      ${data.samples.length >= many && many < 320 && html`<button onClick=${() => setMany(many * 2)}>More</button>`}`;
   }}<//>`;
 }

@@ -5,7 +5,7 @@ import { usePoll } from "./api.js";
 import { bytes, count, delay, missing, rate, share, short, time } from "./format.js";
 import { Facts, Table, View } from "./ui.js";
 
-const WIDTH = 196, LINE = 17, HEAD = 44;
+const WIDTH = 184, LINE = 17, HEAD = 44;
 const KINDS = {
   source: "source", step: "step", keyed: "keyed step", partitioned: "spread step", spark: "Spark SQL", sink: "sink", "dead letters": "dead letters",
 };
@@ -24,11 +24,11 @@ function figures(node, now) {
 }
 
 // Room is for as many lines as a node can ever have, so that nothing jumps when a figure comes or goes.
-const room = (node) => HEAD + LINE * ({ source: 4, keyed: 4, sink: 2, "dead letters": 2 }[node.kind] || 1);
+const room = (node) => HEAD + 6 + LINE * ({ source: 3, keyed: 4, sink: 2, "dead letters": 2 }[node.kind] || 1);
 
 function layout(graph, down) {
   const g = new dagre.Graph({ compound: true, multigraph: true });
-  g.setGraph({ rankdir: down ? "TB" : "LR", nodesep: 26, ranksep: down ? 46 : 72, marginx: 14, marginy: 14 });
+  g.setGraph({ rankdir: down ? "TB" : "LR", nodesep: 24, ranksep: down ? 40 : 44, marginx: 14, marginy: 14 });
   g.setDefaultEdgeLabel(() => ({}));
   graph.nodes.forEach((node) => g.setNode(`n ${node.id}`, { width: WIDTH, height: room(node) }));
   graph.stages.filter((stage) => stage.nodes.length).forEach((stage) => {
@@ -93,7 +93,7 @@ function Picture({ graph, down, picked, pick, now }) {
   const frame = useRef(null);
   if (!graph.nodes.length) return null;
   return html`<div class="picture scroll" ref=${frame} tabindex="0" role="region" aria-label="The job as a picture">
-    <svg width=${Math.ceil(box.width)} height=${Math.ceil(box.height)} viewBox=${`0 0 ${Math.ceil(box.width)} ${Math.ceil(box.height)}`} role="group" aria-label=${`${graph.nodes.length} steps`}>
+    <svg style=${{ minWidth: `${Math.ceil(box.width * 0.6)}px` }} width=${Math.ceil(box.width)} height=${Math.ceil(box.height)} viewBox=${`0 0 ${Math.ceil(box.width)} ${Math.ceil(box.height)}`} role="group" aria-label=${`${graph.nodes.length} steps`}>
       <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0L8,4L0,8z" class="tip" /></marker></defs>
       ${graph.stages.filter((s) => s.nodes.length).map((s) => {
         const at = g.node(`s ${s.number}`);

@@ -14,7 +14,7 @@ export function Jobs({ go }) {
     const running = data.jobs.filter((job) => job.ended === null && job.operable && match(job));
     const over = data.jobs.filter((job) => !(job.ended === null && job.operable) && match(job));
     return html`
-      ${data.unreadable.map((what) => html`<div class="notice bad" role="alert"><b>A folder cannot be read.</b> ${what}</div>`)}
+      ${data.unreadable.map((what) => html`<div class="notice bad" role="alert"><b>A folder shows no job.</b> ${what}</div>`)}
       <div class="row between"><h1>Jobs</h1>
         <label class="filter">Filter <input type="search" id="filter" value=${filter} placeholder="name, id, state, folder" onInput=${(e) => setFilter(e.target.value)} /></label></div>
       <h2>Running <small>${running.length}</small></h2>

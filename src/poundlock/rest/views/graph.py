@@ -44,9 +44,8 @@ def graph(job: JobCalled, folder: FolderOfJob) -> models.DrawnGraph:
 
 def _without_a_plan(job: Observed) -> JobGraph:
     """Return what is known of a job whose driver wrote no graph: its sources and sinks."""
-    kinds = {"source": "source"}
     nodes = [
-        GraphNode(id=v.name, kind="source" if kinds.get(v.kind) else "sink", what=v.description)
+        GraphNode(id=v.name, kind="source" if v.kind == "source" else "sink", what=v.description)
         for v in job.setup.vertices
     ]
     sources, sinks = ([node.id for node in nodes if node.kind == kind] for kind in ("source", "sink"))
@@ -85,6 +84,13 @@ class _Figures:
             return None
         return sum(known) / self._span_s
 
+    def _rate_of_newest(self, rows: int | None) -> float | None:
+        """Return rows a second, given those of the newest checkpoint: what came since the one before began."""
+        began = [each.started_ms for each in self._decisions[:2] if each.started_ms is not None]
+        if rows is None or self._span_s is None or len(began) < 2:
+            return None
+        return rows * 1000 / max(1, began[0] - began[1])
+
     def of(self, node: GraphNode) -> models.NodeFigures:
         """Return the figures of a node."""
         recent = self._decisions[:-1]
@@ -93,13 +99,13 @@ class _Figures:
             ranges = [each.sources[node.id] for each in recent if node.id in each.sources]
             known = self._sources.get(node.id)
             shares = skew.splits.get(node.id)
-            sole = len(self._job.setup.graph.nodes) and sum(n.kind == "source" for n in self._job.setup.graph.nodes)
+            sources = sum(vertex.kind == "source" for vertex in self._job.setup.vertices)
             return models.NodeFigures(
                 rows=self._job.figures.refresh().rows_in.get(node.id),
                 rows_per_s=self._rate([span.rows for span in ranges]),
                 bytes_per_s=self._rate([span.bytes for span in ranges]),
                 watermark=None if known is None else known.watermark,
-                lag=self._job.progress.lag if sole == 1 else None,
+                lag=self._job.progress.lag if sources == 1 else None,
                 skew=None if shares is None else round(shares.skew, 2),
             )
         if node.kind in ("sink", "dead letters"):
@@ -108,9 +114,7 @@ class _Figures:
         shares = skew.groups.get(node.id)
         size = self._state.get(node.id)
         return models.NodeFigures(
-            rows_per_s=None
-            if shares is None or self._span_s is None
-            else shares.rows * len(recent) / self._span_s,  # the newest checkpoint's, as if all had been like it
+            rows_per_s=self._rate_of_newest(None if shares is None else shares.rows),
             watermark=None if stream is None else stream.watermark,
             state_bytes=None if size is None else size[0],
             state_rows=None if size is None else size[1],

@@ -6,6 +6,7 @@ All of it is named by the newest decisions; no folder is listed, and of files on
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
@@ -31,6 +32,8 @@ _NAMED = 5
 _SAMPLE_FILES = 12
 _TAIL = 64 << 10
 _VALUE = 2000
+_REASON = 200
+_NUMBERS = re.compile(r"[0-9]+")
 
 Last = Annotated[int, Query(ge=1, le=500, description="How many decisions are looked at.")]
 
@@ -99,8 +102,8 @@ def _called(committable: JSON) -> str:
 
 
 def _total(committables: Sequence[JSON], name: str) -> int | None:
-    values = [each.get(name) for each in committables]
-    return sum(values) if all(isinstance(value, int) for value in values) else None
+    values = [value for each in committables if isinstance(value := each.get(name), int)]
+    return sum(values) if len(values) == len(committables) else None
 
 
 def _file(file: ManifestEntry, decided: int) -> models.FinishedFile:
@@ -141,7 +144,7 @@ def dead_letters(
             break
     if not decisions or all(DEAD_LETTER not in each.sinks for each in decisions):
         notes.append("the job keeps no dead letters: give it a folder with dead_letters=…")
-    reasons = Counter(letter.reason for letter in taken).most_common()
+    reasons = Counter(_NUMBERS.sub("…", letter.reason)[:_REASON] for letter in taken).most_common()
     return models.DeadLetters(
         rows=rows,
         place=files[0].root if files else None,

@@ -73,9 +73,7 @@ def savepoints(job: JobCalled, folder: FolderOfJob) -> models.Savepoints:
     usual = f"{home}/savepoints" if isinstance(home, str) else None
     with answered(), explained(f"listing the savepoints of job {job.entry.name}"):
         listed = [*_of_job(job.job_id, usual)] if usual is not None else []
-        listed += [
-            _described(f"{folder.storage.root}/{path}", "retained") for path in copies(folder.storage).values()
-        ]
+        listed += [_described(f"{folder.storage.root}/{path}", "retained") for path in copies(folder.storage).values()]
     listed.sort(key=lambda each: each.created or 0, reverse=True)
     return models.Savepoints(folder=usual, savepoints=listed[:_LISTED])
 

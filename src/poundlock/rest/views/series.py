@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TypeGuard
 
 from fastapi import APIRouter, Query
 
 from poundlock.checkpoint.decision import Decision
 from poundlock.control.registry import now_ms
+from poundlock.operators.time_values import MAX, MIN
 from poundlock.rest.answers import JobCalled
 from poundlock.rest.samples import Sample
 from poundlock.rest.views import models
@@ -68,33 +69,58 @@ def _since(folder: JobFolder, since: int) -> tuple[list[Decision], bool]:
 def _of_decisions(
     made: Sequence[models.DecisionLine], since: int, step: int, slots: int
 ) -> dict[str, list[float | None]]:
-    """Return columns made from checkpoints, given oldest first; where a step of time had none, rates are 0 between the first and the last."""
-    columns: dict[str, list[float | None]] = {
-        **{f"{name}_per_s": [None] * slots for name in RATES},
-        **{f"{phase}_ms": [None] * slots for phase in PHASES},
-        "watermark_delay_s": [None] * slots,
-        "checkpoints": [None] * slots,
-    }
-    if not made:
-        return columns
-    first, last = (min(slots - 1, (made[end].decided - since) // step) for end in (0, -1))
-    for name in (*(f"{rate}_per_s" for rate in RATES), "checkpoints"):
-        columns[name][first : last + 1] = [0.0] * (last + 1 - first)
-    for line in made:
-        slot = min(slots - 1, (line.decided - since) // step)
-        values = line.model_dump()
-        for rate in RATES:
-            column = columns[f"{rate}_per_s"]
-            amount = values[rate]
-            column[slot] = None if amount is None or column[slot] is None else (column[slot] or 0) + amount * 1000 / step
-        for phase, ms in line.durations.items():
-            if phase in PHASES:
-                columns[f"{phase}_ms"][slot] = max(columns[f"{phase}_ms"][slot] or 0, ms)
-        if line.watermark is not None and abs(line.watermark) < 1 << 62:
-            columns["watermark_delay_s"][slot] = (line.decided - line.watermark) / 1000
-        if line.occasion == "checkpoint":
-            columns["checkpoints"][slot] = (columns["checkpoints"][slot] or 0) + 1
+    """Return columns made from decisions, given oldest first; where a step of time had none, rates are 0 between the first and the last."""
+    grid = _Grid(since, step, slots, [line.decided for line in made])
+    taken = [line for line in made if line.occasion == "checkpoint"]
+    columns = {"checkpoints": grid.sums([(line.decided, 1) for line in taken])}
+    for name in RATES:
+        of = made if name == "committed" else taken
+        amounts = [(line.decided, line.model_dump(include={name})[name]) for line in of]
+        known = all(amount is not None for _, amount in amounts)  # else a sum would be too small
+        columns[f"{name}_per_s"] = grid.sums([(at, amount * 1000 / step) for at, amount in amounts] if known else [])
+    for phase in PHASES:
+        columns[f"{phase}_ms"] = grid.greatest(
+            [(line.decided, line.durations[phase]) for line in made if phase in line.durations]
+        )
+    delays = [(line.decided, line.decided - line.watermark) for line in taken if _is_time(line.watermark)]
+    columns["watermark_delay_s"] = grid.greatest([(at, ms / 1000) for at, ms in delays])
     return columns
+
+
+def _is_time(watermark: int | None) -> TypeGuard[int]:
+    """Return whether a watermark is a time, and not the one before any or behind the end of the input."""
+    return watermark is not None and MIN < watermark < MAX
+
+
+class _Grid:
+    """Equal steps of time; `moments` are those of all decisions, the oldest first, ms since 1970."""
+
+    def __init__(self, since: int, step: int, slots: int, moments: Sequence[int]) -> None:
+        self._since, self._step, self._slots = since, step, slots
+        self._span = (self._slot(moments[0]), self._slot(moments[-1])) if moments else None
+
+    def _slot(self, ms: int) -> int:
+        return max(0, min(self._slots - 1, (ms - self._since) // self._step))
+
+    def sums(self, values: Sequence[tuple[int, float]]) -> list[float | None]:
+        """Return the sum of the values in each step, given each with its time; without any nothing is known."""
+        column: list[float | None] = [None] * self._slots
+        if self._span is not None and values:
+            first, last = self._span
+            column[first : last + 1] = [0.0] * (last + 1 - first)
+        for ms, value in values:
+            slot = self._slot(ms)
+            column[slot] = (column[slot] or 0) + value
+        return column
+
+    def greatest(self, values: Sequence[tuple[int, float]]) -> list[float | None]:
+        """Return the greatest of the values in each step."""
+        column: list[float | None] = [None] * self._slots
+        for ms, value in values:
+            slot = self._slot(ms)
+            before = column[slot]
+            column[slot] = value if before is None else max(before, value)
+        return column
 
 
 def _of_samples(samples: Sequence[Sample], times: Sequence[int]) -> dict[str, list[float | None]]:

@@ -43,9 +43,7 @@ def _operator(stage: str, manifest: Manifest, name: str, shares: Shares | None) 
         id=name,
         stage=stage,
         tables=[
-            models.TableLine(
-                name=table, kind=of.kind, ttl_ms=of.ttl_ms, windowed=of.windowed, broadcast=of.broadcast
-            )
+            models.TableLine(name=table, kind=of.kind, ttl_ms=of.ttl_ms, windowed=of.windowed, broadcast=of.broadcast)
             for table, of in its.tables.items()
         ],
         watermark=its.watermark,
