@@ -271,7 +271,7 @@ class CommitLine(BaseModel):
     bytes: int | None
 
 
-class FinishedFile(BaseModel):
+class ListedFile(BaseModel):
     """A file that readers may read."""
 
     path: str
@@ -294,7 +294,7 @@ class SinkView(BaseModel):
     pending: int | None
     place: str | None
     commits: list[CommitLine]
-    files: list[FinishedFile]
+    files: list[ListedFile]
 
 
 class SinksView(BaseModel):
@@ -373,7 +373,7 @@ class SavepointLine(BaseModel):
     trouble: str | None
 
 
-class Savepoints(BaseModel):
+class ListedSavepoints(BaseModel):
     """The savepoints that are in the job's usual folder, and its retained copies."""
 
     folder: str | None

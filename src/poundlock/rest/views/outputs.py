@@ -106,8 +106,8 @@ def _total(committables: Sequence[JSON], name: str) -> int | None:
     return sum(values) if len(values) == len(committables) else None
 
 
-def _file(file: ManifestEntry, decided: int) -> models.FinishedFile:
-    return models.FinishedFile(
+def _file(file: ManifestEntry, decided: int) -> models.ListedFile:
+    return models.ListedFile(
         path=f"{file.root}/{file.path}",
         bucket=file.bucket,
         rows=file.rows,

@@ -67,7 +67,7 @@ class Disposals:
 
 
 @router.get("/jobs/{jid}/savepoints")
-def savepoints(job: JobCalled, folder: FolderOfJob) -> models.Savepoints:
+def savepoints(job: JobCalled, folder: FolderOfJob) -> models.ListedSavepoints:
     """The savepoints of the job in its usual folder, and the retained copies of its checkpoints, the newest first."""
     home = job.setup.settings.get("state_dir")
     usual = f"{home}/savepoints" if isinstance(home, str) else None
@@ -75,7 +75,7 @@ def savepoints(job: JobCalled, folder: FolderOfJob) -> models.Savepoints:
         listed = [*_of_job(job.job_id, usual)] if usual is not None else []
         listed += [_described(f"{folder.storage.root}/{path}", "retained") for path in copies(folder.storage).values()]
     listed.sort(key=lambda each: each.created or 0, reverse=True)
-    return models.Savepoints(folder=usual, savepoints=listed[:_LISTED])
+    return models.ListedSavepoints(folder=usual, savepoints=listed[:_LISTED])
 
 
 def _of_job(job_id: str, folder: str) -> Iterator[models.SavepointLine]:
