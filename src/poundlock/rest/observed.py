@@ -25,7 +25,7 @@ from poundlock.driver.requests import Requests
 from poundlock.errors import PoundlockError
 from poundlock.plan.graph import JobGraph
 from poundlock.rest.figures import Figures
-from poundlock.rest.samples import Samples
+from poundlock.rest.trend import Trend
 from poundlock.storage import Storage
 from poundlock.storage.json_record import ready
 
@@ -58,12 +58,12 @@ class Observed:
     figures: Figures
     stop: StopRequest
     requests: Requests
-    samples: Samples = field(default_factory=Samples)
+    trend: Trend = field(default_factory=Trend)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def update(self, progress: Progress) -> None:
         """Take how the job goes."""
-        self.samples.add(progress, now_ms())
+        self.trend.add(progress, now_ms())
         with self._lock:
             self.entry = self.entry.after(progress)
         if progress.checkpoint is not None and progress.last_ms is not None:
@@ -134,7 +134,7 @@ class Gateway:
             job.requests.close(None if now.failure is None else PoundlockError(now.failure[0], next=now.failure[1]))
         job.entry = now
         if not now.ended:
-            job.samples.add(job.progress, now_ms())
+            job.trend.add(job.progress, now_ms())
 
     def _begin(self, entry: JobEntry) -> Forwarding:
         return Forwarding(entry, self._channel(entry), self.observed.stop, self.observed.requests)

@@ -27,7 +27,7 @@ from poundlock.operators.time_values import (
 from poundlock.plan.graph import GraphEdge, GraphNode, GraphStage, JobGraph
 from poundlock.rest.app import make_app
 from poundlock.rest.observed import Observed
-from poundlock.rest.samples import Samples
+from poundlock.rest.trend import Trend
 from poundlock.state.decided_state import DecidedState
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, RunFile, TableMeta
 from support.rest_job import ID, TOKEN, decision, observed
@@ -247,9 +247,9 @@ def test_no_file_but_a_log_is_read_as_one(client: TestClient, job: Observed, tmp
 def test_figures_over_time(client: TestClient, made: tuple[Observed, Ledger]) -> None:
     job, ledger = made
     at = now_ms() - 30_000
-    job.samples = Samples()
+    job.trend = Trend()
     for ms in (at, at + 9_999, at + 10_000):
-        job.samples.add(job.progress, ms)
+        job.trend.add(job.progress, ms)
     for number, seconds in ((4, 0), (5, 10)):
         ledger.append(replace(decision(number, number - 1), time_ms=at + seconds * 1000))
     shown = get(client, "series?minutes=1")

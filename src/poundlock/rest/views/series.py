@@ -12,7 +12,7 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.control.registry import now_ms
 from poundlock.operators.time_values import MAX, MIN
 from poundlock.rest.answers import JobCalled
-from poundlock.rest.samples import Sample
+from poundlock.rest.trend import TrendPoint
 from poundlock.rest.views import models
 from poundlock.rest.views.decisions import lines
 from poundlock.rest.views.job_folder import FolderOfJob, JobFolder, answered
@@ -45,7 +45,7 @@ def series(
         since=since,
         until=until,
         time=times,
-        columns={**_of_decisions(made, since, step, len(times)), **_of_samples(job.samples.since(since), times)},
+        columns={**_of_decisions(made, since, step, len(times)), **_of_samples(job.trend.since(since), times)},
         truncated=truncated,
     )
 
@@ -123,7 +123,7 @@ class _Grid:
         return column
 
 
-def _of_samples(samples: Sequence[Sample], times: Sequence[int]) -> dict[str, list[float | None]]:
+def _of_samples(samples: Sequence[TrendPoint], times: Sequence[int]) -> dict[str, list[float | None]]:
     """Return columns of what this server has sampled: the newest sample in each step of time."""
     names = ("lag", "state_bytes", "restarts", "parallelism")
     columns: dict[str, list[float | None]] = {name: [None] * len(times) for name in names}

@@ -14,7 +14,7 @@ _KEPT = 8640  # a day of them
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class TrendPoint:
     """A job at one moment, ms since 1970; see `Progress`."""
 
     at_ms: int
@@ -25,10 +25,10 @@ class Sample:
 
 
 @dataclass
-class Samples:
-    """The samples of one job, the newest last; taken every ten seconds at most."""
+class Trend:
+    """The moments of one job that are kept, the newest last; taken every ten seconds at most."""
 
-    _kept: deque[Sample] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    _kept: deque[TrendPoint] = field(default_factory=lambda: deque(maxlen=_KEPT))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, progress: Progress, now_ms: int) -> None:
@@ -36,10 +36,10 @@ class Samples:
         with self._lock:
             if not self._kept or now_ms - self._kept[-1].at_ms >= _EVERY_MS:
                 self._kept.append(
-                    Sample(now_ms, progress.lag, progress.state_bytes, progress.restarts, progress.parallelism)
+                    TrendPoint(now_ms, progress.lag, progress.state_bytes, progress.restarts, progress.parallelism)
                 )
 
-    def since(self, ms: int) -> Sequence[Sample]:
-        """Return the samples since a time, the oldest first."""
+    def since(self, ms: int) -> Sequence[TrendPoint]:
+        """Return the moments since a time, the oldest first."""
         with self._lock:
-            return [sample for sample in self._kept if sample.at_ms >= ms]
+            return [point for point in self._kept if point.at_ms >= ms]
