@@ -67,14 +67,16 @@ export function usePoll(path, everyMs = 2000) {
       clearTimeout(timer);
       if (document.hidden || running) return;
       running = true;
+      let pause = everyMs;
       try {
         const data = await ask("GET", path, undefined, stop.signal);
         if (!stop.signal.aborted) set({ data, error: null, at: Date.now(), path });
       } catch (error) {
         if (!stop.signal.aborted) set((was) => ({ ...(was.path === path ? was : { data: null, at: null, path }), error }));
+        pause = Math.max(everyMs, 3000); // also what is asked for once: it may be there in a moment
       }
       running = false;
-      if (!stop.signal.aborted && everyMs) timer = setTimeout(look, everyMs);
+      if (!stop.signal.aborted && pause) timer = setTimeout(look, pause);
     };
     wake.current = look;
     document.addEventListener("visibilitychange", look);
