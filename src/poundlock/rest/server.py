@@ -108,11 +108,6 @@ class RestServer:
         self._thread.start()
         threading.Thread(target=self._follow, args=(refresh,), name="poundlock-rest-figures", daemon=True).start()
 
-    def serve(self, app: Callable[[], Any]) -> None:
-        """Begin to answer with an ASGI application, which is made for the first request; returns at once."""
-        self._thread = threading.Thread(target=self._run, args=(app,), name="poundlock-rest", daemon=True)
-        self._thread.start()
-
     def close(self) -> None:
         """Answer what has been asked, then release the port."""
         self._ended.set()
