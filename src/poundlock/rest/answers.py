@@ -283,7 +283,9 @@ def failure_cause(error: PoundlockError | None) -> models.FailureCause | None:
     """Return an error as an answer has it."""
     if error is None:
         return None
-    return models.FailureCause.model_validate({"class": type(error).__name__, "stack-trace": str(error)})
+    return models.FailureCause.model_validate(
+        {"class": type(error).__name__, "stack-trace": str(error), "code": error.code}
+    )
 
 
 def _parallelism(job: Observed) -> int:
