@@ -24,7 +24,7 @@ from poundlock import (
 )
 from poundlock.config import load_settings
 from poundlock.driver.driver import run
-from poundlock.driver.failure_record import read_failures
+from poundlock.driver.failures.failure_record import read_failures
 from poundlock.failpoints import Failpoint
 from poundlock.metrics.timeline import PHASES
 from poundlock.storage import open_storage

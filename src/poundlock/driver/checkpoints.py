@@ -20,7 +20,7 @@ from poundlock.checkpoint.decision import Decision, EventTime
 from poundlock.checkpoint.outcome import Outcome, SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Occasion
 from poundlock.checkpoint.skew import Skew, together
-from poundlock.driver.attempts import Attempt, Attempts, known_undecided
+from poundlock.driver.failures.attempts import Attempt, Attempts, known_undecided
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.parallelism import JobParallelism
 from poundlock.driver.planner import CheckpointPlan, Planner

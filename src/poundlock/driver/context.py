@@ -22,9 +22,9 @@ from poundlock.checkpoint.participant import Kind
 from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource
 from poundlock.control import cluster_driver as submitted
-from poundlock.driver.attempts import Attempts
 from poundlock.driver.autoscaler import Autoscaler
 from poundlock.driver.checkpoints import JobCheckpoints
+from poundlock.driver.failures.attempts import Attempts
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.loop import JobLoop
 from poundlock.driver.parallelism import JobParallelism

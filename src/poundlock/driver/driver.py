@@ -18,10 +18,10 @@ from poundlock.checkpoint.epoch import Epoch, EpochTaken
 from poundlock.checkpoint.identity import Identity, open_identity, rename
 from poundlock.checkpoint.participant import Occasion
 from poundlock.config import Settings, load_settings
-from poundlock.driver.attempts import Attempts, CheckpointTimedOut
 from poundlock.driver.autoscaler import autoscaler_of, check_autoscaler
 from poundlock.driver.context import Assembly
-from poundlock.driver.failure_record import FailureRecord
+from poundlock.driver.failures.attempts import Attempts, CheckpointTimedOut
+from poundlock.driver.failures.failure_record import FailureRecord
 from poundlock.driver.progress import Progress, State, StopRequest, Tracker
 from poundlock.driver.requests import Requests
 from poundlock.driver.restart import (

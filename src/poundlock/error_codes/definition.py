@@ -311,4 +311,27 @@ SUBJECTS = (
             ),
         ),
     ),
+    ErrorSubject(
+        24,
+        "Metrics of functions",
+        modules=("metrics",),
+        codes=(
+            ErrorCode(
+                2,
+                "A metric of a function cannot be kept as it is written.",
+                (
+                    "a name that is none, or is used for two kinds",
+                    "names that depend on data",
+                    "a value that is no number",
+                ),
+                ("give it another name or value: docs/metrics.md",),
+            ),
+            ErrorCode(
+                4,
+                "The ledger has metrics of functions in a format that this version does not know.",
+                ("a job that was run by a newer version before",),
+                ("run the version that wrote it, or a newer one",),
+            ),
+        ),
+    ),
 )

@@ -48,6 +48,7 @@ SUBJECTS = (
                 ("the job runs already, perhaps in the background or on another machine", "an object store that ignores If-None-Match: *"),
                 ("see what runs: poundlock list", "give this job another checkpoint folder", "keep the checkpoint on a store that honours conditional puts"),
             ),
+            ErrorCode(3, "Another driver that stood by was first to go on with the job. This one stands by again.", ("several drivers that stand by",), ("do nothing: one of them runs the job",)),
             ErrorCode(4, "The checkpoint folder was removed, moved or unmounted while its job ran.", ("a cleaner, or a mount that went away",), ("put the folder back in place, and start the job again",)),
             ErrorCode(5, "A newer driver has taken over this checkpoint. This one decides nothing more.", ("the job was started again elsewhere", "this process slept so long that it was taken for dead"), ("let the newer driver run; nothing is lost",)),
         ),

@@ -133,6 +133,12 @@ SUBJECTS = (
         ),
     ),
     ErrorSubject(
+        133,
+        "OpenTelemetry",
+        modules=("telemetry",),
+        codes=(ErrorCode(2, "A variable of OpenTelemetry asks for what is not there.", ("an exporter or a protocol that is not known",), ("do what the second line says: docs/metrics.md",)),),
+    ),
+    ErrorSubject(
         140,
         "Servers for trials",
         modules=("testing", "cli.setup.trials"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from poundlock.driver.failure_record import FailureRecord, Failures, read_failures
+from poundlock.driver.failures.failure_record import FailureRecord, Failures, read_failures
 from poundlock.metrics.timeline import FailedCheckpoint
 from poundlock.storage import LocalStorage
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from poundlock.driver.attempts import Attempts, CheckpointTimedOut, known_undecided
+from poundlock.driver.failures.attempts import Attempts, CheckpointTimedOut, known_undecided
 from poundlock.errors import PoundlockError, TerminalError, TransientError
 from poundlock.metrics.timeline import FailedCheckpoint, Timeline
 

@@ -20,8 +20,8 @@ from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import JSON, Aborted, Committed, Counts, Occasion, Prepared, Staged
-from poundlock.driver.attempts import Attempts
 from poundlock.driver.checkpoints import JobCheckpoints, JobPlan, JobRan
+from poundlock.driver.failures.attempts import Attempts
 from poundlock.driver.loop import JobLoop
 from poundlock.driver.parallelism import JobParallelism
 from poundlock.driver.planner import Planner

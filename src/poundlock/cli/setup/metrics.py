@@ -19,7 +19,7 @@ def command(
     ),
     as_json: bool = Option(False, "--json", help="Show the metrics as JSON, one a line."),
 ) -> None:
-    """Show all metrics of a job, a Grafana dashboard of them, or Prometheus's alert rules."""
+    """List the metrics, or print a dashboard or alert rules."""
     from poundlock.rest.catalogue import METRICS, PREFIX
 
     out = Output()

@@ -173,7 +173,7 @@ def test_parquet_rolls_on_every_checkpoint(tmp_path: Path) -> None:
 
 
 def test_parquet_parts_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("poundlock.formats.encode_bulk._GROUP_BYTES", 1)
+    monkeypatch.setattr("poundlock.formats.bulk.encode_bulk._GROUP_BYTES", 1)
     h = harness(tmp_path, format="parquet", rolling=RollingPolicy(size=100))
     files = end(h, *(batch(n=list(range(i, i + 50))) for i in range(0, 200, 50)))
     assert len(files) == 4

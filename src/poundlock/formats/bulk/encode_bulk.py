@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from poundlock.errors import DefinitionError
+from poundlock.formats.bulk.parquet_options import ParquetOptions
 from poundlock.formats.custom import BulkWriterFactory
 from poundlock.formats.encode import Passing, values
-from poundlock.formats.parquet_options import ParquetOptions
 from poundlock.storage.base import Storage
 
 _MARKER = "poundlock.merge"
@@ -54,7 +54,7 @@ class ParquetFile:
         except (TypeError, pa.ArrowInvalid, pa.ArrowException) as error:
             raise DefinitionError(
                 f"Parquet files with {options} cannot be written: {error}",
-                next="change the options; Bloom filters need a pyarrow that has them: pip install -U pyarrow",
+                next="change the options; Bloom filters need a newer pyarrow that has them",
             ) from error
         self._rows = 0
         self._batches: list[pa.RecordBatch] = []

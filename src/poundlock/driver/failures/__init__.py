@@ -1,0 +1,1 @@
+"""What went wrong in a job: the attempts at a checkpoint, and the record of failures."""

@@ -1,0 +1,1 @@
+"""Bulk formats of files: their writers, the options of Parquet files."""
