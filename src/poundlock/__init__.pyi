@@ -13,6 +13,8 @@ from poundlock.connectors.files.buckets.assigners import (
 )
 from poundlock.connectors.files.partitions.commit import CommittedPartition as CommittedPartition
 from poundlock.connectors.files.partitions.commit import PartitionCommit as PartitionCommit
+from poundlock.connectors.files.partitions.sealed import SealedBucket as SealedBucket
+from poundlock.connectors.files.partitions.sealed import SealedBuckets as SealedBuckets
 from poundlock.connectors.files.partitions.times import PartitionTimePattern as PartitionTimePattern
 from poundlock.connectors.files.sink.rolling import FileCompaction as FileCompaction
 from poundlock.connectors.files.sink.rolling import RollingPolicy as RollingPolicy

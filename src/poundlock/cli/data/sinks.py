@@ -33,18 +33,39 @@ _EVERY_S = 3.0
 def files(
     path: CheckpointArgument,
     sink: Annotated[str | None, Option("--sink", metavar="NAME", help="Only the files of this sink.")] = None,
+    sealed: Annotated[
+        bool, Option("--sealed", help="List sealed buckets with their manifests instead of files.")
+    ] = False,
+    bucket: Annotated[
+        list[str] | None, Option("--bucket", metavar="BUCKET", help="Only this bucket; may be given several times.")
+    ] = None,
+    wait: Annotated[bool, Option("--wait", help="Wait until each --bucket is sealed.")] = False,
+    version: Annotated[
+        int | None, Option("--version", min=1, help="With --wait: until their manifests have this version.")
+    ] = None,
+    timeout: Annotated[
+        str | None, Option("--timeout", metavar="TIME", help="With --wait: at most so long, such as 10m.")
+    ] = None,
     *,
     call: Call,
-) -> None:
-    """List the finished files of a job.
+) -> int:
+    """List the finished files of a job, or its sealed buckets.
 
-    Each with its rows, bytes, event-time bounds and the checkpoint that made it visible.
+    Each file with its rows, bytes, event-time bounds and the checkpoint that made it visible; each sealed bucket with the newest version of its manifest. With --wait the exit code is 0 once all are sealed, 1 if time ran out.
     """
     from poundlock.checkpoint.ledger.ledger import Ledger
+    from poundlock.cli.data import sealed_buckets
     from poundlock.connectors.files.manifest import finished_files
 
+    options = sealed_buckets.Wanted(sink, bucket or (), wait, version, timeout)
+    if sealed or wait:
+        return sealed_buckets.show(Ledger(find_checkpoint(path, call).storage), options, call.output)
+    options.refuse_beside_files()
     finished = list(finished_files(Ledger(find_checkpoint(path, call).storage), sink=sink))
+    if bucket:
+        finished = [file for file in finished if file.bucket in bucket]
     call.output.show(_listed(finished), lambda: [asdict(file) for file in finished])
+    return 0
 
 
 def _listed(finished: Sequence[ManifestEntry]) -> Iterable[str]:

@@ -164,7 +164,7 @@ class ReplacedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class FileSinkState(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
     """What a file sink carries from decision to decision."""
 
-    FORMAT: ClassVar[int] = 3
+    FORMAT: ClassVar[int] = 4
 
     tag: str  # stands for job and sink in hidden names; "" before anything was prepared
     root: str  # the sink's folder; "" before the first decision
@@ -208,7 +208,7 @@ class FileSinkState(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
 class FileCommittable(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
     """A file that a decision makes visible, or no file, where it only removes old ones or commits a partition."""
 
-    FORMAT: ClassVar[int] = 3
+    FORMAT: ClassVar[int] = 4
 
     tag: str  # stands for job and sink in hidden names
     root: str  # the folder it was staged in
@@ -252,6 +252,13 @@ class FileCommittable(_FileValue, frozen=True, kw_only=True, omit_defaults=True)
         return len(self.segments) > 1 and self.kind.partition(":")[0] in ("parquet", "avro")
 
 
+class LateLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far time had come behind the newest decision of a sink that seals buckets."""
+
+    watermark: int | None = None  # ms; None before any
+    clock_ms: int | None = None  # ms since the epoch
+
+
 class FileDirective(SinkValue, frozen=True):
     """What the tasks of a checkpoint have to know of a sink's state, kept small."""
 
@@ -259,6 +266,7 @@ class FileDirective(SinkValue, frozen=True):
     # the counter of the next name of each of them; empty where writers look for it themselves
     following: tuple[int, ...] = ()
     pending: tuple[tuple[str, int, int], ...] = ()  # the bytes that wait, by bucket and subtask, largest first
+    decided: LateLine | None = None  # by which rows are late; None before the first decision
 
     @classmethod
     def from_state(cls, state: FileSinkState, *, named: bool = False) -> FileDirective:
@@ -278,4 +286,8 @@ class FileDirective(SinkValue, frozen=True):
             if budget < 0:
                 break
             pending.append(entry)
-        return cls(v=cls.FORMAT, known=tuple(known), following=tuple(following), pending=tuple(pending))
+        waits = state.partitions
+        decided = None if waits is None else LateLine(waits.watermark, waits.clock_ms)
+        return cls(
+            v=cls.FORMAT, known=tuple(known), following=tuple(following), pending=tuple(pending), decided=decided
+        )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from poundlock.arguments import check_choices, function_name
 from poundlock.connectors.files.partitions.times import (
@@ -50,6 +50,55 @@ class CommittedPartition:
 
 
 CommitPolicy = Callable[[CommittedPartition], None]
+AnyPolicy = Callable[[Any], None]
+
+
+def check_policies(given: str | AnyPolicy | Sequence[str | AnyPolicy], value: str) -> tuple[str | AnyPolicy, ...]:
+    """Return policies as they are listed. Raises DefinitionError where one is none; `value`: what functions are called with."""
+    policies = (given,) if isinstance(given, str) or callable(given) else tuple(given)
+    wrong = [each for each in policies if each != SUCCESS_FILE and not callable(each)]
+    if wrong:
+        raise DefinitionError(
+            f"{wrong[0]!r} is no commit policy",
+            next=f'write policies=["{SUCCESS_FILE}"], or give a function of {value}',
+        )
+    return policies
+
+
+class CompletionRule(Protocol):
+    """When buckets are complete, and what is done then: `PartitionCommit`, and `SealedBuckets` for the buckets of a sink."""
+
+    @property
+    def steps(self) -> Sequence[str | AnyPolicy]:
+        """What is done, in order: names of success files, and functions."""
+
+    @property
+    def success_files(self) -> Sequence[str]:
+        """The names of success files."""
+
+    @property
+    def marks(self) -> Sequence[Container[str]]:
+        """The names of what it writes into buckets."""
+
+    @property
+    def functions(self) -> Sequence[AnyPolicy]:
+        """The policies that are functions."""
+
+    @property
+    def needs_event_time(self) -> bool:
+        """Whether it waits for a watermark."""
+
+    def concerns(self, bucket: str) -> bool:
+        """Return whether a bucket is ever complete."""
+
+    def due_ms(self, bucket: str, since_ms: int) -> int | None:
+        """Return the first time of the clock, ms since the epoch, at which a bucket is complete; None = never by the clock."""
+
+    def due_watermark(self, bucket: str) -> int:
+        """Return the least watermark, ms, with which a bucket is complete. Raises TerminalError where it has no time."""
+
+    def describe(self) -> str:
+        """Return it for people, one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,15 +139,10 @@ class PartitionCommit:
                 f"time={self.time!r} is no extractor",
                 next='write PartitionTimePattern("$dt $hour:00:00"), or give a function',
             )
-        policies = (
-            (self.policies,) if isinstance(self.policies, str) or callable(self.policies) else tuple(self.policies)
-        )
-        object.__setattr__(self, "policies", policies)
-        wrong = [each for each in policies if each != SUCCESS_FILE and not callable(each)]
-        if wrong or not policies:
+        object.__setattr__(self, "policies", check_policies(self.policies, "a CommittedPartition"))
+        if not self.policies:
             raise DefinitionError(
-                f"{wrong[0]!r} is no commit policy" if wrong else "a partition commit without a policy does nothing",
-                next=f'write policies=["{SUCCESS_FILE}"], or give a function of a CommittedPartition',
+                "a partition commit without a policy does nothing", next=f'write policies=["{SUCCESS_FILE}"]'
             )
         if not isinstance(self.success_file_name, str) or not SUCCESS_FILE_NAME.fullmatch(self.success_file_name):
             raise DefinitionError(
@@ -111,12 +155,31 @@ class PartitionCommit:
         return round(duration(self.delay) / timedelta(milliseconds=1))
 
     @property
+    def needs_event_time(self) -> bool:
+        """Whether it waits for a watermark."""
+        return self.trigger == "partition-time"
+
+    def concerns(self, bucket: str) -> bool:
+        """Return whether a bucket is ever committed: each is."""
+        return True
+
+    @property
+    def steps(self) -> list[str | AnyPolicy]:
+        """What is done, in order: names of success files, and functions."""
+        return [self.success_file_name if isinstance(each, str) else each for each in self.policies]
+
+    @property
     def success_files(self) -> list[str]:
         """The names of its success files."""
         return [self.success_file_name for each in self.policies if each == SUCCESS_FILE]
 
     @property
-    def functions(self) -> list[CommitPolicy]:
+    def marks(self) -> Sequence[Container[str]]:
+        """The names of what it writes."""
+        return [self.success_files]
+
+    @property
+    def functions(self) -> list[AnyPolicy]:
         """The policies that are functions."""
         return [each for each in self.policies if not isinstance(each, str)]
 

@@ -107,6 +107,11 @@ def _by_pattern(text: str, formatter: str) -> datetime:
     )
 
 
+def fields_of(pattern: DatePattern) -> list[str]:
+    """Return the units of a date pattern, such as year, in the order in which they stand there."""
+    return [field[0] for field in _FIELD.findall(pattern.template)]
+
+
 def zone_of(name: Any) -> tzinfo:
     """Return a time zone: an IANA name, or an offset such as "GMT-08:00". Raises DefinitionError."""
     offset = _OFFSET.fullmatch(name) if isinstance(name, str) else None

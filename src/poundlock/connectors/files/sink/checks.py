@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from poundlock.arguments import refuse_without_effect
 from poundlock.connectors.files.buckets.assigners import BucketAssigner, EventTimeBucketAssigner
 from poundlock.connectors.files.partitions.commit import PartitionCommit
+from poundlock.connectors.files.partitions.sealed import SealedBuckets
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.errors import DefinitionError, required
 
@@ -69,8 +70,22 @@ def check_format(sink: FileSink) -> None:
         raise DefinitionError(
             f"partition_commit={sink.partition_commit!r} is none", next='write PartitionCommit(delay="1 h")'
         )
+    if sink.sealed is not None:
+        _check_sealed(sink, sink.sealed)
     if not isinstance(sink.max_open_files, int) or sink.max_open_files < 1:
         raise DefinitionError(f"max_open_files={sink.max_open_files!r} is not a number", next="give 1 or more")
+
+
+def _check_sealed(sink: FileSink, sealed: object) -> None:
+    if not isinstance(sealed, SealedBuckets):
+        raise DefinitionError(f"sealed={sealed!r} is none", next='write SealedBuckets(allowed_lateness="1 h")')
+    if sink.partition_commit is not None or sink.overwrite is not None:
+        other = "overwrite" if sink.partition_commit is None else "partition_commit"
+        raise DefinitionError(f"sealed= does not go with {other}=", next="give one of them")
+    if sealed.target_size is not None and sink.header:
+        raise DefinitionError("CSV files with a header cannot be merged", next="drop header= or target_size=")
+    sealed.rule(sink.assigner)
+    sealed.merging(sink.compaction)
 
 
 def check_names(sink: FileSink) -> None:

@@ -27,18 +27,22 @@ from poundlock.connectors.files.file_values import (
     WaitingFile,
     totals,
 )
-from poundlock.connectors.files.partitions.commit import PartitionCommit
-from poundlock.connectors.files.partitions.pending import due_partitions, next_commit_ms, next_watermark
+from poundlock.connectors.files.partitions.commit import CompletionRule
+from poundlock.connectors.files.partitions.manifests import BucketFile
+from poundlock.connectors.files.partitions.pending import Sealing, due_partitions, next_commit_ms, next_watermark, seal
 from poundlock.connectors.files.partitions.policies import PartitionMark
-from poundlock.connectors.files.sink.names import final_name, join, numbers_of
+from poundlock.connectors.files.partitions.sealed import SealingRule
+from poundlock.connectors.files.sink.names import final_name, join, name_pattern, numbers_of
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
-from poundlock.errors import TerminalError
+from poundlock.errors import TerminalError, TransientError
 
 __all__ = ["Rules", "next_roll_ms", "next_watermark", "rows_by_bucket", "stage"]
 
 FORMAT = 1
 PARTITIONS_FORMAT = 3
 """Of states and committables that say something of partitions."""
+SEALED_FORMAT = 4
+"""Of those that say something of sealed buckets."""
 # A part of so many segments is finished whatever the policy says: every decision carries all of their names.
 MAX_SEGMENTS = 500
 
@@ -56,7 +60,7 @@ class Rules:
     compaction: FileCompaction | None  # None = none
     tag: str  # stands for job and sink in hidden names; "" = take it from what was prepared
     joins: bool = False  # whether several segments are joined by an upload, which a crash may leave
-    partition_commit: PartitionCommit | None = None  # when buckets are complete, and what is done then; None = nothing
+    partition_commit: CompletionRule | None = None  # when buckets are complete, and what is done then; None = nothing
 
 
 def stage(
@@ -77,6 +81,7 @@ def stage(
     tag = rules.tag or state.tag
     closed: list[OpenPart] = []
     pieces = [(item.subtask, PreparedFile.of(item.payload)) for item in prepared]
+    _refuse_sealed(rules, state, pieces)
     for subtask, piece in sorted(pieces, key=lambda pair: (pair[0], pair[1].k, pair[1].path)):
         tag = tag or piece.tag
         _fold(rules, subtask, piece, parts, counters, closed)
@@ -88,10 +93,24 @@ def stage(
         if key[0] in complete or _closes(rules, parts[key], occasion, now_ms):
             closed.append(parts.pop(key))
     files = [WaitingFile(file=part.segments[0].path, queued_ms=now_ms, **asdict(part)) for part in closed]
-    groups, waiting = compact(rules.compaction, state.compaction, files, occasion, now_ms, complete)
+    alone = {part.bucket for part in (*files, *state.files) if not _completes(rules, part.bucket)}
+    groups, waiting = compact(rules.compaction, state.compaction, files, occasion, now_ms, complete | alone)
     committables = [_committable(rules, tag, group) for group in groups]
+    partitions, sealing, version = due.pending, None, FORMAT if due.pending is None else PARTITIONS_FORMAT
+    if isinstance(rules.partition_commit, SealingRule) and due.pending is not None:
+        visible = ((each.bucket, _in_bucket(each)) for each in committables)
+        sealing = seal(
+            rules.partition_commit,
+            due.pending,
+            due.buckets,
+            visible,
+            name_pattern(rules.prefix, rules.suffix),
+            now_ms,
+            is_checkpoint=occasion is Occasion.CHECKPOINT,
+        )
+        partitions, version = sealing.pending, SEALED_FORMAT
     next_state = FileSinkState(
-        v=FORMAT if due.pending is None else PARTITIONS_FORMAT,
+        v=version,
         tag=tag,
         root=rules.root,
         counters=counters,
@@ -102,12 +121,9 @@ def stage(
         compaction=waiting,
         joined=[c.final for c in committables if c.upload is None] if rules.joins else None,
         pending=0,
-        partitions=due.pending,
+        partitions=partitions,
     )
-    if rules.partition_commit is not None:
-        mark = PartitionMark.of(rules.partition_commit)
-        nothing = [FileCommittable.without_file(PARTITIONS_FORMAT, tag, rules.root, bucket) for bucket in due.buckets]
-        committables += [replace(each, mark=mark) for each in nothing]
+    committables += _marks(rules, tag, version, due.buckets, sealing)
     # How much is still to become visible: at 0 the sink may be taken out of the job, its counters stay.
     return replace(next_state, pending=len(next_state.segments)), committables
 
@@ -125,6 +141,45 @@ def _check(rules: Rules, state: FileSinkState) -> None:
                 f"{len(waiting)} partitions below {state.root}, such as {waiting[0]}, wait to be committed, but the sink now writes to {rules.root}",
                 next="set the sink's path back, end the job with poundlock stop --drain, then change it",
             )
+
+
+def _completes(rules: Rules, bucket: str) -> bool:
+    return rules.partition_commit is None or rules.partition_commit.concerns(bucket)
+
+
+def _refuse_sealed(rules: Rules, state: FileSinkState, pieces: Iterable[tuple[int, PreparedFile]]) -> None:
+    """Raise TransientError where a task wrote into a bucket that was sealed meanwhile: as the checkpoint is repeated, its rows are late."""
+    rule, known = rules.partition_commit, state.partitions
+    if not isinstance(rule, SealingRule) or rule.settings.late == "reopen" or known is None:
+        return
+    for _, piece in pieces:
+        if rule.is_late(piece.bucket, known.watermark, known.clock_ms):
+            raise TransientError(
+                f"rows were written for the bucket {piece.bucket!r} of {rules.root}, which is sealed",
+                next="nothing has to be done: the checkpoint is repeated",
+            )
+
+
+def _in_bucket(committable: FileCommittable) -> BucketFile:
+    known = None if committable.merged_by_record else committable.bytes
+    name = committable.final.rpartition("/")[2]
+    return BucketFile(name, committable.rows, known, committable.min_ms, committable.max_ms)
+
+
+def _marks(
+    rules: Rules, tag: str, version: int, buckets: Sequence[str], sealing: Sealing | None
+) -> list[FileCommittable]:
+    """Return what commits buckets, behind all files of the decision."""
+    if rules.partition_commit is None:
+        return []
+    seals = {} if sealing is None else sealing.seals
+    return [
+        replace(
+            FileCommittable.without_file(version, tag, rules.root, bucket),
+            mark=PartitionMark.of(rules.partition_commit, seals.get(bucket)),
+        )
+        for bucket in buckets
+    ]
 
 
 def _fold(

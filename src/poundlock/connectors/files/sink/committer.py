@@ -34,7 +34,7 @@ from poundlock.storage.uploads import Uploads
 from poundlock.threads import call_all
 
 if TYPE_CHECKING:
-    from poundlock.connectors.files.partitions.commit import PartitionCommit
+    from poundlock.connectors.files.partitions.commit import CompletionRule
     from poundlock.formats.encode_bulk import BulkMerger
 
 _BLOCK = 1 << 20
@@ -73,7 +73,7 @@ def verify(storage: Storage, item: Prepared) -> None:
 
 
 def commit(
-    storage: Storage, committable: FileCommittable, merger: BulkMerger, partitions: PartitionCommit | None = None
+    storage: Storage, committable: FileCommittable, merger: BulkMerger, partitions: CompletionRule | None = None
 ) -> Committed:
     """Make the file of a committable visible, or find that it is, or commit its partition; idempotent, from any process.
 
@@ -85,7 +85,7 @@ def commit(
         TerminalError: neither the file nor its segments exist, one of them is too short or long, or the name is taken by a file that is not ours.
     """
     if committable.mark is not None:
-        return commit_partition(storage, committable.bucket, committable.mark, partitions)
+        return commit_partition(storage, committable.bucket, committable.tag, committable.mark, partitions)
     final, segments = committable.final, [segment.path for segment in committable.segments]
     try:
         if not segments:
@@ -237,11 +237,13 @@ def _remove(storage: Storage, path: str, upload: str | None) -> None:
         of_storage(storage).abort_upload(path, upload)
 
 
-def leftovers(storage: Storage, tag: str, state: FileSinkState, marks: Container[str] = ()) -> Sequence[Leftover]:
+def leftovers(
+    storage: Storage, tag: str, state: FileSinkState, marks: Sequence[Container[str]] = ()
+) -> Sequence[Leftover]:
     """Find hidden files and uploads with this job's tag that the state does not name, and success files that were never given their names.
 
     Args:
-        marks: names of success files.
+        marks: names of success files, and of manifests.
     """
     if not tag:
         return []
@@ -250,7 +252,8 @@ def leftovers(storage: Storage, tag: str, state: FileSinkState, marks: Container
         (
             entry
             for entry in storage.list()
-            if (ours(entry.path, tag) and entry.path not in known) or made_for(entry.path) in marks
+            if (ours(entry.path, tag) and entry.path not in known)
+            or any(made_for(entry.path) in names for names in marks)
         ),
         key=lambda e: e.path,
     )
@@ -338,7 +341,7 @@ def commit_many(
     open_folder: Callable[[str], Storage],
     committables: Iterable[JSON],
     merger: BulkMerger,
-    partitions: PartitionCommit | None = None,
+    partitions: CompletionRule | None = None,
 ) -> Iterator[CommitOutcome]:
     """Make files visible; yield an outcome for each, in order. Each is begun as soon as it is asked for.
 
@@ -365,7 +368,7 @@ def _commit_local(
     storage: DeferredStorage,
     committables: Iterable[FileCommittable],
     merger: BulkMerger,
-    partitions: PartitionCommit | None,
+    partitions: CompletionRule | None,
 ) -> list[CommitOutcome]:
     """Commit a batch in one folder of the local disk; return the outcomes when all are durable."""
     outcomes: list[CommitOutcome] = list(

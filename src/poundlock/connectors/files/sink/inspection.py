@@ -14,6 +14,7 @@ from poundlock.audit.read_back import AuditScope, Decided, Disagreement, ReadBac
 from poundlock.checkpoint.participant import Finding
 from poundlock.connectors.files.checksums import read_crc32
 from poundlock.connectors.files.file_values import FileCommittable, FileSegment
+from poundlock.connectors.files.partitions.manifests import sealed_by
 from poundlock.connectors.files.sink.committer import grows, holds
 from poundlock.connectors.files.sink.multipart import inspect_upload
 from poundlock.connectors.files.sink.names import join
@@ -30,7 +31,11 @@ def inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) 
     """Compare one decided file with what is there, in the folder it was staged in."""
     if committable.mark is not None:
         paths = [join(committable.bucket, name) for name in committable.mark.files]
-        return [Finding("pending", f"{storage.root}/{path}", 0) for path in paths if storage.stat(path) is None]
+        missing = [path for path in paths if storage.stat(path) is None]
+        seal = committable.mark.seal
+        if seal is not None and sealed_by(storage, committable.bucket, committable.tag, seal) is None:
+            missing.insert(0, join(committable.bucket, seal.manifest))
+        return [Finding("pending", f"{storage.root}/{path}", 0) for path in missing]
     if not committable.segments:
         return []
     if committable.upload is not None:

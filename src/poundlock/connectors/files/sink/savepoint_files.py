@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from poundlock.checkpoint.portable import Newer, NewerOutput
 from poundlock.connectors.files.checksums import read_crc32
 from poundlock.connectors.files.file_values import FileSinkState, FinishedFile, OpenPart
-from poundlock.connectors.files.partitions.policies import remove_success_files
+from poundlock.connectors.files.partitions.policies import remove_manifests, remove_success_files
+from poundlock.connectors.files.partitions.sealed import SealingRule
 from poundlock.connectors.files.sink.commit_plan import Rules
 from poundlock.connectors.files.sink.names import final_name, join, numbers_of
 from poundlock.errors import DefinitionError
@@ -89,6 +90,9 @@ def restore(
                 *(path.rpartition("/")[0] for path in there),
             ]
             remove_success_files(storage, rules.partition_commit, again)
+            if isinstance(rules.partition_commit, SealingRule):
+                seals = 0 if state.partitions is None else state.partitions.seals
+                remove_manifests(storage, rules.partition_commit.settings.manifest_name, again, seals)
     counters = dict(state.counters)
     if then != "retract":  # counters go on behind the files that are there
         for subtask, counter in filter(None, (numbers_of(rules.prefix, rules.suffix, path) for path in there)):
@@ -109,7 +113,7 @@ def restore(
         compaction = replace(compaction, waiting=waiting)
     partitions = state.partitions
     if partitions is not None and (state.root or rules.root) != rules.root:
-        partitions = replace(partitions, since_ms={})  # what was finished of them is in the old place
+        partitions = replace(partitions, since_ms={}, files={})  # what was finished of them is in the old place
     # Where the sink begins in a new place, what was finished in the old one is nothing to count on.
     newest = {subtask: file for subtask, file in state.newest.items() if _holds(storage, file)}
     return replace(

@@ -51,7 +51,8 @@ from poundlock.connectors.files.buckets.assigners import (
     ProcessingTimeBucketAssigner,
     PythonBucketAssigner,
 )
-from poundlock.connectors.files.partitions.commit import PartitionCommit
+from poundlock.connectors.files.partitions.commit import CompletionRule, PartitionCommit
+from poundlock.connectors.files.partitions.sealed import SealedBuckets
 from poundlock.connectors.files.sink import checks
 from poundlock.connectors.files.sink.names import join, owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
@@ -107,6 +108,7 @@ class FileSink(
         overwrite: of a job that ends: its files replace those of the buckets that it writes into, and of these buckets in any case ("" is
             the folder with all below it); all at the end, and old files go once the decision is made. None = files are added.
         partition_commit: when a bucket is complete, and what makes that known, such as a file _SUCCESS in it; None = nothing does.
+        sealed: when a bucket is whole, with a manifest of its files, and what becomes of later rows; instead of `partition_commit`.
 
     Raises:
         DefinitionError: settings contradict each other, or a package that a format needs is not installed.
@@ -127,6 +129,7 @@ class FileSink(
     max_open_files: int = 256
     overwrite: Sequence[str] | None = None
     partition_commit: PartitionCommit | None = None
+    sealed: SealedBuckets | None = None
     tag: str = field(default="", repr=False)  # set by `bind`
 
     kind: ClassVar[Kind] = Kind.TRANSACTIONAL
@@ -181,6 +184,16 @@ class FileSink(
         return {BUCKET_COLUMN: self.bucket.expression} if isinstance(self.bucket, ExpressionBucketAssigner) else {}
 
     @property
+    def completion(self) -> CompletionRule | None:
+        """When buckets are complete, and what is done then; None = nothing is."""
+        return self.partition_commit if self.sealed is None else self.sealed.rule(self.assigner)
+
+    @property
+    def merging(self) -> FileCompaction | None:
+        """How small parts are merged before they become visible; None = they are not."""
+        return self.compaction if self.sealed is None else self.sealed.merging(self.compaction)
+
+    @property
     def needs_only_value(self) -> bool:
         """Whether it reads nothing of a row but the bytes of column `value`."""
         by = self.bucket
@@ -195,7 +208,7 @@ class FileSink(
         rows = f"raw {self.row}" if self.row is not None else self.kind_of_rows
         roll = "each checkpoint" if self.whole else self.rolling.describe()
         roll = roll if self.overwrite is None else "at the end, replaces old files"
-        roll += "" if self.partition_commit is None else f"; {self.partition_commit.describe()}"
+        roll += "" if self.completion is None else f"; {self.completion.describe()}"
         return f"files {self.path} ({rows}{packed}; bucket {self.assigner.describe()}; roll {roll}; exactly-once)"
 
     def bind(self, *, job_id: str, sink: str) -> FileSink:
@@ -269,10 +282,10 @@ class FileSink(
 
     def commit(self, committable: JSON) -> Committed:
         file = parts.file_values.FileCommittable.of(committable)
-        return parts.committer.commit(self.storage(file.root), file, self._merger, self.partition_commit)
+        return parts.committer.commit(self.storage(file.root), file, self._merger, self.completion)
 
     def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
-        return parts.committer.commit_many(self.storage, committables, self._merger, self.partition_commit)
+        return parts.committer.commit_many(self.storage, committables, self._merger, self.completion)
 
     def comes_behind(self, committable: JSON) -> bool:
         return "mark" in committable
@@ -295,7 +308,7 @@ class FileSink(
 
     def leftovers(self, state: JSON) -> Sequence[Leftover]:
         carried = _state(state)
-        marks = self.partition_commit.success_files if self.partition_commit is not None else ()
+        marks = self.completion.marks if self.completion is not None else ()
         return parts.committer.leftovers(self.storage(carried.root), self.tag or carried.tag, carried, marks)
 
     def remove(self, leftovers: Sequence[Leftover]) -> None:
@@ -305,7 +318,7 @@ class FileSink(
 
     @property
     def needs_event_time(self) -> bool:
-        return self.partition_commit is not None and self.partition_commit.trigger == "partition-time"
+        return self.completion is not None and self.completion.needs_event_time
 
     def stage_at(
         self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int, time: SinkTime
@@ -313,9 +326,7 @@ class FileSink(
         return self._staged(state, prepared, occasion, now_ms, time)
 
     def next_watermark(self, state: JSON) -> int | None:
-        if self.partition_commit is None:
-            return None
-        return parts.commit_plan.next_watermark(self.partition_commit, _state(state).partitions)
+        return parts.commit_plan.next_watermark(self.completion, _state(state).partitions)
 
     # Inspectable
 
@@ -360,7 +371,7 @@ class FileSink(
     # Measurable
 
     def measuring(self, folder: str) -> FileSink:
-        return replace(self, path=folder, partition_commit=None)
+        return replace(self, path=folder, partition_commit=None, sealed=None)
 
     def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
         return parts.commit_plan.rows_by_bucket(
@@ -406,7 +417,7 @@ class FileSink(
     def uploads(self) -> bool:
         """Whether tasks upload finished files, because each one ends with the checkpoint that began it."""
         ends = self.kind_of_rows in ("parquet", "avro") or self.header or self.rolling.on_checkpoint
-        return ends and self.compaction is None and isinstance(self.storage(), Uploads)
+        return ends and self.merging is None and isinstance(self.storage(), Uploads)
 
     @property
     def codec(self) -> str | None:
@@ -437,10 +448,10 @@ class FileSink(
             self.whole,
             self.prefix,
             self.ending,
-            self.compaction,
+            self.merging,
             self.tag,
             to.moves_by_copy,
-            self.partition_commit,
+            self.completion,
         )
 
 

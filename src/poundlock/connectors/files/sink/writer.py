@@ -21,6 +21,8 @@ import pyarrow as pa
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.files.buckets.assignment import REJECTED, Assignment, BucketRows
 from poundlock.connectors.files.file_values import FileDirective, PreparedFile
+from poundlock.connectors.files.partitions.late_rows import LateRows
+from poundlock.connectors.files.partitions.sealed import SealingRule
 from poundlock.connectors.files.sink.multipart import open_upload
 from poundlock.connectors.files.sink.names import join, name_pattern, owner_tag, segment_name, upload_name
 from poundlock.connectors.files.sink.partition_rows import order, route, runs
@@ -51,6 +53,10 @@ class FileWriter:
         self._floor = 0
         if self._known and directive.following:
             self._floor = directive.following[directive.known.index(context.subtask)]
+        rule, decided = sink.completion, directive.decided
+        self._late: LateRows | None = None
+        if isinstance(rule, SealingRule) and decided is not None:
+            self._late = LateRows(rule, decided.watermark, decided.clock_ms)
         self._uploads = sink.uploads
         self._written = False
         layout = Layout(sink.kind_of_rows, sink.codec, sink.whole, sink.max_open_files)
@@ -116,6 +122,9 @@ class FileWriter:
             for number, name in enumerate(assignment.names)
             if letter in name
         }
+        if self._late is not None:
+            refused |= self._late.refused(assignment.names)
+            assignment = replace(assignment, names=self._late.places(assignment.names))
         return _refusing(assignment, len(rows), refused) if refused else assignment
 
     def _write_columns(self, chunk: Chunk) -> int:
