@@ -16,6 +16,8 @@ from poundlock.connectors.files.partitions.commit import PartitionCommit as Part
 from poundlock.connectors.files.partitions.sealed import SealedBucket as SealedBucket
 from poundlock.connectors.files.partitions.sealed import SealedBuckets as SealedBuckets
 from poundlock.connectors.files.partitions.times import PartitionTimePattern as PartitionTimePattern
+from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy as CustomRollingPolicy
+from poundlock.connectors.files.sink.custom_rolling import PartFile as PartFile
 from poundlock.connectors.files.sink.rolling import FileCompaction as FileCompaction
 from poundlock.connectors.files.sink.rolling import RollingPolicy as RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink as FileSink

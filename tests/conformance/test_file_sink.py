@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.files.buckets.assigners import ProcessingTimeBucketAssigner
 from poundlock.connectors.files.file_values import CompactionState, WaitingFile
 from poundlock.connectors.files.sink.commit_plan import compact
+from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy, PartFile
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from support.sinks import FileSinkHarness, batch
@@ -30,8 +32,17 @@ def of_kind(kind: str) -> Any:
     return pytest.mark.parametrize("case", cases, ids=[case["id"] for case in cases])
 
 
-def policy(case: dict[str, Any]) -> RollingPolicy:
+class EachElement(CustomRollingPolicy):
+    """Rolls before every write to an open file."""
+
+    def should_roll_on_event(self, part: PartFile, rows: pa.RecordBatch) -> int:
+        return 0 if part.rows else 1
+
+
+def policy(case: dict[str, Any]) -> Any:
     said = case["policy"]
+    if said == {"on_each_element": True}:
+        return EachElement()
     assert set(said) <= {"max_part_bytes", "rollover_ms", "inactivity_ms", "on_checkpoint"}
     return RollingPolicy(
         every=f"{said['rollover_ms']} ms" if "rollover_ms" in said else None,
@@ -68,7 +79,7 @@ def write(h: FileSinkHarness, step: dict[str, Any]) -> None:
 def test_every_case_is_run_by_some_test() -> None:
     kinds = {"bucket_id", "file_sink_script", "rolling_script", "bucket_writer_script", "compaction_script"}
     assert {case["kind"] for case in CASES} == kinds
-    assert len(CASES) == len({case["id"] for case in CASES}) == 12
+    assert len(CASES) == len({case["id"] for case in CASES}) == 13
 
 
 @of_kind("bucket_id")

@@ -252,6 +252,16 @@ class FileCommittable(_FileValue, frozen=True, kw_only=True, omit_defaults=True)
         return len(self.segments) > 1 and self.kind.partition(":")[0] in ("parquet", "avro")
 
 
+class OpenPartSeen(msgspec.Struct, frozen=True, array_like=True):
+    """What a rolling policy of the user's is to know of a part that is open; see `PartFile`."""
+
+    bucket: str
+    subtask: int
+    rows: int
+    created_ms: int
+    last_write_ms: int
+
+
 class LateLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far time had come behind the newest decision of a sink that seals buckets."""
 
@@ -266,28 +276,38 @@ class FileDirective(SinkValue, frozen=True):
     # the counter of the next name of each of them; empty where writers look for it themselves
     following: tuple[int, ...] = ()
     pending: tuple[tuple[str, int, int], ...] = ()  # the bytes that wait, by bucket and subtask, largest first
+    seen: tuple[OpenPartSeen, ...] = ()  # of the parts of `pending`, where a policy of the user's asks
     decided: LateLine | None = None  # by which rows are late; None before the first decision
 
     @classmethod
-    def from_state(cls, state: FileSinkState, *, named: bool = False) -> FileDirective:
+    def from_state(cls, state: FileSinkState, *, named: bool = False, seen: bool = False) -> FileDirective:
         """Return what a state says, of which both lists may be cut to keep the whole below 32 KB.
 
         A part that is left out is finished at the next checkpoint; a subtask that is left out looks once more at the names in the
-        folder. Where writers may give names themselves (`named`, or they did before), the counter of each subtask's next name comes along.
+        folder. Where writers may give names themselves (`named`, or they did before), the counter of each subtask's next name comes along; where a
+        policy of the user's asks about parts (`seen`), what it is to know of them.
         """
         counters = state.counters
         known = sorted(map(int, counters))[:1500]
         following = [counters[str(subtask)] for subtask in known] if named or state.joined is not None else []
         budget = DIRECTIVE_BYTES - 200 - sum(len(str(k)) + 2 for k in (*known, *following))
         pending: list[tuple[str, int, int]] = []
+        parts: list[OpenPartSeen] = []
         for part in sorted(state.parts, key=lambda part: -part.bytes):
             entry = part.bucket, part.subtask, part.bytes
-            budget -= len(json.dumps(entry)) + 2
+            budget -= (len(json.dumps(entry)) + 2) * (1 if not seen else 3)
             if budget < 0:
                 break
             pending.append(entry)
+            if seen:
+                parts.append(OpenPartSeen(part.bucket, part.subtask, part.rows, part.created_ms, part.last_write_ms))
         waits = state.partitions
         decided = None if waits is None else LateLine(waits.watermark, waits.clock_ms)
         return cls(
-            v=cls.FORMAT, known=tuple(known), following=tuple(following), pending=tuple(pending), decided=decided
+            v=cls.FORMAT,
+            known=tuple(known),
+            following=tuple(following),
+            pending=tuple(pending),
+            seen=tuple(parts),
+            decided=decided,
         )

@@ -9,6 +9,7 @@ from poundlock.arguments import refuse_without_effect
 from poundlock.connectors.files.buckets.assigners import BucketAssigner, EventTimeBucketAssigner
 from poundlock.connectors.files.partitions.commit import PartitionCommit
 from poundlock.connectors.files.partitions.sealed import SealedBuckets
+from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.errors import DefinitionError, required
 
@@ -55,9 +56,10 @@ def check_format(sink: FileSink) -> None:
     _ = sink.assigner  # refuses a function of something else
     if isinstance(bucket, EventTimeBucketAssigner) and sink.row is None and bucket.json(raw=False):
         raise DefinitionError('source="json" needs raw rows', next='give the sink row="value", or source="column"')
-    if not isinstance(sink.rolling, RollingPolicy):
+    if not isinstance(sink.rolling, RollingPolicy | CustomRollingPolicy):
         raise DefinitionError(f"rolling={sink.rolling!r} is no policy", next='write RollingPolicy(every="60 s")')
-    if (sink.header or sink.kind_of_rows in ("parquet", "avro")) and not sink.rolling.on_checkpoint:
+    is_ours = isinstance(sink.rolling, RollingPolicy)
+    if is_ours and (sink.header or sink.kind_of_rows in ("parquet", "avro")) and not sink.rolling.on_checkpoint:
         standing = RollingPolicy()
         times = {name: (getattr(sink.rolling, name), getattr(standing, name)) for name in ("every", "inactivity")}
         refuse_without_effect(

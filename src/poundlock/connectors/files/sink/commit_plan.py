@@ -32,6 +32,7 @@ from poundlock.connectors.files.partitions.manifests import BucketFile
 from poundlock.connectors.files.partitions.pending import Sealing, due_partitions, next_commit_ms, next_watermark, seal
 from poundlock.connectors.files.partitions.policies import PartitionMark
 from poundlock.connectors.files.partitions.sealed import SealingRule
+from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy, PartFile
 from poundlock.connectors.files.sink.names import final_name, join, name_pattern, numbers_of
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.errors import TerminalError, TransientError
@@ -52,7 +53,7 @@ class Rules:
     """What of the sink's settings the decision needs."""
 
     root: str  # the sink's folder; hidden files are named below it
-    rolling: RollingPolicy  # when a part is finished
+    rolling: RollingPolicy | CustomRollingPolicy  # when a part is finished
     whole: bool  # each segment is a part of its own (bulk formats)
     # prefix, suffix: of finished names
     prefix: str
@@ -222,11 +223,24 @@ def _fold(
 def _closes(rules: Rules, part: OpenPart, occasion: Occasion, now_ms: int) -> bool:
     if occasion is Occasion.END or part.closed or len(part.segments) >= MAX_SEGMENTS:
         return True
-    if rules.rolling.due(part.created_ms, part.last_write_ms, now_ms):
+    at = _roll_at_ms(rules, part)
+    if at is not None and now_ms >= at:
         return True
     if occasion is Occasion.ROLL:
         return False
-    return rules.whole or rules.rolling.on_checkpoint or rules.rolling.full(part.bytes)
+    if isinstance(rules.rolling, RollingPolicy):
+        return rules.whole or rules.rolling.on_checkpoint or rules.rolling.full(part.bytes)
+    return rules.whole or rules.rolling.should_roll_on_checkpoint(_seen(part))
+
+
+def _roll_at_ms(rules: Rules, part: OpenPart) -> int | None:
+    if isinstance(rules.rolling, RollingPolicy):
+        return rules.rolling.due_ms(part.created_ms, part.last_write_ms)
+    return rules.rolling.roll_at_ms(_seen(part))
+
+
+def _seen(part: OpenPart) -> PartFile:
+    return PartFile(part.bucket, part.bytes, part.rows, part.created_ms, part.last_write_ms)
 
 
 def compact(
@@ -310,7 +324,7 @@ def _described(rules: Rules, committable: FileCommittable, now_ms: int) -> Finis
 
 def next_roll_ms(rules: Rules, state: FileSinkState) -> int | None:
     """Return when time alone makes something visible, or moves it on to wait for others; see `Participant.next_roll_ms`."""
-    due: list[int | None] = [rules.rolling.due_ms(part.created_ms, part.last_write_ms) for part in state.parts]
+    due: list[int | None] = [_roll_at_ms(rules, part) for part in state.parts]
     due += [part.created_ms for part in state.parts if part.closed]
     if rules.compaction is not None and state.compaction is not None and rules.compaction.max_wait_ms is not None:
         due += [each.file.queued_ms + rules.compaction.max_wait_ms for each in state.compaction.waiting]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO, cast
@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.connectors.files.file_values import PreparedFile
+from poundlock.connectors.files.file_values import OpenPartSeen, PreparedFile
+from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy, PartFile, rows_before_roll
 from poundlock.connectors.files.sink.multipart import UploadWriter, of_storage
 from poundlock.connectors.files.sink.partition_rows import Slice
 from poundlock.connectors.files.sink.rolling import RollingPolicy
@@ -82,6 +83,10 @@ class _Part:
 
     bytes: int = 0
     new: bool = False
+    # what a policy of the user's is to know, see `PartFile`
+    rows: int = 0
+    created_ms: int = 0
+    last_write_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -90,7 +95,7 @@ class Segments:
 
     storage: Storage  # the sink's folder
     layout: Layout  # how they are written
-    rolling: RollingPolicy  # the size limit
+    rolling: RollingPolicy | CustomRollingPolicy  # the size limit, or the rows that begin a part
     name: Callable[[str, int], str]  # returns the hidden path of a bucket's segment with this number
     pending: dict[str, int]  # bytes that wait in each bucket's open part from earlier checkpoints
     header: Callable[[], bytes]  # returns what each file begins with
@@ -98,6 +103,8 @@ class Segments:
     begin: Callable[[str], BinaryIO] | None = None  # opens a segment's handle; None = as a hidden file of the storage
     # so many bytes wait in memory at once for parts to be full, where files are made of parts
     most_held: int = MOST_HELD
+    started_ms: int = 0  # begin of the checkpoint, ms since the epoch
+    seen: Mapping[str, OpenPartSeen] = field(default_factory=dict)  # of the parts in `pending`
     _held: int = 0
     _open: OrderedDict[str, _Segment] = field(default_factory=OrderedDict)
     _parts: dict[str, _Part] = field(default_factory=dict)
@@ -107,26 +114,50 @@ class Segments:
     def rows(self, bucket: str, rows: Slice, ms: float) -> None:
         """Write rows of bytes. A row that finds its part over the limit begins a new one, as if written one by one."""
         first, after, base = 0, len(rows.ends), rows.base
+        custom = self.rolling if isinstance(self.rolling, CustomRollingPolicy) else None
+        lines = None if custom is None else _lines(rows)
         while first < after:
             part = self._part(bucket)
-            segment = self._segment(bucket, None)
             stop = self._fitting(part, rows.ends, first, base)
+            if custom is not None and lines is not None:
+                stop = first + self._before_roll(custom, bucket, part, lines.slice(first))
+                if stop == first:
+                    self._roll(bucket, part)
+                    continue
+            segment = self._segment(bucket, None)
             end = int(rows.ends[stop - 1]) + 1
             before = segment.output.size
             segment.output.write(rows.data[base - rows.base : end - rows.base])
             part.bytes += segment.output.size - before
+            self._count_rows(part, stop - first)
             segment.seen(stop - first, None if rows.times is None else rows.times[first:stop], ms)
             self._bound_memory(segment)
             first, base = stop, end
 
     def batch(self, bucket: str, batch: pa.RecordBatch, times: npt.NDArray[np.float64] | None, ms: float) -> None:
         """Write columns to a bulk file; the size limit is looked at before each batch, by what has reached the file."""
+        while isinstance(self.rolling, CustomRollingPolicy) and batch.num_rows:
+            part = self._part(bucket)
+            count = self._before_roll(self.rolling, bucket, part, batch)
+            if count == batch.num_rows:
+                break
+            if count == 0:
+                self._roll(bucket, part)
+                continue
+            self._write_batch(bucket, batch.slice(0, count), None if times is None else times[:count], ms)
+            batch, times = batch.slice(count), None if times is None else times[count:]
+        self._write_batch(bucket, batch, times, ms)
+
+    def _write_batch(
+        self, bucket: str, batch: pa.RecordBatch, times: npt.NDArray[np.float64] | None, ms: float
+    ) -> None:
         part = self._part(bucket)
         segment = self._segment(bucket, batch.schema)
         assert segment.bulk is not None
         before = segment.output.size
         segment.bulk.write(batch)
         part.bytes += segment.output.size - before
+        self._count_rows(part, batch.num_rows)
         segment.seen(batch.num_rows, times, ms)
         self._bound_memory(segment)
 
@@ -170,16 +201,33 @@ class Segments:
             largest.held = 0
 
     def _part(self, bucket: str) -> _Part:
-        part = self._parts.setdefault(bucket, _Part(self.pending.get(bucket, 0), self.layout.whole))
-        if self.rolling.full(part.bytes):
-            if bucket in self._open:
-                self._close(bucket)
-            part.bytes, part.new = 0, True
+        part = self._parts.get(bucket)
+        if part is None:
+            part = self._parts[bucket] = _Part(self.pending.get(bucket, 0), self.layout.whole)
+            if (seen := self.seen.get(bucket)) is not None and not self.layout.whole:
+                part.rows, part.created_ms, part.last_write_ms = seen.rows, seen.created_ms, seen.last_write_ms
+        if isinstance(self.rolling, RollingPolicy) and self.rolling.full(part.bytes):
+            self._roll(bucket, part)
         return part
+
+    def _roll(self, bucket: str, part: _Part) -> None:
+        """Let the next row of a bucket begin a new part."""
+        if bucket in self._open:
+            self._close(bucket)
+        part.bytes, part.rows, part.new = 0, 0, True
+
+    def _before_roll(self, policy: CustomRollingPolicy, bucket: str, part: _Part, rows: pa.RecordBatch) -> int:
+        created, written = (part.created_ms, part.last_write_ms) if part.rows else (self.started_ms, self.started_ms)
+        return rows_before_roll(policy, PartFile(bucket, part.bytes, part.rows, created, written), rows)
+
+    def _count_rows(self, part: _Part, rows: int) -> None:
+        if not part.rows:
+            part.created_ms = self.started_ms
+        part.rows, part.last_write_ms = part.rows + rows, self.started_ms
 
     def _fitting(self, part: _Part, ends: npt.NDArray[np.int64], first: int, base: int) -> int:
         """Return the row after the last one that still goes into the part: the one that takes it over the limit."""
-        limit = self.rolling.max_bytes
+        limit = self.rolling.max_bytes if isinstance(self.rolling, RollingPolicy) else None
         if limit is None or self.layout.compression is not None or part.bytes + int(ends[-1]) + 1 - base <= limit:
             return len(ends)
         over = int(np.searchsorted(ends[first:], limit - part.bytes + base, side="left"))
@@ -236,3 +284,12 @@ class Segments:
                 upload=segment.handle.upload if isinstance(segment.handle, UploadWriter) else None,
             )
         )
+
+
+def _lines(rows: Slice) -> pa.RecordBatch:
+    """Return rows of bytes as the column `value`, without copying them."""
+    offsets = np.zeros(len(rows.ends) + 1, np.int64)
+    np.subtract(rows.ends, rows.base - 1, out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(rows.data)]
+    values = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+    return pa.RecordBatch.from_arrays([values], ["value"])

@@ -54,6 +54,7 @@ from poundlock.connectors.files.buckets.assigners import (
 from poundlock.connectors.files.partitions.commit import CompletionRule, PartitionCommit
 from poundlock.connectors.files.partitions.sealed import SealedBuckets
 from poundlock.connectors.files.sink import checks
+from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy
 from poundlock.connectors.files.sink.names import join, owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.errors import DefinitionError
@@ -119,7 +120,7 @@ class FileSink(
     row: str | None = None
     format: Format | None = None
     bucket: BucketAssigner | Callable[[Any], str] = field(default_factory=BasePathBucketAssigner)
-    rolling: RollingPolicy = field(default_factory=RollingPolicy)
+    rolling: RollingPolicy | CustomRollingPolicy = field(default_factory=RollingPolicy)
     prefix: str = "part"
     suffix: str | None = None
     compression: str | None = None
@@ -259,7 +260,8 @@ class FileSink(
 
     def directive(self, state: JSON) -> JSON:
         # Also behind a state of another folder: counters that start over would hide files from who restores that state.
-        return parts.file_values.FileDirective.from_state(_state(state), named=self.uploads).to_json()
+        seen = isinstance(self.rolling, CustomRollingPolicy)
+        return parts.file_values.FileDirective.from_state(_state(state), named=self.uploads, seen=seen).to_json()
 
     def verify(self, prepared: Sequence[Prepared]) -> None:
         parts.committer.verify_many(self.storage(), prepared)
@@ -371,7 +373,7 @@ class FileSink(
     # Measurable
 
     def measuring(self, folder: str) -> FileSink:
-        return replace(self, path=folder, partition_commit=None, sealed=None)
+        return replace(self, path=folder, partition_commit=None)
 
     def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
         return parts.commit_plan.rows_by_bucket(
@@ -416,8 +418,13 @@ class FileSink(
     @property
     def uploads(self) -> bool:
         """Whether tasks upload finished files, because each one ends with the checkpoint that began it."""
-        ends = self.kind_of_rows in ("parquet", "avro") or self.header or self.rolling.on_checkpoint
+        ends = self.kind_of_rows in ("parquet", "avro") or self.header or self._rolls_all
         return ends and self.merging is None and isinstance(self.storage(), Uploads)
+
+    @property
+    def _rolls_all(self) -> bool:
+        """Whether every part is finished at every checkpoint."""
+        return isinstance(self.rolling, RollingPolicy) and self.rolling.on_checkpoint
 
     @property
     def codec(self) -> str | None:

@@ -63,7 +63,18 @@ class FileWriter:
         pending = {b: size for b, subtask, size in directive.pending if subtask == context.subtask}
         header: Callable[[], bytes] = encoder.header if encoder is not None else bytes
         begin = partial(open_upload, storage) if self._uploads else None
-        self._segments = Segments(storage, layout, sink.rolling, self._name, pending, header, self._describe, begin)
+        self._segments = Segments(
+            storage,
+            layout,
+            sink.rolling,
+            self._name,
+            pending,
+            header,
+            self._describe,
+            begin,
+            started_ms=context.started_ms,
+            seen={each.bucket: each for each in directive.seen if each.subtask == context.subtask},
+        )
 
     def write(self, chunk: Chunk) -> int:
         """Write the rows of a chunk; return how many were written. Raises TransientError when the file system fails."""
