@@ -47,6 +47,12 @@ from poundlock.errors import (
     TerminalError as TerminalError,
     TransientError as TransientError,
 )
+from poundlock.formats.custom import (
+    BulkWriter as BulkWriter,
+    BulkWriterFactory as BulkWriterFactory,
+    Encoder as Encoder,
+)
+from poundlock.formats.parquet_options import BloomFilter as BloomFilter, ParquetOptions as ParquetOptions
 from poundlock.job import Job as Job
 from poundlock.spark.foreach_batch import foreach_batch as foreach_batch
 from poundlock.sql.user.declared import (

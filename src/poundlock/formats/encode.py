@@ -20,9 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.chunk import Batch, Records
 from poundlock.formats.convert import not_utf8, python_values
+from poundlock.formats.custom import Encoder
 from poundlock.formats.object_rows import ObjectRows
 
 
@@ -152,6 +153,44 @@ class CsvEncoder(RowEncoder):
             odd = np.cumsum(array == 34)[ends] & 1
             ends = ends[odd == 0]
         return Encoded(memoryview(data), ends)
+
+
+class CustomRowEncoder(RowEncoder):
+    """Rows as an encoder of the user's makes them."""
+
+    takes_records = False
+
+    def __init__(self, encoder: Encoder, columns: Sequence[str] | None = None, hidden: Sequence[str] = ()) -> None:
+        super().__init__(columns, hidden)
+        self._encoder = encoder
+
+    def encode(self, chunk: Batch | Records) -> Encoded:
+        if isinstance(chunk, Records):
+            raise TypeError("an encoder is given columns")
+        batch = select(chunk.batch, self._columns, self._hidden)
+        made = self._encoder.encode(batch)
+        if not isinstance(made, pa.Array) or len(made) != batch.num_rows:
+            what = f"{len(made):,} values" if isinstance(made, pa.Array) else type(made).__name__
+            raise TerminalError(
+                f"{type(self._encoder).__name__}.encode gives {what} for {batch.num_rows:,} rows",
+                next="return a pyarrow.Array of binary or text with a value for each row",
+            )
+        bad = {}
+        if made.null_count:
+            nulls = np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)).tolist()
+            bad = dict.fromkeys(nulls, f"{type(self._encoder).__name__} gives nothing for it")
+            made = made.drop_null()
+        try:
+            texts = made.cast(pa.large_binary())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise TerminalError(
+                f"{type(self._encoder).__name__}.encode gives {made.type}", next="return binary or text"
+            ) from error
+        _, offsets, data = texts.buffers()
+        if not len(texts) or data is None:
+            return Encoded(memoryview(b""), np.full(len(texts), -1, np.int64), bad)
+        ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        return Encoded(memoryview(data)[int(ends[0]) : int(ends[-1])], ends[1:] - ends[0] - 1, bad)
 
 
 def _csv(batch: pa.RecordBatch, *, header: bool) -> bytes:

@@ -11,14 +11,19 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from poundlock.errors import DefinitionError
+from poundlock.formats.custom import BulkWriterFactory
 from poundlock.formats.encode import Passing, values
+from poundlock.formats.parquet_options import ParquetOptions
 from poundlock.storage.base import Storage
 
-_GROUP_BYTES = 16 << 20
 _MARKER = "poundlock.merge"
+
+BULK = ("parquet", "avro", "custom-bulk")
+"""What formats of files are called that are written as a whole."""
 
 
 class BulkFile(Protocol):
@@ -34,19 +39,33 @@ class BulkFile(Protocol):
 
 
 class ParquetFile:
-    """A Parquet file: rows are gathered into row groups of about 16 MB of Arrow memory."""
+    """A Parquet file: rows are gathered into row groups of so much Arrow memory."""
 
-    def __init__(self, handle: BinaryIO, schema: pa.Schema, compression: str) -> None:
+    def __init__(
+        self, handle: BinaryIO, schema: pa.Schema, compression: str, options: ParquetOptions | None = None
+    ) -> None:
         self._schema = schema
+        self._options = options = options or ParquetOptions()
+        options.check_columns(schema.names)
         # Arrow must not close the handle: it is synced after the footer.
-        self._writer = pq.ParquetWriter(pa.PythonFile(Passing(handle.write), mode="w"), schema, compression=compression)
+        file = pa.PythonFile(Passing(handle.write), mode="w")
+        try:
+            self._writer = pq.ParquetWriter(file, schema, compression=compression, **_layout(options, schema))
+        except (TypeError, pa.ArrowInvalid, pa.ArrowException) as error:
+            raise DefinitionError(
+                f"Parquet files with {options} cannot be written: {error}",
+                next="change the options; Bloom filters need a pyarrow that has them: pip install -U pyarrow",
+            ) from error
+        self._rows = 0
         self._batches: list[pa.RecordBatch] = []
         self.held = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._batches.append(batch)
         self.held += batch.nbytes
-        if self.held >= _GROUP_BYTES:
+        self._rows += batch.num_rows
+        most = self._options.row_group_rows
+        if self.held >= int(self._options.row_group_size) or (most is not None and self._rows >= most):
             self._flush()
 
     def mark(self, marker: str) -> None:
@@ -59,8 +78,33 @@ class ParquetFile:
 
     def _flush(self) -> None:
         if self._batches:
-            self._writer.write_table(pa.Table.from_batches(self._batches, self._schema))
-        self._batches, self.held = [], 0
+            table = pa.Table.from_batches(self._batches, self._schema)
+            most = self._options.row_group_rows or table.num_rows
+            for first in range(0, max(table.num_rows, 1), max(most, 1)):
+                self._writer.write_table(self._sorted(table.slice(first, most)), row_group_size=max(most, 1))
+        self._batches, self.held, self._rows = [], 0, 0
+
+    def _sorted(self, group: pa.Table) -> pa.Table:
+        order = self._options.order
+        return group if not order else group.take(pc.sort_indices(group, sort_keys=order))
+
+
+def _layout(options: ParquetOptions, schema: pa.Schema) -> dict[str, Any]:
+    """Return what Arrow's writer is given; an older Arrow knows no Bloom filters, and has no argument for them."""
+    given: dict[str, Any] = {
+        "data_page_size": options.page_size,
+        "use_dictionary": options.dictionary if isinstance(options.dictionary, bool) else list(options.dictionary),
+        "dictionary_pagesize_limit": options.dictionary_page_size,
+        "write_page_index": options.page_index,
+        "compression_level": options.compression_level,
+    }
+    if options.order:
+        given["sorting_columns"] = pq.SortingColumn.from_ordering(schema, options.order)
+    if options.bloom_filters:
+        given["bloom_filter_options"] = {
+            name: {"ndv": each.distinct, "fpp": each.false_positives} for name, each in options.bloom_filters.items()
+        }
+    return given
 
 
 class AvroFile:
@@ -81,11 +125,36 @@ class AvroFile:
         self._writer.flush()
 
 
-def open_bulk(kind: str, handle: BinaryIO, schema: pa.Schema, compression: str | None) -> BulkFile:
-    """Return a file to write rows to: kind "parquet" or "avro", compression None = the format's usual one."""
+class CustomFile:
+    """A file that a writer of the user's writes."""
+
+    def __init__(self, handle: BinaryIO, schema: pa.Schema, factory: BulkWriterFactory) -> None:
+        self._writer = factory.create(handle, schema)
+        self.held = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write(batch)
+
+    def finish(self) -> None:
+        self._writer.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class BulkOptions:
+    """How files of the bulk formats are written."""
+
+    compression: str | None = None  # None = the format's usual one
+    parquet: ParquetOptions | None = None  # None = as is usual
+    factory: BulkWriterFactory | None = None  # of a format of the user's
+
+
+def open_bulk(kind: str, handle: BinaryIO, schema: pa.Schema, options: BulkOptions) -> BulkFile:
+    """Return a file to write rows to: kind "parquet", "orc", "avro", or one of the user's."""
+    if options.factory is not None:
+        return CustomFile(handle, schema, options.factory)
     if kind == "parquet":
-        return ParquetFile(handle, schema, compression or "snappy")
-    return AvroFile(handle, schema, compression or "null")
+        return ParquetFile(handle, schema, options.compression or "snappy", options.parquet)
+    return AvroFile(handle, schema, options.compression or "null")
 
 
 def schema_digest(schema: pa.Schema) -> str:
@@ -98,13 +167,13 @@ def schema_digest(schema: pa.Schema) -> str:
 class BulkMerger:
     """Joins Parquet and Avro files by record."""
 
-    compression: str | None  # for the joined file; None = the format's usual one
+    options: BulkOptions = BulkOptions()  # of the joined file
 
     def merge(self, storage: Storage, kind: str, sources: Sequence[str], target: str, marker: str) -> None:
         """Write the rows of the sources, in order, into one new durable file that carries the marker."""
         join = _join_parquet if kind.startswith("parquet") else _join_avro
         with storage.write(target) as handle:
-            join(storage, sources, handle, self.compression, marker)
+            join(storage, sources, handle, self.options, marker)
             storage.sync(handle)
 
     def recognises(self, storage: Storage, kind: str, path: str, marker: str) -> bool:
@@ -131,13 +200,13 @@ def count_rows(kind: str, handle: BinaryIO) -> int:
 
 
 def _join_parquet(
-    storage: Storage, sources: Sequence[str], handle: BinaryIO, compression: str | None, marker: str
+    storage: Storage, sources: Sequence[str], handle: BinaryIO, options: BulkOptions, marker: str
 ) -> None:
     out: ParquetFile | None = None
     for path in sources:
         with storage.open(path) as opened:
             file = pq.ParquetFile(pa.PythonFile(opened, mode="r"))
-            out = out or ParquetFile(handle, file.schema_arrow, compression or "snappy")
+            out = out or ParquetFile(handle, file.schema_arrow, options.compression or "snappy", options.parquet)
             for batch in file.iter_batches():
                 out.write(batch)
     if out is not None:
@@ -145,9 +214,7 @@ def _join_parquet(
         out.finish()
 
 
-def _join_avro(
-    storage: Storage, sources: Sequence[str], handle: BinaryIO, compression: str | None, marker: str
-) -> None:
+def _join_avro(storage: Storage, sources: Sequence[str], handle: BinaryIO, options: BulkOptions, marker: str) -> None:
     import fastavro
     from fastavro.write import Writer
 
@@ -156,7 +223,7 @@ def _join_avro(
         with storage.open(path) as raw:
             reader = fastavro.reader(raw)
             if out is None:
-                out = Writer(handle, reader.writer_schema, compression or "null", metadata={_MARKER: marker})
+                out = Writer(handle, reader.writer_schema, options.compression or "null", metadata={_MARKER: marker})
             for record in reader:
                 out.write(record)
     if out is not None:

@@ -21,7 +21,7 @@ from poundlock.storage import LocalStorage, Storage
 from poundlock.storage import local as local_storage
 from poundlock.storage.base import Entry
 
-MERGER = BulkMerger(None)
+MERGER = BulkMerger()
 
 
 def committable(root: Path, final: str, *segments: str) -> JSON:

@@ -12,18 +12,34 @@ from poundlock.connectors.files.partitions.sealed import SealedBuckets
 from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.errors import DefinitionError, required
+from poundlock.formats.custom import BulkWriterFactory, Encoder
+from poundlock.formats.parquet_options import ParquetOptions
 
 if TYPE_CHECKING:
     from poundlock.connectors.files.sink.sink import FileSink
 
-SUFFIX = {"raw": "", "json": ".jsonl", "csv": ".csv", "parquet": ".parquet", "avro": ".avro"}
+BULK = ("parquet", "avro", "custom-bulk")
+"""Formats of files that are written as a whole, each in one checkpoint."""
+SUFFIX = {
+    "raw": "",
+    "json": ".jsonl",
+    "csv": ".csv",
+    "parquet": ".parquet",
+    "avro": ".avro",
+    "custom": "",
+    "custom-bulk": "",
+}
 COMPRESSION: dict[str, dict[str, str | None]] = {
     "raw": {"none": None, "gzip": "gzip", "zstd": "zstd"},
     "json": {"none": None, "gzip": "gzip", "zstd": "zstd"},
     "csv": {"none": None, "gzip": "gzip", "zstd": "zstd"},
     "parquet": {c: c for c in ("none", "snappy", "gzip", "zstd", "lz4", "brotli")},
     "avro": {"none": "null", "deflate": "deflate"},
+    "custom": {"none": None, "gzip": "gzip", "zstd": "zstd"},
+    "custom-bulk": {},
 }
+NAMED = ("json", "csv", "parquet", "avro")
+"""The formats that have a name."""
 _NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9.=+-]{0,79}")
 
 
@@ -34,15 +50,25 @@ def check_format(sink: FileSink) -> None:
             "row= writes one column as it is; format=, columns= and header= do not go with it",
             next='drop row=, or keep only row="value"',
         )
-    if sink.kind_of_rows not in SUFFIX or (sink.row is None and sink.kind_of_rows == "raw"):
+    named = sink.row is not None or not isinstance(sink.format, str) or sink.format in NAMED
+    if not named or not isinstance(sink.format, str | Encoder | BulkWriterFactory | None):
         raise DefinitionError(
-            f"format={sink.format!r} is not known", next='use "json", "csv", "parquet" or "avro", or row="value"'
+            f"format={sink.format!r} is not known",
+            next='use "json", "csv", "parquet" or "avro", row="value", or an Encoder or BulkWriterFactory of yours',
+        )
+    if sink.parquet is not None and (sink.kind_of_rows != "parquet" or not isinstance(sink.parquet, ParquetOptions)):
+        raise DefinitionError(
+            f"parquet={sink.parquet!r} has no effect", next='write format="parquet", parquet=ParquetOptions(…)'
+        )
+    if sink.kind_of_rows == "custom-bulk" and sink.merging is not None:
+        raise DefinitionError(
+            f"files of {sink.format_name} cannot be merged", next="drop compaction=, or target_size= of SealedBuckets"
         )
     known = COMPRESSION[sink.kind_of_rows]
     if sink.compression is not None and sink.compression not in known:
         raise DefinitionError(
             f"compression={sink.compression!r} does not go with {sink.kind_of_rows}",
-            next=f"use one of {', '.join(known)}",
+            next=f"use one of {', '.join(known)}" if known else "leave it out",
         )
     if sink.header and sink.kind_of_rows != "csv":
         raise DefinitionError("header= is for CSV", next='write format="csv", or drop header=')
@@ -58,14 +84,15 @@ def check_format(sink: FileSink) -> None:
         raise DefinitionError('source="json" needs raw rows', next='give the sink row="value", or source="column"')
     if not isinstance(sink.rolling, RollingPolicy | CustomRollingPolicy):
         raise DefinitionError(f"rolling={sink.rolling!r} is no policy", next='write RollingPolicy(every="60 s")')
-    is_ours = isinstance(sink.rolling, RollingPolicy)
-    if is_ours and (sink.header or sink.kind_of_rows in ("parquet", "avro")) and not sink.rolling.on_checkpoint:
+    rolling = sink.rolling
+    is_whole = sink.header or sink.kind_of_rows in BULK
+    if isinstance(rolling, RollingPolicy) and is_whole and not rolling.on_checkpoint:
         standing = RollingPolicy()
-        times = {name: (getattr(sink.rolling, name), getattr(standing, name)) for name in ("every", "inactivity")}
+        times = {name: (getattr(rolling, name), getattr(standing, name)) for name in ("every", "inactivity")}
         refuse_without_effect(
             "FileSink",
             {f"rolling.{name}": pair for name, pair in times.items() if pair[0] is not None},
-            because=f"{sink.kind_of_rows} files{' with a header' if sink.header else ''} are finished at every checkpoint",
+            because=f"{sink.format_name} files{' with a header' if sink.header else ''} are finished at every checkpoint",
             next="say RollingPolicy(on_checkpoint=True), and set Job(checkpoint_interval=…)",
         )
     if not isinstance(sink.partition_commit, PartitionCommit | None):

@@ -21,8 +21,10 @@ from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy, 
 from poundlock.connectors.files.sink.multipart import UploadWriter, of_storage
 from poundlock.connectors.files.sink.partition_rows import Slice
 from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.formats.custom import BulkWriterFactory
 from poundlock.formats.encode import Passing, SegmentOutput, open_output
-from poundlock.formats.encode_bulk import BulkFile, open_bulk, schema_digest
+from poundlock.formats.encode_bulk import BULK, BulkFile, BulkOptions, open_bulk, schema_digest
+from poundlock.formats.parquet_options import ParquetOptions
 from poundlock.storage.base import Storage
 from poundlock.storage.object_files import ObjectWriter
 from poundlock.storage.uploads import LEAST_PART
@@ -37,15 +39,17 @@ _ROUNDING_MS = 0.05
 class Layout:
     """How segments are written."""
 
-    kind: str  # "raw", "json", "csv", "parquet" or "avro"
+    kind: str  # "raw", "json", "csv", "custom", or one of `BULK`
     compression: str | None  # see `open_output` and `open_bulk`
     whole: bool  # each segment is a part of its own
     max_open: int  # so many segments are open at once; the one not used for longest is closed for the next
+    parquet: ParquetOptions | None = None  # how Parquet files are laid out
+    factory: BulkWriterFactory | None = None  # of files of a format of the user's
 
     @property
     def bulk(self) -> bool:
         """Whether files are written from columns, not from rows of bytes."""
-        return self.kind in ("parquet", "avro")
+        return self.kind in BULK
 
     def kind_of(self, schema: pa.Schema | None) -> str:
         """Return what files must have in common to become one."""
@@ -254,7 +258,8 @@ class Segments:
         if schema is not None:
             segment.schema = schema
             counted = cast(BinaryIO, Passing(output.write))
-            segment.bulk = open_bulk(self.layout.kind, counted, schema, self.layout.compression)
+            options = BulkOptions(self.layout.compression, self.layout.parquet, self.layout.factory)
+            segment.bulk = open_bulk(self.layout.kind, counted, schema, options)
         elif head := self.header():
             output.write(head)
         return segment

@@ -58,6 +58,8 @@ from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy
 from poundlock.connectors.files.sink.names import join, owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.errors import DefinitionError
+from poundlock.formats.custom import BulkWriterFactory, Encoder
+from poundlock.formats.parquet_options import ParquetOptions
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.uploads import Uploads
 
@@ -96,7 +98,8 @@ class FileSink(
         path: the folder. Give jobs that share one different prefixes.
         row: raw mode: the column whose bytes are written as they are, each with a line end. Of raw JSON in event-time
             buckets a line break between tokens becomes a space; another value with a line break is rejected.
-        format: "json" (JSON lines; the default without `row`), "csv", "parquet" or "avro" of all columns.
+        format: "json" (JSON lines; the default without `row`), "csv", "parquet" or "avro" of all columns; or an `Encoder` or `BulkWriterFactory` of yours.
+        parquet: how Parquet files are laid out; None = as is usual.
         bucket: where records go: an assigner, or a function record -> bucket name.
         rolling: when a part file is finished. Parquet, Avro, and CSV with a header finish one at every checkpoint.
         prefix: of file names: `<prefix>-<subtask>-<counter><suffix>`.
@@ -118,7 +121,7 @@ class FileSink(
     path: str
     _: KW_ONLY
     row: str | None = None
-    format: Format | None = None
+    format: Format | Encoder | BulkWriterFactory | None = None
     bucket: BucketAssigner | Callable[[Any], str] = field(default_factory=BasePathBucketAssigner)
     rolling: RollingPolicy | CustomRollingPolicy = field(default_factory=RollingPolicy)
     prefix: str = "part"
@@ -131,6 +134,7 @@ class FileSink(
     overwrite: Sequence[str] | None = None
     partition_commit: PartitionCommit | None = None
     sealed: SealedBuckets | None = None
+    parquet: ParquetOptions | None = None
     tag: str = field(default="", repr=False)  # set by `bind`
 
     kind: ClassVar[Kind] = Kind.TRANSACTIONAL
@@ -140,7 +144,7 @@ class FileSink(
         if isinstance(self.columns, str):
             raise DefinitionError(f"columns={self.columns!r} is one text", next=f'write columns=["{self.columns}"]')
         check_kind("FileSink", NAMES, {"columns": self.columns}, optional=True)
-        texts = {"format": self.format, "suffix": self.suffix, "compression": self.compression, "row": self.row}
+        texts = {"suffix": self.suffix, "compression": self.compression, "row": self.row}
         check_kind("FileSink", TEXT, texts, optional=True)
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(self.columns))
@@ -161,13 +165,21 @@ class FileSink(
 
     @property
     def kind_of_rows(self) -> str:
-        """ "raw", or the format."""
+        """ "raw", or the format: "custom" and "custom-bulk" of yours."""
+        if isinstance(self.format, Encoder | BulkWriterFactory):
+            return "custom" if isinstance(self.format, Encoder) else "custom-bulk"
         return "raw" if self.row is not None else self.format or "json"
+
+    @property
+    def format_name(self) -> str:
+        """The format, for people."""
+        is_own = isinstance(self.format, Encoder | BulkWriterFactory)
+        return type(self.format).__name__ if is_own else self.kind_of_rows
 
     @property
     def bulk(self) -> bool:
         """Whether rows have to come as columns, not as dicts."""
-        return self.kind_of_rows in ("csv", "parquet", "avro")
+        return self.kind_of_rows in ("csv", "custom", *checks.BULK)
 
     @property
     def assigner(self) -> BucketAssigner:
@@ -206,7 +218,7 @@ class FileSink(
     def describe(self) -> str:
         """Return the sink for explain, one line."""
         packed = f" {self.compression}" if self.compression else ""
-        rows = f"raw {self.row}" if self.row is not None else self.kind_of_rows
+        rows = f"raw {self.row}" if self.row is not None else self.format_name
         roll = "each checkpoint" if self.whole else self.rolling.describe()
         roll = roll if self.overwrite is None else "at the end, replaces old files"
         roll += "" if self.completion is None else f"; {self.completion.describe()}"
@@ -257,6 +269,9 @@ class FileSink(
         if isinstance(by, ColumnBucketAssigner):
             needed.append(by.column)
         need_columns(sink, needed, columns)
+        if self.parquet is not None:
+            written = [name for name in columns if name != self.bucket_column]
+            self.parquet.check_columns(list(self.columns or written))
 
     def directive(self, state: JSON) -> JSON:
         # Also behind a state of another folder: counters that start over would hide files from who restores that state.
@@ -335,6 +350,10 @@ class FileSink(
     def describe_json(self) -> JSON:
         """Return what it takes to sweep, inspect and commit again; buckets, rolling and columns are the writers' matter."""
         chosen = {name: getattr(self, name) for name in _DESCRIBED}
+        if isinstance(self.format, Encoder | BulkWriterFactory):  # whose files are moved and joined as bytes alone
+            chosen |= {"row": "value", "format": None, "suffix": self.ending}
+        if self.parquet is not None:
+            chosen["parquet"] = self.parquet.to_json()
         return {"v": _FORMAT, "kind": "files", "path": self.storage().root, **chosen}
 
     @classmethod
@@ -349,7 +368,9 @@ class FileSink(
                 f"a file sink is described in format {description.get('v')!r}, which this version does not know",
                 next="use the version of poundlock that ran the job",
             )
-        return cls(**{name: description[name] for name in ("path", *_DESCRIBED)})
+        laid_out = description.get("parquet")
+        parquet = None if laid_out is None else ParquetOptions.from_json(laid_out)
+        return cls(**{name: description[name] for name in ("path", *_DESCRIBED)}, parquet=parquet)
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
         file = parts.file_values.FileCommittable.of(committable)
@@ -413,12 +434,12 @@ class FileSink(
     @property
     def whole(self) -> bool:
         """Whether each segment is a part of its own."""
-        return self.kind_of_rows in ("parquet", "avro") or self.header or self.uploads
+        return self.kind_of_rows in checks.BULK or self.header or self.uploads
 
     @property
     def uploads(self) -> bool:
         """Whether tasks upload finished files, because each one ends with the checkpoint that began it."""
-        ends = self.kind_of_rows in ("parquet", "avro") or self.header or self._rolls_all
+        ends = self.kind_of_rows in checks.BULK or self.header or self._rolls_all
         return ends and self.merging is None and isinstance(self.storage(), Uploads)
 
     @property
@@ -437,15 +458,14 @@ class FileSink(
         if self.suffix is not None:
             return self.suffix
         rows = self.kind_of_rows
-        return checks.SUFFIX[rows] + (
-            _ENDING.get(self.compression or "", "") if rows not in ("parquet", "avro") else ""
-        )
+        own = self.format.suffix if isinstance(self.format, Encoder | BulkWriterFactory) else checks.SUFFIX[rows]
+        return own + (_ENDING.get(self.compression or "", "") if rows not in checks.BULK else "")
 
     @property
     def _merger(self) -> BulkMerger:
-        from poundlock.formats.encode_bulk import BulkMerger
+        from poundlock.formats.encode_bulk import BulkMerger, BulkOptions
 
-        return BulkMerger(self.codec)
+        return BulkMerger(BulkOptions(self.codec, self.parquet))
 
     def _rules(self) -> Rules:
         to = self.storage()

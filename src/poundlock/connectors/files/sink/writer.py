@@ -32,7 +32,8 @@ from poundlock.errors import TransientError, next_of
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk, Records, origin_of
 from poundlock.formats.convert import row_values, to_batch
-from poundlock.formats.encode import CsvEncoder, JsonEncoder, RowEncoder, select
+from poundlock.formats.custom import BulkWriterFactory, Encoder
+from poundlock.formats.encode import CsvEncoder, CustomRowEncoder, JsonEncoder, RowEncoder, select
 from poundlock.formats.reject import Reject, as_json
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class FileWriter:
             self._late = LateRows(rule, decided.watermark, decided.clock_ms)
         self._uploads = sink.uploads
         self._written = False
-        layout = Layout(sink.kind_of_rows, sink.codec, sink.whole, sink.max_open_files)
+        factory = sink.format if isinstance(sink.format, BulkWriterFactory) else None
+        layout = Layout(sink.kind_of_rows, sink.codec, sink.whole, sink.max_open_files, sink.parquet, factory)
         pending = {b: size for b, subtask, size in directive.pending if subtask == context.subtask}
         header: Callable[[], bytes] = encoder.header if encoder is not None else bytes
         begin = partial(open_upload, storage) if self._uploads else None
@@ -213,6 +215,8 @@ class FileWriter:
 
 
 def _encoder(sink: FileSink) -> RowEncoder | None:
+    if isinstance(sink.format, Encoder):
+        return CustomRowEncoder(sink.format, sink.columns, (sink.bucket_column,))
     if sink.kind_of_rows == "json":
         return JsonEncoder(sink.columns, (sink.bucket_column,))
     return CsvEncoder(sink.columns, (sink.bucket_column,), header=sink.header) if sink.kind_of_rows == "csv" else None
@@ -221,9 +225,9 @@ def _encoder(sink: FileSink) -> RowEncoder | None:
 def _digest(piece: PreparedFile) -> str | None:
     """Return the digest of a segment: of its bucket, length and checksum, which is there already.
 
-    An Avro file has a random mark between its blocks, so that the same rows have another checksum each time.
+    An Avro file has a random mark between its blocks, so that the same rows have another checksum each time; so may a file of the user's.
     """
-    if piece.kind.startswith("avro"):
+    if piece.kind.startswith(("avro", "custom-bulk")):
         return None
     text = f"{piece.bucket}\0{piece.bytes}\0{piece.crc32}"
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
