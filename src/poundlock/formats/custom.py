@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+BULK = ("parquet", "orc", "avro", "custom-bulk")
+"""What formats are called of files that are written as a whole, each in one checkpoint; the last is one of the user's."""
+
+
 class Encoder(ABC):
     """Rows into bytes, such as lines: Flink's `Encoder`. Files may be cut and joined between any two rows. Picklable, and without a state."""
 

@@ -1,6 +1,6 @@
-"""Rows into files of the bulk formats, Parquet and Avro: written as a whole and never appended to.
+"""Rows into files of the bulk formats, Parquet, ORC and Avro: written as a whole and never appended to.
 
-Several of them are joined by record; what was joined carries a marker, so that it can be known again after a crash.
+Several of Parquet or of Avro are joined by record; what was joined carries a marker, so that it can be known again after a crash.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from poundlock.formats.parquet_options import ParquetOptions
 from poundlock.storage.base import Storage
 
 _MARKER = "poundlock.merge"
-
-BULK = ("parquet", "avro", "custom-bulk")
-"""What formats of files are called that are written as a whole."""
 
 
 class BulkFile(Protocol):
@@ -107,6 +104,33 @@ def _layout(options: ParquetOptions, schema: pa.Schema) -> dict[str, Any]:
     return given
 
 
+class OrcFile:
+    """An ORC file: Arrow's writer gathers rows into stripes."""
+
+    def __init__(self, handle: BinaryIO, schema: pa.Schema, compression: str) -> None:
+        import pyarrow.orc as orc
+
+        self._schema = schema
+        self._writer = orc.ORCWriter(pa.PythonFile(Passing(handle.write), mode="w"), compression=compression)
+        self._is_begun = False
+        self.held = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._is_begun = True
+        try:
+            self._writer.write(pa.Table.from_batches([batch], self._schema))
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            raise DefinitionError(
+                f"columns {self._schema.names} cannot be written as ORC: {error}",
+                next="cast the column before the sink",
+            ) from error
+
+    def finish(self) -> None:
+        if not self._is_begun:  # the columns are known by the first rows alone
+            self.write(pa.RecordBatch.from_pylist([], self._schema))
+        self._writer.close()
+
+
 class AvroFile:
     """An Avro object container file; needs fastavro."""
 
@@ -154,6 +178,8 @@ def open_bulk(kind: str, handle: BinaryIO, schema: pa.Schema, options: BulkOptio
         return CustomFile(handle, schema, options.factory)
     if kind == "parquet":
         return ParquetFile(handle, schema, options.compression or "snappy", options.parquet)
+    if kind == "orc":
+        return OrcFile(handle, schema, options.compression or "zlib")
     return AvroFile(handle, schema, options.compression or "null")
 
 

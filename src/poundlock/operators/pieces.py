@@ -88,7 +88,12 @@ def pieces_of_places(
 
 def rows_of_row_group(group: Any) -> int:
     """Return how many rows of a row group of a Parquet file are read at a time: some 16 MB, for rows may hold whole documents."""
-    mean = group.total_byte_size / max(group.num_rows, 1)
+    return rows_at_a_time(group.total_byte_size, group.num_rows)
+
+
+def rows_at_a_time(size: int, rows: int) -> int:
+    """Return how many of so many rows of a size, bytes, are read at a time: some 16 MB, at least one."""
+    mean = size / max(rows, 1)
     return max(1, min(PIECE_ROWS, int(BATCH_BYTES / max(mean, 1))))
 
 

@@ -21,6 +21,7 @@ from poundlock.formats import ddl
 from poundlock.formats.arrays import Numbers, texts_of
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, SubsetOrigin, origin_of
 from poundlock.formats.convert import to_batch
+from poundlock.formats.parquet_options import ParquetOptions
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.partition_commit import partition_commit_of, read_partition_options
 from poundlock.sql.connectors.table import DecodeProgram, TableContext, TableSink, TableSource
@@ -206,6 +207,7 @@ _BULK: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         | {"uncompressed": "none", "none": "none"},
         "parquet.utc-timezone": {"true": "true"},  # times in files are in UTC
     },
+    "orc": {"orc.compress": {"zlib": "zlib", "none": "none", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"}},
     "avro": {"avro.codec": {"null": "none", "deflate": "deflate"}},
 }
 """Formats of whole files, and their options: for each, what is written in a script and what it is called here."""
@@ -218,15 +220,24 @@ def bulk_format(options: TableOptions) -> str | None:
         OptionError: it is one that there is not.
     """
     name = options.required("format")
-    if name == "orc":
-        raise OptionError(
-            f"{options.table}: files of ORC are neither read nor written here",
-            next="write 'format' = 'parquet', which has all that ORC has",
-            kind="unknown_format",
-        )
     for option, words in _BULK.get(name, {}).items():
         options.one_of(option, tuple(words), next(iter(words)))
+    if name == "parquet":
+        _parquet_options(options)
     return name if name in _BULK else None
+
+
+def _parquet_options(options: TableOptions) -> ParquetOptions | None:
+    """Return how Parquet files are laid out, by the names that Parquet's writer has for it; None where nothing says."""
+    given: dict[str, Any] = {
+        "row_group_size": options.bytes("parquet.block.size"),
+        "page_size": options.bytes("parquet.page.size"),
+        "dictionary_page_size": options.bytes("parquet.dictionary.page.size"),
+    }
+    if options.one_of("parquet.enable.dictionary", ("true", "false"), "true") == "false":
+        given["dictionary"] = False
+    set_here = {name: value for name, value in given.items() if value is not None}
+    return ParquetOptions(**set_here) if set_here else None
 
 
 def bulk_schema(columns: Sequence[FormatColumn], table: str) -> pa.Schema:
@@ -251,7 +262,7 @@ def _bulk_options(
     options: TableOptions, format: str, columns: Sequence[FormatColumn], rolling: RollingPolicy
 ) -> dict[str, Any]:
     """Return how files of columns are written: each is finished at a checkpoint, however long it was open until then."""
-    option = "parquet.compression" if format == "parquet" else "avro.codec"
+    option = next(iter(_BULK[format]))
     words = _BULK[format][option]
     codec = words[options.one_of(option, tuple(words), next(iter(words)))]
     names = tuple(each.name for each in columns)
@@ -259,6 +270,7 @@ def _bulk_options(
         "format": format,
         "columns": names,
         "compression": codec,
+        "parquet": _parquet_options(options) if format == "parquet" else None,
         "rolling": RollingPolicy(on_checkpoint=True, size=rolling.size),
     }
 

@@ -42,7 +42,7 @@ class _AskedOptions(Mapping[str, str]):
 
 def format_names() -> list[str]:
     """Return the formats that tables may name."""
-    return sorted({*DECODERS, *ENCODERS, "parquet"})
+    return sorted({*DECODERS, *ENCODERS, "parquet", "orc"})
 
 
 @cache

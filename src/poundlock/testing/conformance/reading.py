@@ -30,6 +30,10 @@ def _rows(sink: FileSink, data: bytes) -> list[dict[str, Any]]:
     if kind == "parquet":
         table: pa.Table = pyarrow.parquet.read_table(pa.BufferReader(data))
         return list(table.to_pylist())
+    if kind == "orc":
+        import pyarrow.orc as orc
+
+        return list(orc.ORCFile(pa.BufferReader(data)).read().to_pylist())
     if kind == "avro":
         import fastavro
 

@@ -27,6 +27,7 @@ from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolic
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records
+from poundlock.formats.parquet_options import ParquetOptions
 from support.sinks import FileSinkHarness, batch, lines
 
 fastavro = pytest.importorskip("fastavro")
@@ -172,9 +173,9 @@ def test_parquet_rolls_on_every_checkpoint(tmp_path: Path) -> None:
     assert pq.read_metadata(tmp_path / "part-0-1.parquet").row_group(0).column(0).compression == "ZSTD"
 
 
-def test_parquet_parts_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("poundlock.formats.encode_bulk._GROUP_BYTES", 1)
-    h = harness(tmp_path, format="parquet", rolling=RollingPolicy(size=100))
+def test_parquet_parts_by_size(tmp_path: Path) -> None:
+    each_batch = ParquetOptions(row_group_size=1)
+    h = harness(tmp_path, format="parquet", parquet=each_batch, rolling=RollingPolicy(size=100))
     files = end(h, *(batch(n=list(range(i, i + 50))) for i in range(0, 200, 50)))
     assert len(files) == 4
     rows = [n for i in range(4) for n in pq.read_table(tmp_path / f"part-0-{i}.parquet")["n"].to_pylist()]
@@ -251,7 +252,9 @@ def test_compressed_files_of_one_input_are_equal(tmp_path: Path) -> None:
     [
         ({"row": "value", "format": "json"}, "row= writes one column"),
         ({"row": "value", "columns": ["a"]}, "row= writes one column"),
-        ({"format": "orc"}, "format='orc' is not known"),
+        ({"format": "xls"}, "format='xls' is not known"),
+        ({"format": "orc", "compression": "gzip"}, "does not go with orc"),
+        ({"format": "orc", "compaction": FileCompaction(min_size=1)}, "files of orc cannot be merged"),
         ({"format": "raw"}, "format='raw' is not known"),
         ({"compression": "lz4"}, "does not go with json"),
         ({"format": "parquet", "compression": "bz2"}, "does not go with parquet"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -72,14 +73,14 @@ def read(of: TableContext, workspace: Path) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("format", ["parquet", "avro", "json"])
+@pytest.mark.parametrize("format", ["parquet", "orc", "avro", "json"])
 def test_what_is_written_is_read(format: str, tmp_path: Path) -> None:
     of = table(tmp_path / "t", format)
     write(of, ROWS)
     assert sorted(read(of, tmp_path / "work"), key=repr) == sorted(ROWS, key=repr)
 
 
-@pytest.mark.parametrize("format", ["parquet", "avro", "json", "csv"])
+@pytest.mark.parametrize("format", ["parquet", "orc", "avro", "json", "csv"])
 def test_columns_of_partitions_are_in_the_names_of_folders(format: str, tmp_path: Path) -> None:
     of = table(tmp_path / "t", format, columns="a INT, dt STRING, n INT", partitions="dt, n")
     rows = [{"a": 1, "dt": "x/1", "n": 7}, {"a": 2, "dt": None, "n": 7}, {"a": 3, "dt": "x/1", "n": None}]
@@ -101,6 +102,22 @@ def test_files_have_the_table_columns_alone(tmp_path: Path) -> None:
     assert metadata.metadata.row_group(0).column(0).compression == "ZSTD"
 
 
+def test_parquet_files_are_laid_out_by_options(tmp_path: Path) -> None:
+    options = ", 'parquet.block.size'='1 kb', 'parquet.page.size'='64 kb', 'parquet.enable.dictionary'='false'"
+    of = table(tmp_path / "t", "parquet", columns="a INT", options=options)
+    write(of, [{"a": each} for each in range(2_000)])
+    (file,) = (path for path in (tmp_path / "t").rglob("*") if path.is_file())
+    assert pq.ParquetFile(file).metadata.row_group(0).column(0).has_dictionary_page is False
+    assert len(read(of, tmp_path / "work")) == 2_000
+
+
+def test_files_of_orc_are_compressed_as_asked(tmp_path: Path) -> None:
+    of = table(tmp_path / "t", "orc", columns="a INT", options=", 'orc.compress'='SNAPPY'")
+    write(of, [{"a": 1}])
+    (file,) = (path for path in (tmp_path / "t").rglob("*") if path.is_file())
+    assert (file.suffix, orc.ORCFile(file).compression) == (".orc", "SNAPPY")
+
+
 def test_files_of_others(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     folder.mkdir()
@@ -116,7 +133,10 @@ def test_files_of_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("format", "columns", "options", "kind", "words"),
     [
-        ("orc", "a INT", "", "unknown_format", "files of ORC are neither read nor written"),
+        ("orc", "a TIME(3)", "", "type_mismatch", r"no TIME\(3\) in files"),
+        ("orc", "a INT", ", 'orc.compress'='LZO'", "bad_option_value", "orc.compress"),
+        ("orc", "a INT", ", 'orc.stripe.size'='1'", "unknown_option", "orc.stripe.size"),
+        ("parquet", "a INT", ", 'parquet.enable.dictionary'='maybe'", "bad_option_value", "parquet.enable.dictionary"),
         ("parquet", "a TIME(3)", "", "type_mismatch", r"no TIME\(3\) in files"),
         ("avro", "a TIMESTAMP(9)", "", "type_mismatch", r"no TIMESTAMP\(9\) in files"),
         ("parquet", "a INT", ", 'parquet.compression'='lzo'", "bad_option_value", "parquet.compression"),

@@ -12,19 +12,18 @@ from poundlock.connectors.files.partitions.sealed import SealedBuckets
 from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.errors import DefinitionError, required
-from poundlock.formats.custom import BulkWriterFactory, Encoder
+from poundlock.formats.custom import BULK, BulkWriterFactory, Encoder
 from poundlock.formats.parquet_options import ParquetOptions
 
 if TYPE_CHECKING:
     from poundlock.connectors.files.sink.sink import FileSink
 
-BULK = ("parquet", "avro", "custom-bulk")
-"""Formats of files that are written as a whole, each in one checkpoint."""
 SUFFIX = {
     "raw": "",
     "json": ".jsonl",
     "csv": ".csv",
     "parquet": ".parquet",
+    "orc": ".orc",
     "avro": ".avro",
     "custom": "",
     "custom-bulk": "",
@@ -34,11 +33,12 @@ COMPRESSION: dict[str, dict[str, str | None]] = {
     "json": {"none": None, "gzip": "gzip", "zstd": "zstd"},
     "csv": {"none": None, "gzip": "gzip", "zstd": "zstd"},
     "parquet": {c: c for c in ("none", "snappy", "gzip", "zstd", "lz4", "brotli")},
+    "orc": {"none": "uncompressed", **{c: c for c in ("zlib", "snappy", "lz4", "zstd")}},
     "avro": {"none": "null", "deflate": "deflate"},
     "custom": {"none": None, "gzip": "gzip", "zstd": "zstd"},
     "custom-bulk": {},
 }
-NAMED = ("json", "csv", "parquet", "avro")
+NAMED = ("json", "csv", "parquet", "orc", "avro")
 """The formats that have a name."""
 _NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9.=+-]{0,79}")
 
@@ -54,13 +54,13 @@ def check_format(sink: FileSink) -> None:
     if not named or not isinstance(sink.format, str | Encoder | BulkWriterFactory | None):
         raise DefinitionError(
             f"format={sink.format!r} is not known",
-            next='use "json", "csv", "parquet" or "avro", row="value", or an Encoder or BulkWriterFactory of yours',
+            next='use "json", "csv", "parquet", "orc" or "avro", row="value", or an Encoder or BulkWriterFactory of yours',
         )
     if sink.parquet is not None and (sink.kind_of_rows != "parquet" or not isinstance(sink.parquet, ParquetOptions)):
         raise DefinitionError(
             f"parquet={sink.parquet!r} has no effect", next='write format="parquet", parquet=ParquetOptions(…)'
         )
-    if sink.kind_of_rows == "custom-bulk" and sink.merging is not None:
+    if sink.kind_of_rows in ("orc", "custom-bulk") and sink.merging is not None:
         raise DefinitionError(
             f"files of {sink.format_name} cannot be merged", next="drop compaction=, or target_size= of SealedBuckets"
         )

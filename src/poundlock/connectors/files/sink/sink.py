@@ -58,7 +58,7 @@ from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy
 from poundlock.connectors.files.sink.names import join, owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.errors import DefinitionError
-from poundlock.formats.custom import BulkWriterFactory, Encoder
+from poundlock.formats.custom import BULK, BulkWriterFactory, Encoder
 from poundlock.formats.parquet_options import ParquetOptions
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.uploads import Uploads
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FileSink", "RollingPolicy"]
 
-Format = Literal["json", "csv", "parquet", "avro"]
+Format = Literal["json", "csv", "parquet", "orc", "avro"]
 
 _ENDING = {"gzip": ".gz", "zstd": ".zst"}
 _FORMAT = 1  # of a description
@@ -98,13 +98,13 @@ class FileSink(
         path: the folder. Give jobs that share one different prefixes.
         row: raw mode: the column whose bytes are written as they are, each with a line end. Of raw JSON in event-time
             buckets a line break between tokens becomes a space; another value with a line break is rejected.
-        format: "json" (JSON lines; the default without `row`), "csv", "parquet" or "avro" of all columns; or an `Encoder` or `BulkWriterFactory` of yours.
+        format: "json" (JSON lines; the default without `row`), "csv", "parquet", "orc" or "avro" of all columns; or an `Encoder` or `BulkWriterFactory` of yours.
         parquet: how Parquet files are laid out; None = as is usual.
         bucket: where records go: an assigner, or a function record -> bucket name.
-        rolling: when a part file is finished. Parquet, Avro, and CSV with a header finish one at every checkpoint.
+        rolling: when a part file is finished. Parquet, ORC, Avro, and CSV with a header finish one at every checkpoint.
         prefix: of file names: `<prefix>-<subtask>-<counter><suffix>`.
         suffix: of file names; default by format and compression, "" for raw rows.
-        compression: "gzip" or "zstd" for rows; a codec for Parquet (default snappy); "deflate" for Avro.
+        compression: "gzip" or "zstd" for rows; a codec for Parquet (default snappy) or ORC (default zlib); "deflate" for Avro.
         compaction: merge small parts of a bucket before they become visible; None = no.
         columns: the columns to write, in this order; None = all.
         header: begin each CSV file with the column names.
@@ -179,7 +179,7 @@ class FileSink(
     @property
     def bulk(self) -> bool:
         """Whether rows have to come as columns, not as dicts."""
-        return self.kind_of_rows in ("csv", "custom", *checks.BULK)
+        return self.kind_of_rows in ("csv", "custom", *BULK)
 
     @property
     def assigner(self) -> BucketAssigner:
@@ -434,12 +434,12 @@ class FileSink(
     @property
     def whole(self) -> bool:
         """Whether each segment is a part of its own."""
-        return self.kind_of_rows in checks.BULK or self.header or self.uploads
+        return self.kind_of_rows in BULK or self.header or self.uploads
 
     @property
     def uploads(self) -> bool:
         """Whether tasks upload finished files, because each one ends with the checkpoint that began it."""
-        ends = self.kind_of_rows in checks.BULK or self.header or self._rolls_all
+        ends = self.kind_of_rows in BULK or self.header or self._rolls_all
         return ends and self.merging is None and isinstance(self.storage(), Uploads)
 
     @property
@@ -459,7 +459,7 @@ class FileSink(
             return self.suffix
         rows = self.kind_of_rows
         own = self.format.suffix if isinstance(self.format, Encoder | BulkWriterFactory) else checks.SUFFIX[rows]
-        return own + (_ENDING.get(self.compression or "", "") if rows not in checks.BULK else "")
+        return own + (_ENDING.get(self.compression or "", "") if rows not in BULK else "")
 
     @property
     def _merger(self) -> BulkMerger:

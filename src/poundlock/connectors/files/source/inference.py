@@ -29,6 +29,11 @@ def infer_schema(
         if format == "parquet":
             with storage.open(path) as handle, pq.ParquetFile(handle) as file:
                 return pa.schema([plain_type(f) for f in file.schema_arrow])
+        if format == "orc":
+            import pyarrow.orc as orc
+
+            with storage.open(path) as handle:
+                return pa.schema([plain_type(f) for f in orc.ORCFile(handle).schema])
         if format == "avro":
             with storage.open(path) as handle:
                 return arrow_schema(load_fastavro().reader(handle).writer_schema)

@@ -24,7 +24,7 @@ from poundlock.formats.decode import Decoder, decoder
 from poundlock.formats.decode_avro import load_fastavro
 from poundlock.formats.decode_csv import closing_quote, split_record
 from poundlock.operators.keyed.output import sampled_bytes
-from poundlock.operators.pieces import BATCH_BYTES, rows_of_row_group
+from poundlock.operators.pieces import BATCH_BYTES, rows_at_a_time, rows_of_row_group
 from poundlock.storage import Storage, open_storage
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
@@ -45,7 +45,7 @@ def codec_of(path: str, compression: str) -> str | None:
 class FileReader:
     """Reads the splits of one task."""
 
-    format: str  # "text", "json", "csv", "parquet" or "avro"
+    format: str  # "text", "json", "csv", "parquet", "orc" or "avro"
     options: Mapping[str, Any]  # of the decoder
     _: KW_ONLY
     compression: str  # "auto", "none", "gzip", "zstd" or "bz2"
@@ -69,7 +69,7 @@ class FileReader:
     def read(self, split: Split) -> Iterator[Chunk]:
         """Yield the rows of a split. Each chunk has its own memory and stays valid."""
         self._set_columns(split.payload["ddl"])
-        read = {"parquet": self._parquet, "avro": self._avro}.get(self.format, self._text)
+        read = {"parquet": self._parquet, "orc": self._orc, "avro": self._avro}.get(self.format, self._text)
         for part in split.payload["parts"]:
             storage = self._storages.setdefault(part["root"], open_storage(part["root"]))
             name = f"{part['root'].rstrip('/')}/{part['path']}"
@@ -139,6 +139,21 @@ class FileReader:
             for group, row in zip(groups, first, strict=True):
                 rows = rows_of_row_group(file.metadata.row_group(group))
                 for batch in file.iter_batches(rows, row_groups=[group], columns=wanted, use_threads=False):
+                    origin = FileOrigin(name, range(row, row + batch.num_rows))
+                    row += batch.num_rows
+                    yield self._shaped(Batch(batch, origin))
+
+    def _orc(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
+        import pyarrow.orc as orc
+
+        with storage.open(part["path"]) as handle:
+            file, row = orc.ORCFile(handle), 0
+            wanted = [n for n in self._columns.names if n in file.schema.names]
+            for stripe in range(file.nstripes):
+                rows = file.read_stripe(stripe, columns=wanted)
+                count = rows_at_a_time(rows.nbytes, rows.num_rows)
+                for first in range(0, rows.num_rows, count):
+                    batch = rows.slice(first, count)
                     origin = FileOrigin(name, range(row, row + batch.num_rows))
                     row += batch.num_rows
                     yield self._shaped(Batch(batch, origin))

@@ -27,13 +27,13 @@ from poundlock.storage import Entry, LocalStorage, Storage, below, is_uri, open_
 from poundlock.storage.storage_errors import refuse_unreachable
 from poundlock.values import Clock, SystemClock, duration, size
 
-Format = Literal["text", "json", "csv", "parquet", "avro"]
+Format = Literal["text", "json", "csv", "parquet", "orc", "avro"]
 Compression = Literal["auto", "none", "gzip", "zstd", "bz2"]
 
 
 @dataclass(frozen=True, init=False)
 class FileSource:
-    r"""Read files: lines of text, JSON lines, CSV, Parquet or Avro.
+    r"""Read files: lines of text, JSON lines, CSV, Parquet, ORC or Avro.
 
     A file must be complete when it appears: write it under a name that begins with "." or "_", or in another folder, and
     rename it. Such hidden names are never read. A taken file must not change, be written again or go away before it is read.
@@ -46,7 +46,7 @@ class FileSource:
         watch: go on and take files that appear; default: read what is there, then end.
         glob: which names in the folder; with "/" it is matched with the path below the folder.
         recursive: take files in sub-folders too.
-        split_size: how much one task reads at a time, such as "32 MB". Compressed, Avro and multiline files are not cut.
+        split_size: how much one task reads at a time, such as "32 MB". Compressed, ORC, Avro and multiline files are not cut.
         max_bytes_per_checkpoint: most bytes in one checkpoint (at least one piece is read).
         max_files_per_checkpoint: most files in one checkpoint.
         compression: "auto" goes by the name (.gz, .zst, .bz2); or "none", "gzip", "zstd", "bz2".
@@ -110,7 +110,7 @@ class FileSource:
             unused |= {"delimiter": (delimiter, ","), "quote": (quote, '"'), "null": (null, "")}
         if format not in ("csv", "json"):
             unused["timestamp_unit"] = (timestamp_unit, "s")
-        if format in ("parquet", "avro"):
+        if format in ("parquet", "orc", "avro"):
             unused["compression"] = (compression, "auto")
         refuse_without_effect("FileSource", unused, because=f"format is {format!r}")
         if not watch:
@@ -312,4 +312,4 @@ class FileSource:
     def _splittable(self, path: str) -> bool:
         if self.format == "parquet":
             return True
-        return self.format != "avro" and not self.multiline and codec_of(path, self.compression) is None
+        return self.format not in ("orc", "avro") and not self.multiline and codec_of(path, self.compression) is None
