@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from poundlock.errors import PoundlockError
+from poundlock.sql.running.shown import FinalTable
 from support.sql_scripts import ORDERS, changes_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.services, pytest.mark.usefixtures("shared_jvm")]
@@ -75,6 +76,18 @@ def test_rows_are_joined_with_a_table_as_it_is(postgres_server: Any, run: Any) -
     both = [("+I", (id, want)) for id, who, want in wants if want in tags.get(who, [])]
     assert both
     assert Counter(by_two) == Counter(both)
+
+    changing = run(
+        f"{head} SELECT o.who, o.n, p.name, p.since FROM (SELECT who, COUNT(*) AS n, PROCTIME() AS pt FROM orders GROUP BY who) AS o"
+        " LEFT JOIN people FOR SYSTEM_TIME AS OF o.pt AS p ON o.who = p.id"
+    )
+    counts = Counter(who for _, who in orders)
+    final = FinalTable()
+    final.take(changing)
+    named = {key: (value[0], value[2]) for key, value in people.items()}
+    assert Counter(map(tuple, final.rows())) == Counter(
+        (who, count, *named.get(who, (None, None))) for who, count in counts.items()
+    )
 
     with pytest.raises(PoundlockError, match="there is no table absent") as refused:
         run(

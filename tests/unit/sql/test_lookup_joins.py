@@ -105,12 +105,6 @@ def test_what_is_refused(query: str, words: str) -> None:
     assert error_kind(refused.value) == "unsupported_query"
 
 
-def test_rows_that_change_are_refused() -> None:
-    changing = "(SELECT id, PROCTIME() AS pt FROM (SELECT id, COUNT(*) FROM orders GROUP BY id))"
-    with pytest.raises(DefinitionError, match="a lookup join of rows that change"):
-        planned(f"SELECT o.id FROM {changing} AS o JOIN people FOR SYSTEM_TIME AS OF o.pt AS p ON o.id = p.id")
-
-
 # --- rows --------------------------------------------------------------------------------------------------------------
 
 INT, STRING = SqlType("INT"), SqlType("VARCHAR", (10,))

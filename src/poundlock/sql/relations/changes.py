@@ -48,10 +48,11 @@ def is_updating(relation: LogicalRelation, of_table: Updates) -> bool:
         | LogicalWindowJoin
         | LogicalIntervalJoin
         | LogicalTemporalJoin
-        | LogicalLookupJoin
         | LogicalMatch,
     ):
         return False
+    if isinstance(relation, LogicalLookupJoin):
+        return is_updating(relation.left, of_table)  # what is looked up is no stream, which could change
     if (
         isinstance(relation, LogicalTopN) and not relation.order
     ):  # of rows as they come, nothing is in the place of another
@@ -97,6 +98,10 @@ def upsert_key(relation: LogicalRelation) -> tuple[str, ...] | None:
         key = relation.definition.primary_key
         there = {f.name: f.column for f in relation.fields}  # the columns that are read
         return tuple(there[name] for name in there if name in key) if key and there.keys() >= {*key} else None
+    if isinstance(relation, LogicalLookupJoin):
+        inner, shown = upsert_key(relation.left), {f.column for f in relation.fields}
+        is_one = bool(key := relation.table.definition.primary_key) and _asked_by(relation) >= {*key}
+        return inner if is_one and inner is not None and shown >= {*inner} else None
     if isinstance(relation, LogicalProject):
         inner = upsert_key(relation.input)
         if inner is None:
@@ -104,3 +109,9 @@ def upsert_key(relation: LogicalRelation) -> tuple[str, ...] | None:
         called = relation.passed
         return tuple(called[each] for each in inner) if all(each in called for each in inner) else None
     return None
+
+
+def _asked_by(join: LogicalLookupJoin) -> set[str]:
+    """Return the columns by which a table is looked up in, as the table calls them."""
+    table = join.table
+    return {table.field(column).name for _, column in join.looked_up}

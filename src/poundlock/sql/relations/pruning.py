@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from poundlock.sql.expressions.tree import ColumnRef, Expression, SqlCall, replaced
+from poundlock.sql.relations.changes import upsert_key
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.tree import (
     LogicalAggregate,
@@ -19,6 +20,7 @@ from poundlock.sql.relations.tree import (
     LogicalFilter,
     LogicalIntervalJoin,
     LogicalJoin,
+    LogicalLookupJoin,
     LogicalProject,
     LogicalRelation,
     LogicalScan,
@@ -164,6 +166,8 @@ def _read_by_join(join: LogicalJoin, read: ReadColumns) -> list[ReadColumns]:
     wanted = _whole(_whole(read).read_by(join.condition)).read(each for pair in join.keys for each in pair)
     if isinstance(join, LogicalIntervalJoin | LogicalTemporalJoin):
         wanted.read(join.times)
+    if isinstance(join, LogicalLookupJoin):
+        wanted.read(upsert_key(join.left) or ())  # by which rows that change are known
     return [_among(side.fields, wanted) for side in join.inputs]
 
 

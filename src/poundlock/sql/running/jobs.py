@@ -27,6 +27,7 @@ from poundlock.sql.lowering.streams import Lowering
 from poundlock.sql.relations.changes import is_updating, upsert_key
 from poundlock.sql.relations.demands import ScanDemand, demands_of
 from poundlock.sql.relations.fields import Field
+from poundlock.sql.relations.lookups import KeptLookups
 from poundlock.sql.relations.meanings import digest_of
 from poundlock.sql.relations.pruning import pruned
 from poundlock.sql.relations.stable import StableRelations
@@ -92,6 +93,7 @@ class JobBuilder:
         return bool(self.settings.get("execution.runtime-mode") == "batch")
 
     def __post_init__(self) -> None:
+        self._kept_lookups = KeptLookups(self.is_updating_table)
         self.lowering = Lowering(
             self.job,
             EvaluationContext(self.zone),
@@ -221,7 +223,7 @@ class JobBuilder:
         Args:
             is_changelog: whether its rows change.
         """
-        stream = self.lowering.stream(self.stable.of(relation))
+        stream = self.lowering.stream(self.stable.of(self._kept_lookups.of(relation)))
         if not (is_changelog and self.is_batch):
             return stream
         kind = SqlCall("$INSERTION", (ColumnRef(ROW_KIND, SqlType("VARCHAR", (2,))),), _BOOLEAN)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from poundlock.sql.lowering.rules import aggregates, calc, event_time, joins, lookups, ordered, patterns, top_n, windows
 from poundlock.sql.lowering.streams import Rule
+from poundlock.sql.relations.lookups import LogicalLookupRows
 from poundlock.sql.relations.tree import (
     LogicalAggregate,
     LogicalAssignWatermark,
@@ -51,6 +52,7 @@ RULES: Mapping[type[LogicalRelation], Rule] = {
     LogicalWindowJoin: joins.window_join,
     LogicalTemporalJoin: joins.temporal_join,
     LogicalLookupJoin: lookups.lookup_join,
+    LogicalLookupRows: lookups.lookup_rows,
     LogicalTopN: top_n.top_n,
     LogicalWindowTopN: top_n.window_top_n,
     LogicalDeduplicate: top_n.deduplicate,
