@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sqlglot import exp
@@ -82,10 +82,13 @@ class Database:
     Args:
         relations: its tables and views by name.
         functions: the places in Python of its functions, by name in lower case.
+        properties: what its statement gives it; nothing here depends on them.
     """
 
     relations: MutableMapping[str, Relation] = field(default_factory=dict)
     functions: MutableMapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def kind_of(relation: Relation) -> Kind:
@@ -222,7 +225,14 @@ class Catalogs:
         inner.functions = self.functions.within(inner)
         return inner
 
-    def create_database(self, name: Sequence[str], *, if_not_exists: bool = False) -> None:
+    def create_database(
+        self,
+        name: Sequence[str],
+        *,
+        if_not_exists: bool = False,
+        comment: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         """Add a database; its name may have that of a catalog before it."""
         catalog, database = (self.catalog, *name)[-2:]
         databases = self._databases(catalog)
@@ -231,7 +241,17 @@ class Catalogs:
                 f"there is a database {database} in {catalog} already", next="write CREATE DATABASE IF NOT EXISTS"
             )
         if database not in databases:
-            databases[database] = Database()
+            databases[database] = Database(comment=comment, properties=properties or {})
+
+    def alter_database(self, name: Sequence[str], properties: Mapping[str, str]) -> None:
+        """Give a database properties, beside those that it has.
+
+        Raises:
+            DefinitionError: there is none.
+        """
+        catalog, database = (self.catalog, *name)[-2:]
+        held = self._database(catalog, database)
+        self._databases(catalog)[database] = replace(held, properties={**held.properties, **properties})
 
     def drop_database(self, name: Sequence[str], *, if_exists: bool = False, cascade: bool = False) -> None:
         """Remove a database; one with tables or views only if that is asked for."""

@@ -92,6 +92,10 @@ class FlinkParser(AlterGrammar):
         "METADATA": lambda self: self._parse_metadata(),
         "WATERMARK": lambda self: self._parse_watermark(),
     }
+    PROPERTY_PARSERS: ClassVar = {
+        **Parser.PROPERTY_PARSERS,
+        "DISTRIBUTED": lambda self: self._parse_distribution(),
+    }
     SCHEMA_UNNAMED_CONSTRAINTS: ClassVar = {*Parser.SCHEMA_UNNAMED_CONSTRAINTS, "WATERMARK"}
     FUNCTION_PARSERS: ClassVar = {
         **{name: Parser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX},
@@ -120,6 +124,17 @@ class FlinkParser(AlterGrammar):
         if not self._match(TokenType.ALIAS):
             self.raise_error("Expected AS after the column of WATERMARK FOR")
         return self.expression(exp.WatermarkColumnConstraint(this=column, expression=self._parse_disjunction()))
+
+    def _parse_distribution(self) -> exp.Expr:
+        """Parse [BY [HASH | RANGE] (columns)] [INTO n BUCKETS]."""
+        columns = None
+        if self._match_text_seq("BY"):
+            self._match_texts(("HASH", "RANGE"))
+            columns = self._parse_wrapped_id_vars()
+        buckets = self._parse_number() if self._match_text_seq("INTO") else None
+        if buckets is not None:
+            self._match_text_seq("BUCKETS")
+        return self.expression(exp.DistributedByProperty(expressions=columns, buckets=buckets, kind="HASH"))
 
     def _parse_metadata(self) -> exp.Expr:
         key = self._parse_string() if self._match(TokenType.FROM) else None

@@ -1,4 +1,4 @@
-"""Statements that define, change and show functions and catalogs, read from their words: sqlglot's grammar has others of these names."""
+"""Statements that define, change and show functions, catalogs and databases, read from their words: sqlglot's grammar has others of these names."""
 
 from __future__ import annotations
 
@@ -94,11 +94,54 @@ class DropCatalog:
     if_exists: bool
 
 
-ObjectStatement = CreateFunction | DropFunction | CreateCatalog | AlterCatalog | DescribeCatalog | DropCatalog
+@dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    """CREATE DATABASE [IF NOT EXISTS] name [COMMENT 'text'] [WITH ('key' = 'value')]."""
+
+    text: str
+    place: Place
+    name: tuple[str, ...]
+    if_not_exists: bool
+    comment: str | None
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterDatabase:
+    """ALTER DATABASE name SET ('key' = 'value')."""
+
+    text: str
+    place: Place
+    name: tuple[str, ...]
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ShowPartitions:
+    """SHOW PARTITIONS table [PARTITION (column = 'value')]."""
+
+    text: str
+    place: Place
+    table: tuple[str, ...]
+    values: Mapping[str, str]
+
+
+ObjectStatement = (
+    CreateFunction
+    | DropFunction
+    | CreateCatalog
+    | AlterCatalog
+    | DescribeCatalog
+    | DropCatalog
+    | CreateDatabase
+    | AlterDatabase
+    | ShowPartitions
+)
+_DATABASE = ("DATABASE", "SCHEMA")
 
 
 def object_statement(chunk: Sequence[Token], text: str, place: Place, refused: Refused) -> ObjectStatement | None:
-    """Return the statement that defines or removes a function or a catalog, None for all others.
+    """Return the statement that is of a function, a catalog, a database or partitions, None for all others.
 
     Raises:
         SqlError: it goes on as none does.
@@ -108,6 +151,12 @@ def object_statement(chunk: Sequence[Token], text: str, place: Place, refused: R
     if verb in ("DESCRIBE", "DESC") and len(chunk) > 2 and chunk[1].text.upper() == "CATALOG":
         words.take(verb, "CATALOG")
         return _described_catalog(words, text, place)
+    if verb in ("DESCRIBE", "DESC") and len(chunk) > 2 and chunk[1].text.upper() in _DATABASE:
+        words.take(verb)
+        raise words.error("DESCRIBE DATABASE is not there, as in Flink 2.3", "SHOW DATABASES has their names")
+    if verb == "SHOW":
+        words.take(verb, "PARTITIONS")
+        return _partitions(words, text, place)
     if verb not in ("CREATE", "ALTER", "DROP"):
         return None
     words.take(verb)
@@ -120,7 +169,32 @@ def object_statement(chunk: Sequence[Token], text: str, place: Place, refused: R
         raise words.error(f"{verb} TEMPORARY SYSTEM of something else than a FUNCTION", "write FUNCTION behind it")
     if scope == "catalog" and words.take("CATALOG"):
         return _catalog(words, verb, text, place)
+    if scope == "catalog" and verb != "DROP" and any(words.take(word) for word in _DATABASE):
+        return _database(words, verb, text, place)
     return None
+
+
+def _database(words: _Words, verb: str, text: str, place: Place) -> ObjectStatement:
+    if verb == "ALTER":
+        name = words.name("database")
+        if not words.take("SET"):
+            raise words.error("ALTER DATABASE that sets nothing", "write SET ('key' = 'value') behind the name")
+        properties = words.pairs("SET")
+        words.end()
+        return AlterDatabase(text, place, name, properties)
+    if_not_exists = words.take("IF", "NOT", "EXISTS")
+    name = words.name("database")
+    comment = words.string("a comment in quotes") if words.take("COMMENT") else None
+    properties = words.options()
+    words.end()
+    return CreateDatabase(text, place, name, if_not_exists, comment, properties)
+
+
+def _partitions(words: _Words, text: str, place: Place) -> ShowPartitions:
+    table = words.name("table")
+    values = words.pairs("PARTITION", of_columns=True) if words.take("PARTITION") else {}
+    words.end()
+    return ShowPartitions(text, place, table, values)
 
 
 def _function(words: _Words, verb: str, scope: Scope, text: str, place: Place) -> ObjectStatement:
@@ -226,18 +300,29 @@ class _Words:
         """Return the options of WITH, none where it does not come next."""
         return self.pairs("WITH") if self.take("WITH") else {}
 
-    def pairs(self, word: str) -> dict[str, str]:
-        """Return the options in brackets that come next, behind a word."""
+    def pairs(self, word: str, *, of_columns: bool = False) -> dict[str, str]:
+        """Return the options in brackets that come next, behind a word.
+
+        Args:
+            of_columns: whether they are columns with their values: names, and numbers too.
+        """
         if not self.take("("):
-            raise self.error(f"{word} without its options", f"write {word} ('key' = 'value')")
+            raise self.error(f"{word} without what is in it", f"write {word} ('key' = 'value')")
         options: dict[str, str] = {}
         while True:
-            key = self.string("an option's name in quotes")
+            key = self.name("column")[0] if of_columns else self.string("an option's name in quotes")
             if not self.take("="):
-                raise self.error(f"the option {key!r} without a value", f"write '{key}' = 'value'")
-            options[key] = self.string("an option's value in quotes")
+                raise self.error(f"{key!r} without a value", f"write '{key}' = 'value'")
+            options[key] = self._value() if of_columns else self.string("an option's value in quotes")
             if self._ends(word):
                 return options
+
+    def _value(self) -> str:
+        """Return the text in quotes or the number that comes next."""
+        if self._at < len(self._tokens) and self._tokens[self._at].token_type is TokenType.NUMBER:
+            self._at += 1
+            return self._tokens[self._at - 1].text
+        return self.string("a value in quotes")
 
     def strings(self, word: str) -> tuple[str, ...]:
         """Return the names of options in brackets that come next, behind a word."""

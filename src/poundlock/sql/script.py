@@ -29,7 +29,8 @@ _SHOWN = (
     "USER FUNCTIONS", "CREATE TABLE", "CREATE VIEW", "CREATE CATALOG", "PARTITIONS", "JOBS", "MODULES", "FULL MODULES",
 )  # fmt: skip
 
-
+_ENDS, _CLEARS = ("QUIT", "EXIT"), "CLEAR"
+"""Commands of Flink's client, which files for it may have: the end of the script, and of the screen, which a script has none of."""
 _DETAILS = ("CHANGELOG_MODE", "ESTIMATED_COST", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 
 
@@ -127,7 +128,11 @@ class _Reader:
     def statements(self) -> Iterator[Statement]:
         chunks = self._chunks()
         for chunk in chunks:
-            yield self._statement(chunk, chunks)
+            command = chunk[0].text.upper() if len(chunk) == 1 else ""
+            if command in _ENDS:  # nothing behind it is looked at, as in Flink's client
+                return
+            if command != _CLEARS:
+                yield self._statement(chunk, chunks)
 
     def _chunks(self) -> Iterator[list[Token]]:
         chunk: list[Token] = []
@@ -165,7 +170,7 @@ class _Reader:
             return (
                 ResetOption(self._text(chunk), self._place(chunk[0]), key) if len(chunk) < 3 else self._refused(chunk)
             )
-        if words[0] == "SHOW":
+        if words[0] == "SHOW" and words[1:2] != ["PARTITIONS"]:
             return self._show(chunk)
         if words[:2] == ["STOP", "JOB"]:
             return self._stop(chunk)

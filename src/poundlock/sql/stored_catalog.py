@@ -116,7 +116,12 @@ class StoredDatabases(MutableMapping[str, Database]):
         self._files = files
 
     def __deepcopy__(self, memo: object) -> dict[str, Database]:
-        return {name: Database(dict(database.relations), dict(database.functions)) for name, database in self.items()}
+        return {
+            name: Database(
+                dict(held.relations), dict(held.functions), comment=held.comment, properties=dict(held.properties)
+            )
+            for name, held in self.items()
+        }
 
     def __getitem__(self, name: str) -> Database:
         if name not in self._files.newest()[1]["databases"]:
@@ -124,7 +129,13 @@ class StoredDatabases(MutableMapping[str, Database]):
         return self._database(name)
 
     def __setitem__(self, name: str, database: Database) -> None:
-        self._files.change(lambda document: document["databases"].update({name: _no_objects()}))
+        """Write a database's comment and properties; what a database of the name holds stays."""
+
+        def put(document: Document) -> None:
+            held = document["databases"].setdefault(name, _no_objects())
+            held |= {"comment": database.comment, "properties": {**database.properties}}
+
+        self._files.change(put)
 
     def __delitem__(self, name: str) -> None:
         self._files.change(lambda document: document["databases"].pop(name))
@@ -136,7 +147,13 @@ class StoredDatabases(MutableMapping[str, Database]):
         return len(self._files.newest()[1]["databases"])
 
     def _database(self, name: str) -> Database:
-        return Database(_Relations(name, self._files), _Functions(name, self._files))
+        held = self._files.newest()[1]["databases"][name]  # documents of before have neither a comment nor properties
+        return Database(
+            _Relations(name, self._files),
+            _Functions(name, self._files),
+            comment=held.get("comment"),
+            properties=held.get("properties", {}),
+        )
 
 
 class _Objects(MutableMapping[str, Kept], Generic[Kept]):

@@ -132,6 +132,9 @@ class _Reader:
         self._properties: Sequence[exp.Expr] = properties.expressions if properties is not None else ()
 
     def table(self) -> TableDefinition:
+        if isinstance(self._created.this, exp.Schema) and not self._parts:
+            what = "a table without a column in its parentheses"
+            raise self._error(self._created.this, what, "write name TYPE, or leave the parentheses out", "syntax")
         for part in self._parts:
             if not isinstance(part, _PARTS):
                 what = f"the column {part.name} has neither a type nor an expression"
@@ -271,6 +274,13 @@ class _Reader:
                 if each.name in known.options:
                     raise self._error(each, f"the option {each.name!r} is there twice", "leave one of them out")
                 known.options[each.name] = each.args["value"].name
+            elif isinstance(each, exp.DistributedByProperty):
+                raise self._error(
+                    self._created.this,
+                    "DISTRIBUTED is not there: no table here has buckets",
+                    "leave it out: 'parallelism.default' says how many tasks write, and PARTITIONED BY makes folders",
+                    "unsupported_query",
+                )
             else:
                 raise self._error(
                     each,

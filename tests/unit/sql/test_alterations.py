@@ -106,7 +106,7 @@ def test_what_is_not_there_is_left_alone_where_that_is_asked_for() -> None:
         ("ALTER VIEW v ADD a INT", "Expected RENAME TO or AS"),
         ("ALTER TABLE t MODIFY ts STRING", "WATERMARK FOR ts, which is of type STRING"),
         ("ALTER TABLE t", "Expected ADD, MODIFY, DROP, RENAME, SET or RESET"),
-        ("ALTER DATABASE d SET ('a' = 'b')", "Expected TABLE, VIEW, FUNCTION or CATALOG"),
+        ("ALTER MODEL d SET ('a' = 'b')", "Expected TABLE, VIEW, DATABASE, FUNCTION or CATALOG"),
     ],
 )
 def test_what_cannot_be_is_refused(statement: str, what: str) -> None:

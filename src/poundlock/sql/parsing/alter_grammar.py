@@ -39,7 +39,7 @@ class AlterGrammar(Parser):
     def _parse_alter(self) -> exp.Alter | exp.Command:
         kind = self._match_set((TokenType.TABLE, TokenType.VIEW)) and self._prev.text.upper()
         if not kind:
-            self.raise_error("Expected TABLE, VIEW, FUNCTION or CATALOG behind ALTER")
+            self.raise_error("Expected TABLE, VIEW, DATABASE, FUNCTION or CATALOG behind ALTER")
         exists, name = self._parse_exists(), self._parse_table_parts(schema=True)
         action = self._parse_alter_view() if kind == "VIEW" else self._parse_alter_table()
         return self.expression(exp.Alter(this=name, kind=kind, exists=exists, actions=[action]))
@@ -73,6 +73,8 @@ class AlterGrammar(Parser):
         return None
 
     def _parse_alter_columns(self, word: str) -> exp.Expr:
+        if self._match_text_seq("DISTRIBUTION", "BY"):
+            self.raise_error("DISTRIBUTION is not there, since no table here has buckets", self._prev)
         schema = self._parse_schema() if self._match(TokenType.L_PAREN, advance=False) else None
         parts = [self._parse_constraint() or self._parse_field_def()] if schema is None else schema.expressions
         return self.expression(AlterColumns(this=word, expressions=parts))

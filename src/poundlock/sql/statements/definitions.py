@@ -51,9 +51,6 @@ def create(catalogs: Catalogs, analysis: Analysis, created: exp.Create, text: st
     if kind == "VIEW":
         _create_view(catalogs, analysis, created, text)
         return Done()
-    if kind in ("DATABASE", "SCHEMA"):
-        catalogs.create_database(name_of(created.this), if_not_exists=bool(created.args.get("exists")))
-        return Done()
     raise analysis.missing(created, f"CREATE {kind}")
 
 

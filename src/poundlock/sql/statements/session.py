@@ -1,6 +1,6 @@
 """A session: what was defined and set so far, and what each statement of a script comes to.
 
-A statement changes the session alone; nothing here reads or writes a table. A whole script is gone through on a copy before the first
+A statement changes the session alone; nothing here reads or writes a row of a table. A whole script is gone through on a copy before the first
 of its queries runs.
 """
 
@@ -21,12 +21,15 @@ from poundlock.sql.catalog import Catalogs
 from poundlock.sql.errors import NOWHERE, OptionError, Place, SqlError, too_deep
 from poundlock.sql.object_statements import (
     AlterCatalog,
+    AlterDatabase,
     CreateCatalog,
+    CreateDatabase,
     CreateFunction,
     DescribeCatalog,
     DropCatalog,
     DropFunction,
     ObjectStatement,
+    ShowPartitions,
 )
 from poundlock.sql.script import (
     Explain,
@@ -44,6 +47,7 @@ from poundlock.sql.statements.alterations import altered
 from poundlock.sql.statements.catalogs import alter_catalog, create_catalog, describe_catalog, drop_catalog
 from poundlock.sql.statements.definitions import create, describe, drop
 from poundlock.sql.statements.inserts import insert_of
+from poundlock.sql.statements.partitions import shown_partitions
 from poundlock.sql.statements.results import (
     Done,
     Explained,
@@ -139,6 +143,8 @@ class SqlSession:
             return Explained(of, statement.details)
         if isinstance(statement, DescribeCatalog):
             return describe_catalog(self.catalogs, statement)
+        if isinstance(statement, ShowPartitions):
+            return shown_partitions(self.catalogs, statement)
         if isinstance(statement, ObjectStatement):
             self._define(statement)
             return Done()
@@ -174,9 +180,27 @@ class SqlSession:
             "unsupported_query",
         )
 
-    def _define(self, statement: CreateFunction | DropFunction | CreateCatalog | AlterCatalog | DropCatalog) -> None:
+    def _define(
+        self,
+        statement: CreateFunction
+        | DropFunction
+        | CreateCatalog
+        | AlterCatalog
+        | DropCatalog
+        | CreateDatabase
+        | AlterDatabase,
+    ) -> None:
         functions = self.catalogs.functions
-        if isinstance(statement, CreateCatalog):
+        if isinstance(statement, CreateDatabase):
+            self.catalogs.create_database(
+                statement.name,
+                if_not_exists=statement.if_not_exists,
+                comment=statement.comment,
+                properties=statement.properties,
+            )
+        elif isinstance(statement, AlterDatabase):
+            self.catalogs.alter_database(statement.name, statement.properties)
+        elif isinstance(statement, CreateCatalog):
             create_catalog(self.catalogs, statement, is_trial=self.is_trial)
         elif isinstance(statement, AlterCatalog):
             alter_catalog(self.catalogs, statement, is_trial=self.is_trial)
