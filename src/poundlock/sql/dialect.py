@@ -101,6 +101,7 @@ class FlinkParser(AlterGrammar):
         **{name: Parser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX},
         "CEILING": Parser.FUNCTION_PARSERS["CEIL"],
         "JSON_ARRAY": lambda self: self._parse_json_array(),
+        "JSON_ARRAYAGG": lambda self: self._parse_json_arrayagg(),
         "JSON_EXISTS": lambda self: self._parse_json_path("JSON_EXISTS"),
         "JSON_QUERY": lambda self: self._parse_json_path("JSON_QUERY"),
         "JSON_VALUE": lambda self: self._parse_json_value(json_path=False),
@@ -147,6 +148,11 @@ class FlinkParser(AlterGrammar):
             if self._match_text_seq(kind, "ON", "NULL"):
                 nulls = exp.var(f"{kind} ON NULL")
         return self.expression(exp.JSONArray(expressions=values, null_handling=nulls))
+
+    def _parse_json_arrayagg(self) -> exp.Expr:
+        item = self._parse_lambda()  # DISTINCT too
+        nulls = self._parse_words(("NULL", "ON", "NULL"), ("ABSENT", "ON", "NULL"))
+        return self.expression(exp.JSONArrayAgg(this=item, null_handling=None if nulls is None else nulls.name))
 
     def _parse_json_path(self, function: str) -> exp.Expr:
         """Parse the arguments of a function of a document and a path, and the words behind them, which become words of the call."""

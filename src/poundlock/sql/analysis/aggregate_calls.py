@@ -26,10 +26,11 @@ _ARGUMENTS: Mapping[str, tuple[int, int]] = {
     "COUNT": (0, 16), "SUM": (1, 1), "AVG": (1, 1), "MIN": (1, 1), "MAX": (1, 1), "FIRST_VALUE": (1, 1),
     "LAST_VALUE": (1, 1), "LISTAGG": (1, 2), "ARRAY_AGG": (1, 1), "COLLECT": (1, 1), "VAR_POP": (1, 1),
     "VAR_SAMP": (1, 1), "VARIANCE": (1, 1), "STDDEV_POP": (1, 1), "STDDEV_SAMP": (1, 1), "STDDEV": (1, 1),
-    "SINGLE_VALUE": (1, 1),
+    "SINGLE_VALUE": (1, 1), "JSON_ARRAYAGG": (1, 1), "JSON_OBJECTAGG": (2, 2),
 }  # fmt: skip
 """The aggregates, and how many arguments each takes."""
 
+JSON_AGGREGATES = ("JSON_ARRAYAGG", "JSON_OBJECTAGG")
 STATISTICS = ("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP")
 RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 _OVER_ONLY = {
@@ -140,6 +141,9 @@ def _arguments_of(node: exp.Expr) -> tuple[exp.Expr, ...]:
         return _arguments_of(node.expression)
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
         return tuple(node.expressions)
+    if isinstance(node, exp.JSONObjectAgg):
+        (pair,) = node.expressions
+        return (pair.this, pair.expression)
     parts: list[exp.Expr] = []
     for key in node.arg_types:
         value = node.args.get(key)
@@ -176,6 +180,13 @@ def result_type(analysis: Analysis, written: WrittenAggregate, types: Sequence[S
         return BIGINT
     if written.name in ("PERCENT_RANK", "CUME_DIST"):
         return SqlType("DOUBLE", is_nullable=False)
+    if written.name in JSON_AGGREGATES:
+        raise analysis.error(
+            written.node,
+            f"{written.name} is an aggregate of groups alone, as in Flink",
+            f"write {written.name} with GROUP BY",
+            "unsupported_query",
+        )
     of = types[0]
     if written.name in ("SUM", "AVG", "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"):
         if of.root not in _NUMBERS:
@@ -239,3 +250,37 @@ def statistic(
     if written.name.startswith("STDDEV"):
         quotient = call("POWER", [quotient, Literal(0.5, SqlType("DOUBLE", is_nullable=False))])
     return cast_to(quotient, made.with_null())
+
+
+def json_aggregate(
+    analysis: Analysis,
+    written: WrittenAggregate,
+    typed: Sequence[Expression],
+    aggregate: Callable[[str, Expression, SqlType], Expression],
+) -> Expression:
+    """Return JSON_ARRAYAGG or JSON_OBJECTAGG: a list of the JSON texts of its values, as one text.
+
+    Args:
+        typed: its arguments.
+        aggregate: as of `statistic`.
+
+    Raises:
+        SqlError: a value has no JSON text, or a key is no text.
+    """
+    called = written.node.this if isinstance(written.node, exp.Filter) else written.node
+    is_object = written.name == "JSON_OBJECTAGG"
+    nulls = str(called.args.get("null_handling") or ("NULL ON NULL" if is_object else "ABSENT ON NULL")).upper()
+    node = written.arguments[-1]
+    is_json = isinstance(node, exp.JSONObject | exp.JSONArray) or _name_of(node) in ("JSON", *JSON_AGGREGATES)
+    element = typed[-1] if is_json else analysis.call("JSON_STRING", [typed[-1]])
+    if nulls == "NULL ON NULL":
+        element = analysis.call("COALESCE", [element, Literal("null", STRING.not_null())])
+    if is_object:
+        key = typed[0]
+        if key.type.root not in ("CHAR", "VARCHAR"):
+            what, next = f"JSON_OBJECTAGG with a key of {key.type}", "CAST the key to STRING"
+            raise analysis.error(called, what, next, "type_mismatch")
+        pair = SqlType("ROW", of=(STRING, STRING), names=("key", "text"), is_nullable=False)
+        element = SqlCall("ROW", (cast_to(key, STRING), cast_to(element, STRING)), pair)
+    made = aggregate("ARRAY_AGG", element, SqlType("ARRAY", of=(element.type,)))
+    return SqlCall(f"${written.name}", (made,), STRING.not_null())

@@ -128,7 +128,9 @@ class Analysis:
         return LogicalRepeat(tuple(fields), relation, times)
 
     def _expressions(self, scope: QueryScope, special: Special | None) -> ExpressionAnalysis:
-        return ExpressionAnalysis(self.script, scope, special, own=self.catalogs.functions)
+        return ExpressionAnalysis(
+            self.script, scope, special, own=self.catalogs.functions, database=self.catalogs.database
+        )
 
     # --- functions of the user's own --------------------------------------------------------------------------------------
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 
 from sqlglot import exp
 
 from poundlock.sql.analysis.aggregate_calls import (
     BIGINT,
+    JSON_AGGREGATES,
     STATISTICS,
     WrittenAggregate,
     aggregate_in,
     arguments_row,
     has_aggregates,
+    json_aggregate,
     result_type,
     statistic,
 )
@@ -190,18 +193,16 @@ class Grouping:
         if written.own is not None:
             given = self.analysis.own_arguments(written.own, typed, written.node)
             return self._called(written, [arguments_row(given)], written.own.result)
+        if written.name in JSON_AGGREGATES:
+            return json_aggregate(self.analysis, written, typed, partial(self._renamed, written))
         made = result_type(self.analysis, written, [each.type for each in typed])
         if written.name in STATISTICS:
-            return self._statistic(written, typed[0], made)
+            return statistic(self.analysis, written, typed[0], made, partial(self._renamed, written))
         return self._called(written, typed, made)
 
-    def _statistic(self, written: WrittenAggregate, of: Expression, made: SqlType) -> Expression:
-        """Return a variance or deviation of a group."""
-
-        def aggregate(name: str, argument: Expression, kind: SqlType) -> Expression:
-            return self._called(replace(written, name=name), [argument], kind)
-
-        return statistic(self.analysis, written, of, made, aggregate)
+    def _renamed(self, written: WrittenAggregate, name: str, argument: Expression, kind: SqlType) -> Expression:
+        """Return another aggregate of the same rows, by its name, argument and type."""
+        return self._called(replace(written, name=name), [argument], kind)
 
     def _called(self, written: WrittenAggregate, typed: Sequence[Expression], made: SqlType) -> Expression:
         if self.group is None and made is not BIGINT and written.name != "COLLECT":

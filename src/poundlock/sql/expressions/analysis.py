@@ -57,6 +57,7 @@ class ExpressionAnalysis:
         script: the whole of it, for errors.
         hook: is asked for each part first.
         own: the functions of the user's own.
+        database: the current one.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class ExpressionAnalysis:
         hook: Hook | None = None,
         functions: Mapping[str, SqlFunction] = FUNCTIONS,
         own: OwnFunctions | None = None,
+        database: str = "",
     ) -> None:
         self._script = script
         self._scope = scope
@@ -73,6 +75,7 @@ class ExpressionAnalysis:
         self._depth = 0
         self.functions = functions
         self.own = own
+        self.database = database
         self.own_calls = OwnCalls(self.converted, self.refuse)
         """Makes calls of functions of the user's own."""
         self._containers, self._calls = ContainerAnalysis(self), CallAnalysis(self)

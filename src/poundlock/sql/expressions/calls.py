@@ -43,6 +43,8 @@ class CallAnalysis:
         if before:
             self._of.unknown_function(node, ".".join((*before, node.name)))
         name = node.name.upper()
+        if name == "CURRENT_DATABASE" and not node.expressions:
+            return literals.text(self._of.database)
         if name not in self._of.functions and name != "NULLIF" and name != "TYPEOF":
             self._of.unknown_function(node, name)
         options = [each.name.upper() for each in node.expressions if isinstance(each, exp.Var)]

@@ -22,6 +22,7 @@ class WholeAnalysis(Protocol):
     functions: Mapping[str, SqlFunction]
     own: OwnFunctions | None
     own_calls: OwnCalls
+    database: str
 
     def expression(self, node: exp.Expr) -> Expression:
         """Return the tree of an expression."""

@@ -22,7 +22,7 @@ from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.arrays import ranges
 from poundlock.sql.functions.function import Evaluation, Given, SqlFunction
 from poundlock.sql.functions.kernels.characters import text_column
-from poundlock.sql.functions.kernels.distinct import over_distinct
+from poundlock.sql.functions.kernels.distinct import integers_in, over_distinct, valid_of
 from poundlock.sql.functions.kernels.elements import elements_of, map_column
 from poundlock.sql.functions.kernels.java_regex import JavaRegex, compiled
 from poundlock.sql.functions.signatures import defined
@@ -82,6 +82,15 @@ def _from_base64(text: str) -> str:
 
 def _hex(value: int | str | bytes) -> str:
     return f"{value & 0xFFFFFFFFFFFFFFFF:X}" if isinstance(value, int) else _bytes(value).hex().upper()
+
+
+def _bin(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    """Return numbers in base 2, those below 0 with 64 digits, as Long.toBinaryString has them."""
+    numbers = integers_in(columns[0])
+    digits = (numbers[:, None] >> np.arange(63, -1, -1)) & 1
+    first = np.where(numbers == 0, 63, np.argmax(digits, axis=1))
+    ends = np.arange(1, len(numbers) + 1, dtype=np.int64) * 64
+    return text_column((digits + ord("0")).astype(np.uint8).ravel(), ends - 64 + first, ends, valid_of(columns))
 
 
 def _unhex(text: str) -> bytes | None:
@@ -204,6 +213,7 @@ FUNCTIONS: Sequence[SqlFunction] = (
     defined("TO_BASE64", _ANY_TEXT, STRING, _by_python(_to_base64)),
     defined("FROM_BASE64", "text", STRING, _by_python(_from_base64)),
     defined("HEX", ("integer", _ANY_TEXT), STRING, _by_python(_hex)),
+    defined("BIN", "integer", STRING, _bin),
     defined("UNHEX", "text", BYTES, _by_python(_unhex), nulls="always"),
     defined("ENCODE", "text, text", BYTES, _by_python(_encode)),
     defined("DECODE", "bytes, text", STRING, _by_python(_decode)),

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.errors import DefinitionError
-from poundlock.formats.arrays import column_of, numbers_in, texts_of, valid_in
+from poundlock.formats.arrays import column_of, indices_of, numbers_in, ranks_of, texts_of, valid_in
 from poundlock.formats.convert import FIRST_US
 from poundlock.operators.local_times import LocalTimes, moves_clocks
 from poundlock.sql.functions.casts import cast
@@ -22,8 +22,10 @@ from poundlock.sql.functions.function import (
     SqlFunction,
     ValueTooLong,
 )
+from poundlock.sql.functions.kernels.elements import ListElements, elements_of
+from poundlock.sql.functions.kernels.json_texts import bracketed, joined_texts, json_texts
 from poundlock.sql.functions.kernels.time_values import micros_in, to_instant
-from poundlock.sql.types import SqlType
+from poundlock.sql.types import STRING, SqlType
 
 _MICROS = SqlType("TIMESTAMP", (6,))
 _INSTANT = SqlType("TIMESTAMP_LTZ", (3,))
@@ -208,6 +210,46 @@ def _proctime(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
     return column_of(np.full(evaluation.rows, evaluation.now_us, np.int64), pa.timestamp("us", "UTC"))
 
 
+def _json_array(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    """Return lists of JSON texts as JSON, without those that are null; `[]` of none."""
+    packed = elements_of(columns[0]).packed()
+    valid = valid_in(packed.items)
+    kept = np.arange(len(packed.items)) if valid is None else np.flatnonzero(valid)
+    counts = np.bincount(packed.rows[kept], minlength=evaluation.rows)
+    return bracketed(
+        ListElements(packed.items.take(indices_of(kept)), np.cumsum(counts) - counts, counts, None), "[", "]"
+    )
+
+
+def _json_object(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    """Return lists of keys and JSON texts as JSON, in the order of the keys, without those whose text is null.
+
+    Raises:
+        EvaluationError: a key is there twice, or null.
+    """
+    packed = elements_of(columns[0]).packed()
+    keys, texts = packed.items.flatten()
+    valid = valid_in(texts)
+    kept = np.arange(len(texts)) if valid is None else np.flatnonzero(valid)
+    keys, texts, rows = keys.take(indices_of(kept)), texts.take(indices_of(kept)), packed.rows[kept]
+    if keys.null_count:
+        raise EvaluationError(
+            "JSON_OBJECTAGG with a key that is NULL", next="leave it out: FILTER (WHERE key IS NOT NULL)"
+        )
+    ranks, _ = ranks_of(keys)
+    order = np.lexsort((ranks, rows))
+    twice = np.flatnonzero((np.diff(rows[order]) == 0) & (np.diff(ranks[order]) == 0))
+    if len(twice):
+        raise EvaluationError(
+            f"JSON_OBJECTAGG with the key {keys[int(order[twice[0]])].as_py()!r} twice in a group",
+            next="GROUP BY it first, so that a group has each key once",
+        )
+    names = json_texts(keys.take(indices_of(order)), STRING)
+    pairs = joined_texts([names, ":", texts.take(indices_of(order))], len(order))
+    counts = np.bincount(rows, minlength=evaluation.rows)
+    return bracketed(ListElements(pairs, np.cumsum(counts) - counts, counts, None), "{", "}")
+
+
 FUNCTIONS = (
     SqlFunction("$BITS", _as_declared, _bits),
     SqlFunction("$AVG", _as_declared, _average),
@@ -219,6 +261,8 @@ FUNCTIONS = (
     SqlFunction("$INSERTION", _as_declared, _insertion),
     SqlFunction("$EXCEPT_COUNT", _as_declared, _except_count),
     SqlFunction("$INTERSECT_COUNT", _as_declared, _intersect_count),
+    SqlFunction("$JSON_ARRAYAGG", _as_declared, _json_array),
+    SqlFunction("$JSON_OBJECTAGG", _as_declared, _json_object),
     SqlFunction("$WATERMARK", _as_declared, _watermark),
     SqlFunction("CURRENT_WATERMARK", _current_watermark_type, _current_watermark, is_deterministic=False),
     SqlFunction(

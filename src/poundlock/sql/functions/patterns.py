@@ -12,7 +12,7 @@ A literal that is no regular expression is refused; a value that is none gives N
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.errors import DefinitionError, TerminalError
+from poundlock.formats.arrays import is_text
 from poundlock.sql.functions.function import Evaluation, Given, SqlFunction
 from poundlock.sql.functions.kernels.distinct import constant_in, over_distinct
 from poundlock.sql.functions.kernels.java_regex import JavaRegex, compiled
@@ -170,6 +171,40 @@ _NAMED_CLASSES = {
 }  # fmt: skip
 
 
+_BEYOND = r"[\x{10000}-\x{10FFFF}]"  # two code units each in Java, neither of which is a letter or a digit
+_NUMBER = (
+    r"^(?:[+-]?\p{Nd}{1,18}|[\x00- ]*[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?"
+    r"|0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+[fFdD]?)[\x00- ]*)$"
+)
+"""What Java reads as a Long or as a Double."""
+
+
+def _is_alpha(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    return _all_in(columns[0], pc.utf8_is_alpha, of_numbers=False)
+
+
+def _is_digit(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    return _all_in(columns[0], pc.utf8_is_digit, of_numbers=pa.types.is_integer(columns[0].type))
+
+
+def _is_decimal(columns: Sequence[pa.Array], evaluation: Evaluation) -> pa.Array:
+    return _known(columns[0], lambda texts: pc.match_substring_regex(texts, pattern=_NUMBER), of_numbers=True)
+
+
+def _all_in(column: pa.Array, of_texts: Callable[[pa.Array], pa.Array], *, of_numbers: bool) -> pa.Array:
+    def test(texts: pa.Array) -> pa.Array:
+        return pc.and_not(of_texts(texts), pc.match_substring_regex(texts, pattern=_BEYOND))
+
+    return _known(column, test, of_numbers=of_numbers)
+
+
+def _known(column: pa.Array, of_texts: Callable[[pa.Array], pa.Array], *, of_numbers: bool) -> pa.Array:
+    """Return what a test says of texts, one answer for all numbers, and false where there is NULL."""
+    if is_text(column.type):
+        return pc.fill_null(of_texts(column), False)
+    return pc.and_(pc.is_valid(column), pa.scalar(of_numbers))
+
+
 def _similar_type(given: Sequence[Given]) -> SqlType:
     pattern, escape = constant_text(given, 1), constant_text(given, 2)
     if pattern is not None and (escape is not None or len(given) == 2):
@@ -200,5 +235,8 @@ FUNCTIONS: Sequence[SqlFunction] = (
     _checked("REGEXP_COUNT", _TWO, INT, _count, nulls="always"),
     _checked("REGEXP_SUBSTR", _TWO, STRING, _extract, nulls="always"),
     _checked("REGEXP_INSTR", _TWO, INT, _instr, nulls="always"),
+    defined("IS_ALPHA", ("text", "number"), BOOLEAN, _is_alpha, nulls="never"),
+    defined("IS_DIGIT", ("text", "number"), BOOLEAN, _is_digit, nulls="never"),
+    defined("IS_DECIMAL", ("text", "number"), BOOLEAN, _is_decimal, nulls="never"),
     defined("SIMILAR_TO", _SIMILAR_FORMS, _similar_type, _similar),
 )

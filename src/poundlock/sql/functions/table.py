@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from poundlock.sql.functions import collections, encodings, internal, json, numbers, patterns, texts, time_fields, times
+from poundlock.sql.functions import (
+    collections,
+    encodings,
+    internal,
+    json,
+    numbers,
+    patterns,
+    printf,
+    texts,
+    time_fields,
+    times,
+)
 from poundlock.sql.functions.function import SqlFunction
 from poundlock.sql.functions.operators import arithmetic, comparison, conditional, intervals, logic, matching, nested
 
@@ -22,6 +33,7 @@ _MODULES = (
     nested.FUNCTIONS,
     numbers.FUNCTIONS,
     patterns.FUNCTIONS,
+    printf.FUNCTIONS,
     texts.FUNCTIONS,
     time_fields.FUNCTIONS,
     times.FUNCTIONS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -115,7 +116,7 @@ def _timestamp(column: pa.Array, kind: SqlType) -> pa.Array:
 
 def _array(column: pa.Array, kind: SqlType) -> pa.Array:
     elements = elements_of(column).packed()
-    return _bracketed(elements, null_texts(json_texts(elements.items, kind.of[0])), "[", "]")
+    return bracketed(replace(elements, items=null_texts(json_texts(elements.items, kind.of[0]))), "[", "]")
 
 
 def _map(column: pa.Array, kind: SqlType) -> pa.Array:
@@ -126,7 +127,7 @@ def _map(column: pa.Array, kind: SqlType) -> pa.Array:
     ordered, follow = keys.chosen(order, keys.counts), values.chosen(order, keys.counts)
     names = json_texts(ordered.items, kind.of[0])
     pairs = joined_texts([names, ":", null_texts(json_texts(follow.items, counts))], len(order))
-    return _bracketed(ordered, pairs, "{", "}")
+    return bracketed(replace(ordered, items=pairs), "{", "}")
 
 
 def _row(column: pa.Array, kind: SqlType) -> pa.Array:
@@ -139,7 +140,13 @@ def _row(column: pa.Array, kind: SqlType) -> pa.Array:
     return with_validity(listed(pairs, rows, "{", "}"), valid_of([column]))
 
 
-def _bracketed(elements: ListElements, texts: pa.Array, opening: str, closing: str) -> pa.Array:
+def bracketed(elements: ListElements, opening: str, closing: str) -> pa.Array:
+    """Return texts with commas between those of a row, between brackets.
+
+    Args:
+        elements: the texts of the rows, packed.
+    """
+    texts = elements.items
     lists = array_column(pa.list_(_STRING), ListElements(texts, elements.starts, elements.counts, elements.valid))
     return joined_texts([opening, pc.binary_join(lists, texts_of([","])[0]), closing], len(lists))
 
