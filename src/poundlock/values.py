@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Protocol
+from zoneinfo import ZoneInfo
 
 from poundlock.errors import DefinitionError
 
@@ -23,6 +24,8 @@ _UNITS_B = {
     "g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30, "t": 1 << 40, "tb": 1 << 40, "tib": 1 << 40,
 }  # fmt: skip
 _EPOCH = datetime(1970, 1, 1)
+_GMT = re.compile(r"GMT([+-])([0-9]{1,2})(?::([0-9]{2}))?")
+_HOURS = range(-12, 15)  # east of Greenwich, for which the database has a zone without minutes
 _TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
 
 
@@ -32,6 +35,34 @@ def _split(text: str, units: dict[str, float] | dict[str, int], what: str, examp
     if match is None or (unit not in units and unit.removesuffix("s") not in units):
         raise DefinitionError(f"{text!r} is not a {what}", next=f'write a number and a unit, such as "{example}"')
     return float(match[1]), float(units.get(unit) or units[unit.removesuffix("s")])
+
+
+def time_zone(name: object) -> tzinfo:
+    """Return a time zone.
+
+    Args:
+        name: of the zone database, such as "Europe/Berlin" and "UTC", or as Java has it: "GMT+8", "GMT+08:00", "GMT-03:30", east of
+            Greenwich with +. Of those the ones without minutes are zones of the database.
+
+    Raises:
+        DefinitionError: there is none of that name.
+    """
+    try:
+        given = _GMT.fullmatch(name) if isinstance(name, str) else None
+        if given is None:
+            return ZoneInfo(name)  # type: ignore[arg-type]
+        hours, minutes = int(f"{given[1]}{given[2]}"), int(given[3] or 0)
+        if abs(hours) > 23 or minutes > 59:
+            raise ValueError(name)
+        if not minutes and hours in _HOURS:  # the database's names have the other sign
+            return ZoneInfo(f"Etc/GMT{'-' if given[1] == '+' else '+'}{abs(hours)}")
+        span = timedelta(hours=abs(hours), minutes=minutes)
+        return timezone(-span if given[1] == "-" else span)
+    except (ValueError, KeyError, OSError, TypeError, AttributeError):
+        raise DefinitionError(
+            f"{name!r} is no time zone",
+            next='write a name such as "Europe/Berlin", an offset such as "GMT-08:00", or "UTC"',
+        ) from None
 
 
 def duration(value: str | timedelta) -> timedelta:

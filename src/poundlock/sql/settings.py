@@ -5,17 +5,16 @@ A setting that is not known is refused by name, nearest ones named, where Flink 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from poundlock.config import load_settings, restart_settings
 from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.savepoint.restore import parse_mode
 from poundlock.sql.errors import OptionError
-from poundlock.values import duration
+from poundlock.values import duration, time_zone
 
 
 @dataclass(frozen=True)
@@ -100,21 +99,18 @@ def _restart(key: str, text: str) -> str:
     return text
 
 
-_WHOLE_HOURS = re.compile(r"GMT([+-])(\d{1,2})(?::00)?")
-
-
 def _zone(key: str, text: str) -> ZoneInfo:
-    hours = _WHOLE_HOURS.fullmatch(text)
-    if hours is not None:  # Java's name for it; the one of the zone's database has the other sign
-        text = f"Etc/GMT{'-' if hours[1] == '+' else '+'}{int(hours[2])}"
     try:
-        return ZoneInfo("UTC" if text.lower() == "default" else text)
-    except (ZoneInfoNotFoundError, ValueError, IsADirectoryError):
+        zone = time_zone("UTC" if text.lower() == "default" else text)
+    except DefinitionError:
+        zone = None
+    if not isinstance(zone, ZoneInfo):
         raise OptionError(
-            f"{key} = {text!r} is no time zone",
+            f"{key} = {text!r} is no time zone" + ("" if zone is None else " of the zone database"),
             next="give a name such as Europe/Berlin, whole hours such as GMT+08:00, or UTC",
             kind="bad_option_value",
-        ) from None
+        )
+    return zone
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,11 +189,14 @@ class IndexedRows:
 
     Args:
         values: the different values of each key column.
-        codes: the key of each row as a number.
+        known: the different keys of the first columns, of two of them, of three and so on: the number of the one before them, and of
+            the value of the last, as one number each, ascending.
+        codes: the place of each row's key among those of all columns, ascending.
     """
 
     rows: pa.RecordBatch
     values: tuple[pa.Array, ...]
+    known: tuple[Numbers, ...]
     codes: Numbers
 
     @classmethod
@@ -205,28 +208,29 @@ class IndexedRows:
             there = valid_in(rows.column(name))
             valid &= True if there is None else there
         values = tuple(each.dictionary for each in encoded)
-        numbers = [np.where(valid, numbers_in(each.indices), 0).astype(np.int64) for each in encoded]
-        codes = _combined(numbers, values)
         places = np.flatnonzero(valid)
-        order = places[np.argsort(codes[places], kind="stable")]
-        return cls(rows.take(indices_of(order)), values, codes[order])
+        codes, known = np.zeros(len(places), np.int64), []
+        for each in encoded:
+            # Both are below the number of rows, and their product fits 64 bits, however many columns there are.
+            pairs = codes * max(len(each.dictionary), 1) + numbers_in(each.indices)[places]
+            different, codes = np.unique(pairs, return_inverse=True)
+            known.append(different)
+        order = np.argsort(codes, kind="stable")
+        return cls(rows.take(indices_of(places[order])), values, tuple(known), codes[order])
 
     def rows_of(self, keys: Sequence[pa.Array]) -> pa.RecordBatch:
         """Return the rows of different keys."""
-        known = [pc.index_in(column, value_set=values) for column, values in zip(keys, self.values, strict=True)]
-        there = np.ones(len(keys[0]), np.bool_)
-        for each in known:
-            valid = valid_in(each)
-            there &= True if valid is None else valid
-        codes = _combined([np.where(there, numbers_in(each), 0).astype(np.int64) for each in known], self.values)[there]
+        there = np.arange(len(keys[0]))
+        codes = np.zeros(len(there), np.int64)
+        for column, values, known in zip(keys, self.values, self.known, strict=True):
+            numbers = pc.index_in(column.take(indices_of(there)), value_set=values)
+            is_known = valid_in(numbers)
+            kept = np.arange(len(there)) if is_known is None else np.flatnonzero(is_known)
+            there = there[kept]
+            pairs = codes[kept] * max(len(values), 1) + numbers_in(numbers)[kept]
+            codes = np.searchsorted(known, pairs)
+            same = np.flatnonzero(np.append(known, -1)[codes] == pairs)
+            there, codes = there[same], codes[same]
         starts = np.searchsorted(self.codes, codes, "left")
         counts = np.searchsorted(self.codes, codes, "right") - starts
         return self.rows.take(indices_of(ranges(starts, counts)))
-
-
-def _combined(numbers: Sequence[Numbers], values: Sequence[pa.Array]) -> Numbers:
-    """Return one number for each combination of numbers of values."""
-    codes = numbers[0]
-    for each, known in zip(numbers[1:], values[1:], strict=True):
-        codes = codes * max(len(known), 1) + each
-    return codes

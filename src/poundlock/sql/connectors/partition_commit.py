@@ -8,12 +8,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from poundlock.connectors.files.partitions.commit import SUCCESS_FILE, SUCCESS_FILE_NAME, CommitPolicy, PartitionCommit
-from poundlock.connectors.files.partitions.times import PartitionTimeExtractor, PartitionTimePattern, zone_of
+from poundlock.connectors.files.partitions.times import PartitionTimeExtractor, PartitionTimePattern
 from poundlock.errors import DefinitionError
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.errors import OptionError
 from poundlock.sql.functions.kernels.java_times import parse_one, pattern_of
 from poundlock.sql.user.loading import function_at
+from poundlock.values import time_zone
 
 KIND = "sink.partition-commit.policy.kind"
 _EXTRACTOR = "partition.time-extractor."
@@ -190,7 +191,7 @@ def _function(table: str, option: str, path: str | None) -> Callable[..., Any]:
 
 
 def _zone(text: str) -> str:
-    zone_of(text)
+    time_zone(text)
     return text
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import tzinfo
 from functools import lru_cache
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +37,7 @@ from poundlock.sql.functions.signatures import (
     defined,
 )
 from poundlock.sql.types import STRING, SqlType
+from poundlock.values import time_zone
 
 _PLAIN = "yyyy-MM-dd HH:mm:ss"
 _DEFAULTS = ("yyyy-MM-dd", _PLAIN, *(f"{_PLAIN}.{'S' * digits}" for digits in range(1, 10)))
@@ -80,9 +80,9 @@ def _converted(text: str, old: str, new: str) -> str | None:
 @lru_cache(maxsize=256)
 def _zone_of(name: str) -> tzinfo:
     try:
-        return ZoneInfo(name)
-    except (ValueError, OSError, KeyError) as error:
-        raise TerminalError(f"there is no time zone {name}", next="write one such as Asia/Shanghai") from error
+        return time_zone(name)
+    except DefinitionError as error:
+        raise TerminalError(f"there is no time zone {name}", next=error.next) from error
 
 
 # --- parsing -----------------------------------------------------------------------------------------------------------

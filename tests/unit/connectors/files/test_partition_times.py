@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from poundlock.connectors.files.partitions.times import PartitionTimePattern, keys_and_values, partition_ms, zone_of
-from poundlock.errors import DefinitionError, TerminalError
+from poundlock.connectors.files.partitions.times import PartitionTimePattern, keys_and_values, partition_ms
+from poundlock.errors import TerminalError
 
 
 def ms(text: str) -> int:
@@ -66,9 +66,3 @@ def test_a_partition_without_a_time_is_named(extractor: PartitionTimePattern, wh
     with pytest.raises(TerminalError, match="dt=__DEFAULT_PARTITION__") as error:
         partition_ms(extractor, "UTC", "dt=__DEFAULT_PARTITION__")
     assert why in error.value.what
-
-
-@pytest.mark.parametrize("zone", ["Berlin", "GMT+8", "GMT+99:00", "", None])
-def test_what_is_no_zone_is_refused(zone: str) -> None:
-    with pytest.raises(DefinitionError, match="no time zone"):
-        zone_of(zone)

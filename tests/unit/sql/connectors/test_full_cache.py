@@ -67,6 +67,18 @@ def test_rows_of_keys_are_those_of_the_table() -> None:
     assert IndexedRows.of(held.slice(0, 0), ["k"]).rows_of([pa.array([1], pa.int32())]).num_rows == 0
 
 
+def test_keys_of_many_columns_are_told_apart_whatever_their_number() -> None:
+    count, names = (
+        1 << 16,
+        list("abcde"),
+    )  # 65,536 values in each of five columns: their numbers side by side take 80 bits
+    held = pa.RecordBatch.from_arrays([pa.array(range(count))] * len(names), names)
+    indexed = IndexedRows.of(held, names)
+    asked = [[1, 5, 7, 65_535, 99_999], *([5, 5, 7, 65_535, 5] for _ in names[1:])]
+    given = indexed.rows_of([pa.array(each) for each in asked]).to_pylist()
+    assert given == [dict.fromkeys(names, 5), dict.fromkeys(names, 7), dict.fromkeys(names, 65_535)]
+
+
 def test_a_table_is_read_again_when_its_time_has_come() -> None:
     clock, table = Clock(), Table("read-again", [{"k": 1, "t": "a", "v": 1}])
     lookup = FullCacheLookup(table, ("k",), FullReload(interval_ms=1_000), clock)

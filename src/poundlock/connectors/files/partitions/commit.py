@@ -14,10 +14,9 @@ from poundlock.connectors.files.partitions.times import (
     PartitionTimePattern,
     keys_and_values,
     partition_ms,
-    zone_of,
 )
 from poundlock.errors import DefinitionError
-from poundlock.values import duration, format_duration
+from poundlock.values import duration, format_duration, time_zone
 
 SUCCESS_FILE = "success-file"
 END_MS = (1 << 63) - 1
@@ -84,7 +83,7 @@ class PartitionCommit:
     def __post_init__(self) -> None:
         check_choices(self, {"trigger": ("process-time", "partition-time", "end")})
         object.__setattr__(self, "delay", duration(self.delay))
-        zone_of(self.watermark_time_zone)
+        time_zone(self.watermark_time_zone)
         if not callable(self.time) or isinstance(self.time, type) or not isinstance(self.time, Hashable):
             raise DefinitionError(
                 f"time={self.time!r} is no extractor",

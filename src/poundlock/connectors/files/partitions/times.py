@@ -8,15 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
 from urllib.parse import unquote
-from zoneinfo import ZoneInfo
 
 from poundlock.arguments import function_name
 from poundlock.connectors.files.buckets.assigners import DatePattern
-from poundlock.errors import DefinitionError, TerminalError
+from poundlock.errors import TerminalError
+from poundlock.values import time_zone
 
 PartitionTimeExtractor = Callable[[Sequence[str], Sequence[str]], datetime]
 """Gives the time of a partition from its keys and values: the same one each time. Without a zone it is of the commit's time zone."""
@@ -25,7 +24,6 @@ _DEFAULT = re.compile(
     r"(-?[0-9]{1,10})-([0-9]{1,2})-([0-9]{1,2})(?: ([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:\.([0-9]{1,9}))?)?"
 )
 _FIELD = re.compile(r"\{0\.([a-z]+):0([0-9])d\}")
-_OFFSET = re.compile(r"GMT([+-])([0-9]{1,2}):([0-9]{2})")
 
 
 def keys_and_values(bucket: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -107,21 +105,6 @@ def _by_pattern(text: str, formatter: str) -> datetime:
     )
 
 
-def zone_of(name: Any) -> tzinfo:
-    """Return a time zone: an IANA name, or an offset such as "GMT-08:00". Raises DefinitionError."""
-    offset = _OFFSET.fullmatch(name) if isinstance(name, str) else None
-    try:
-        if offset is not None:
-            span = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
-            return timezone(-span if offset[1] == "-" else span)
-        return UTC if name == "UTC" else ZoneInfo(name)
-    except (ValueError, KeyError, OSError, TypeError, AttributeError):
-        raise DefinitionError(
-            f"{name!r} is no time zone",
-            next='write a name such as "Europe/Berlin", an offset such as "GMT-08:00", or "UTC"',
-        ) from None
-
-
 @lru_cache(maxsize=1 << 16)
 def partition_ms(extractor: PartitionTimeExtractor, zone: str, bucket: str) -> int:
     """Return the time of a partition, ms since the epoch.
@@ -136,7 +119,7 @@ def partition_ms(extractor: PartitionTimeExtractor, zone: str, bucket: str) -> i
         raise _no_time(bucket, extractor, str(error) or type(error).__name__) from error
     if not isinstance(time, datetime):
         raise _no_time(bucket, extractor, f"{time!r} is no datetime")
-    known = time if time.tzinfo is not None else time.replace(tzinfo=zone_of(zone))
+    known = time if time.tzinfo is not None else time.replace(tzinfo=time_zone(zone))
     return (known - _EPOCH) // timedelta(milliseconds=1)
 
 
