@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from poundlock import Job
 from poundlock.sql.errors import SqlError
 from poundlock.sql.relations.tree import LogicalAggregate, LogicalJoin, LogicalScan, walk_relations
+from poundlock.sql.running.runner import ScriptRunner
 from poundlock.sql.statements.results import RunsInserts, RunsQuery
 from poundlock.sql.statements.session import SqlSession
 from poundlock.stream.changelog_nodes import GroupAggregateNode, RegularJoinNode
@@ -40,7 +43,21 @@ def test_options_behind_a_table_stand_before_its_own_in_that_place_alone() -> No
         ("SELECT id FROM t /*+ LOOKUP('table'='t') */", "the hint LOOKUP('table'='t') is not there"),
         ("SELECT id FROM t /*+ OPTIONS('a') */", "the hint OPTIONS('a') is not there"),
         ("SELECT id FROM t /*+ OPTIONS(a='b') */", "the hint OPTIONS(a='b') is not there"),
-        ("SELECT /*+ BROADCAST(t) */ id FROM t", "the hint BROADCAST is not there yet"),
+        ("SELECT /*+ REPARTITION(t) */ id FROM t", "the hint REPARTITION is not there yet"),
+        ("SELECT /*+ BROADCAST(u) */ id FROM t", "BROADCAST of u, which does not stand in FROM"),
+        ("SELECT /*+ NEST_LOOP('t') */ id FROM t", "NEST_LOOP without names of tables"),
+        ("SELECT /*+ SHUFFLE_HASH */ id FROM t", "SHUFFLE_HASH without names of tables"),
+        ("SELECT /*+ LOOKUP('async'='false') */ id FROM t", "LOOKUP without 'table'"),
+        ("SELECT /*+ LOOKUP('table'='u') */ id FROM t", "LOOKUP of u, which does not stand in FROM"),
+        ("SELECT /*+ LOOKUP(t) */ id FROM t", "LOOKUP without 'key' = 'value'"),
+        (
+            "SELECT /*+ LOOKUP('table'='t', 'async'='true') */ id FROM t",
+            "LOOKUP with 'async' = 'true', which is not there",
+        ),
+        (
+            "SELECT /*+ LOOKUP('table'='t', 'retry-predicate'='lookup_miss') */ id FROM t",
+            "LOOKUP with 'retry-predicate'",
+        ),
         ("SELECT id FROM v /*+ OPTIONS('path' = 'b') */", "a hint behind the view v"),
     ],
 )
@@ -48,6 +65,42 @@ def test_other_hints_are_refused_by_name(script: str, says: str) -> None:
     with pytest.raises(SqlError) as refused:
         results(script)
     assert says in refused.value.what
+
+
+@pytest.mark.parametrize(
+    ("hint", "notes"),
+    [
+        ("BROADCAST(a)", ["the hint BROADCAST changes nothing"]),
+        ("SHUFFLE_HASH(a, b)", ["the hint SHUFFLE_HASH changes nothing"]),
+        (
+            "SHUFFLE_MERGE(b), NEST_LOOP(a)",
+            ["the hint SHUFFLE_MERGE changes nothing", "the hint NEST_LOOP changes nothing"],
+        ),
+        ("LOOKUP('table'='b', 'async'='false')", ["the hint LOOKUP changes nothing"]),
+    ],
+)
+def test_hints_that_change_nothing_are_noted(hint: str, notes: list[str]) -> None:
+    query = f"SELECT /*+ {hint} */ a.id FROM t AS a JOIN t AS b ON a.id = b.id"
+    for (result,) in (
+        results(query),
+        results(f"INSERT INTO o {query}"),
+        results(f"EXECUTE STATEMENT SET BEGIN INSERT INTO o {query}; END"),
+    ):
+        assert [note.partition(":")[0] for note in result.notes] == notes
+    (plain,) = results("SELECT a.id FROM t AS a JOIN t AS b ON a.id = b.id")
+    assert plain.notes == ()
+
+
+def test_a_runner_and_a_job_pass_notes_on(tmp_path: Path) -> None:
+    noted: list[str] = []
+    runner = ScriptRunner("script", lambda fields, rows: None, lambda shown: None, on_note=noted.append)
+    (*_, checked) = runner.check(f"{T} SELECT /*+ BROADCAST(t) */ id FROM t LIMIT 0")
+    assert isinstance(checked.result, RunsQuery)
+    assert len(checked.result.notes) == 1
+    assert noted == [], "a check alone runs nothing"
+    job = Job("notes", checkpoint_dir=str(tmp_path))
+    with pytest.warns(UserWarning, match="the hint BROADCAST changes nothing"):
+        job.sql(f"{T} SELECT /*+ BROADCAST(t) */ id FROM t")
 
 
 def ttls(script: str) -> list[object]:
@@ -103,7 +156,7 @@ def test_hints_of_times_to_live_stand_before_the_setting() -> None:
         ("STATE_TTL(a = '1 d')", "t AS a", "STATE_TTL without names"),
         ("STATE_TTL", "t AS a", "STATE_TTL without names"),
         ("STATE_TTL()", "t AS a", "STATE_TTL without names"),
-        ("STATE_TTL('a' = '1 d'), BROADCAST(a)", "t AS a", "the hint BROADCAST is not there yet"),
+        ("STATE_TTL('a' = '1 d'), REPARTITION(a)", "t AS a", "the hint REPARTITION is not there yet"),
         ("STATE_TTL('a' = '1 d')", "t AS a", "STATE_TTL of a has no effect"),
     ],
 )

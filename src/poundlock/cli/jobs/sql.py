@@ -115,6 +115,7 @@ def command(
         settings,
         parallelism,
         on_query=shown.begin,
+        on_note=output.note,
         control=ListedJobs(call),
         newer=newer_output_of(newer_output),
     )

@@ -51,6 +51,7 @@ class Analysis:
         is_batch: whether the statement runs in batch mode: its results are final, and any order is allowed.
         names: of the columns of its batches.
         scans: the tables that are read, by name and options.
+        notes: what the user is to know of the statement beside its result.
     """
 
     catalogs: Catalogs
@@ -58,6 +59,7 @@ class Analysis:
     is_batch: bool = False
     names: ColumnNames = field(default_factory=ColumnNames)
     scans: dict[ScanKey, LogicalRelation] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def of_script(self, script: str) -> Analysis:
         """Return the same for a part of the statement that another script has written: a view, a column of a table."""

@@ -9,10 +9,11 @@ from sqlglot import exp
 
 from poundlock.errors import DefinitionError
 from poundlock.sql.analysis.context import Analysis, Queries
+from poundlock.sql.analysis.hints import hinted
 from poundlock.sql.analysis.joins import conjuncts_of, filtered, joined, lookup_joined, using_columns
-from poundlock.sql.analysis.match import MatchAnalysis
+from poundlock.sql.analysis.patterns.match import MatchAnalysis
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
-from poundlock.sql.analysis.tables import hinted, scanned
+from poundlock.sql.analysis.tables import scanned
 from poundlock.sql.analysis.unnest import function_rows, is_own_rows, unnested
 from poundlock.sql.analysis.values import values_of
 from poundlock.sql.analysis.windows import in_order, is_window_function, window_table

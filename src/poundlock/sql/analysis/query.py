@@ -13,11 +13,11 @@ from poundlock.sql.analysis.aggregate_calls import has_aggregates, mark_own, nee
 from poundlock.sql.analysis.context import Analysis, FieldNode, Special
 from poundlock.sql.analysis.from_clause import FromClause, renamed_fields
 from poundlock.sql.analysis.grouping import Grouping
+from poundlock.sql.analysis.hints import kept_for, state_ttl_of
 from poundlock.sql.analysis.joins import conjunction, conjuncts_of, filtered
 from poundlock.sql.analysis.over import Overs, ranked
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
 from poundlock.sql.analysis.subqueries import Subqueries
-from poundlock.sql.analysis.tables import kept_for, state_ttl_of
 from poundlock.sql.analysis.values import values_of
 from poundlock.sql.catalog import ViewDefinition
 from poundlock.sql.coercion import common_type

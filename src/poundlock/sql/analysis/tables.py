@@ -1,19 +1,15 @@
-"""Tables in FROM: their rows with computed columns, the event time that WATERMARK gives them, of upserts the whole changelog, and hints."""
+"""Tables in FROM: their rows with computed columns, the event time that WATERMARK gives them, and of upserts the whole changelog."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlglot import exp
-
-from poundlock.errors import DefinitionError
 from poundlock.sql.analysis.context import Analysis
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
 from poundlock.sql.catalog import FullName
 from poundlock.sql.connectors.upserts import gives_upserts
 from poundlock.sql.expressions.tree import Expression, SqlCall
 from poundlock.sql.relations.fields import Field, TimeKind
-from poundlock.sql.relations.state_ttl import StateTtl
 from poundlock.sql.relations.tree import (
     LogicalAssignWatermark,
     LogicalChangelogNormalize,
@@ -22,84 +18,9 @@ from poundlock.sql.relations.tree import (
     LogicalScan,
 )
 from poundlock.sql.tables import ComputedColumn, ConnectorColumn, PhysicalColumn, TableDefinition
-from poundlock.values import duration, span_ms
 
-_TTL = "write such as SELECT /*+ STATE_TTL('o' = '1 d', 'c' = '12 h') */"
 _TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 _MOST_DIGITS = 3  # of a second, of a time attribute
-
-
-def hinted(analysis: Analysis, node: exp.Expr, definition: TableDefinition) -> TableDefinition:
-    """Return a table with the options that hints behind its name give it.
-
-    Raises:
-        SqlError: there is another hint than OPTIONS.
-    """
-    options = dict(definition.options)
-    for hint in node.args.get("hints") or ():
-        given = hint.args.get("options")
-        if not given:
-            raise analysis.error(
-                node,
-                f"the hint {hint.name or '/*+ */'} is not there",
-                "write /*+ OPTIONS('key' = 'value') */, or leave it out",
-                "unsupported_query",
-            )
-        options.update(given)
-    return definition if options == definition.options else replace(definition, options=options)
-
-
-def state_ttl_of(analysis: Analysis, select: exp.Select, scope: QueryScope) -> StateTtl | None:
-    """Return how long state of single tables in FROM is kept, as the hint STATE_TTL behind SELECT says; None without hints.
-
-    Args:
-        scope: what stands in FROM.
-
-    Raises:
-        SqlError: there is another hint, or one that names no table of FROM or no span of time.
-    """
-    hint = select.args.get("hint")
-    if hint is None:
-        return None
-    names = {each.name for each in scope.relations if each.name is not None}
-    spans: dict[str, int] = {}
-    for each in hint.expressions:
-        if each.name.upper() != "STATE_TTL":
-            raise analysis.missing(select, f"the hint {each.name.upper()}")
-        pairs = [(part.this, part.expression) for part in each.expressions if isinstance(part, exp.EQ)]
-        are_texts = all(isinstance(text, exp.Literal) and text.is_string for pair in pairs for text in pair)
-        if not pairs or len(pairs) < len(each.expressions) or not are_texts:
-            raise analysis.error(select, "STATE_TTL without names and spans of time", _TTL, "wrong_arguments")
-        for name, text in ((key.name, value.name) for key, value in pairs):
-            if name not in names:
-                raise analysis.error(
-                    select,
-                    f"STATE_TTL of {name}, which does not stand in FROM",
-                    f"name one of {', '.join(sorted(names)) or 'its tables, which need an alias'}",
-                    "unknown_table",
-                )
-            try:
-                spans.setdefault(name, span_ms(duration(text)))
-            except DefinitionError as error:
-                raise analysis.error(select, error.what, _TTL, "bad_option_value") from None
-    return StateTtl(spans, {f.column: each.name for each in scope.relations if each.name for f in each.fields})
-
-
-def kept_for(analysis: Analysis, select: exp.Select, ttl: StateTtl, relation: LogicalRelation) -> LogicalRelation:
-    """Return a query with the times to live of its hint.
-
-    Raises:
-        SqlError: one of them has no effect.
-    """
-    made = ttl.given_to(relation)
-    for name in ttl.unused:
-        raise analysis.error(
-            select,
-            f"STATE_TTL of {name} has no effect: it is neither a side of a regular join nor what is aggregated",
-            "leave it out, or SET 'table.exec.state.ttl', which is for all state",
-            "unsupported_query",
-        )
-    return made
 
 
 def scanned(analysis: Analysis, name: FullName, definition: TableDefinition) -> LogicalRelation:

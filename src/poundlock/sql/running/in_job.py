@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -118,6 +119,9 @@ class JobSql:
                 )
         builder = self._builder()
         result = self._session.take(statement, script)
+        if isinstance(result, RunsQuery | RunsInserts):
+            for note in result.notes:
+                warnings.warn(note, stacklevel=4)  # where the user called Job.sql
         if isinstance(result, RunsQuery):
             if not is_last:
                 raise DefinitionError("a query whose stream nobody is given", next="give it to job.sql by itself")

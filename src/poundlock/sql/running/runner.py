@@ -83,6 +83,7 @@ class ScriptRunner:
         on_rows: is given the rows of queries.
         on_shown: is given rows that are known at once.
         on_query: is given the columns of a query before it runs.
+        on_note: is given what the user is to know of a statement beside its result.
         same_again: whether an INSERT that is there a second time goes on with the job of the first; else it is a job of its own, as in a
             script, which means both.
         parallelism: of jobs to which settings give none.
@@ -102,6 +103,7 @@ class ScriptRunner:
     spark: Callable[[], Session | None] = lambda: None
     on_progress: Callable[[Progress], None] | None = None
     on_query: Callable[[tuple[Field, ...]], None] = lambda fields: None
+    on_note: Callable[[str], None] = lambda text: None
     stop: StopRequest = field(default_factory=StopRequest)
     launch: Launch | None = None
     control: JobControl | None = None
@@ -197,6 +199,9 @@ class ScriptRunner:
     def _run(self, checked: CheckedStatement, script: str) -> bool:
         """Run a statement; return whether the script goes on."""
         result = self.session.take(checked.statement, script) if checked.changes_session else checked.result
+        if isinstance(result, RunsQuery | RunsInserts):
+            for note in result.notes:
+                self.on_note(note)
         if isinstance(result, ShownRows):
             self.on_shown(result)
         elif isinstance(result, RunsQuery):

@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.sql.analysis.context import Analysis
+from poundlock.sql.analysis.hints import hinted
 from poundlock.sql.analysis.query import QueryAnalysis
 from poundlock.sql.analysis.scope import QueryScope
-from poundlock.sql.analysis.tables import hinted
 from poundlock.sql.catalog import ViewDefinition
 from poundlock.sql.coercion import BINARIES, INTEGERS, NESTED, NUMBERS, TEXTS, TIMESTAMPS
 from poundlock.sql.expressions.tree import Expression, Literal, cast_to

@@ -37,9 +37,14 @@ class ShownRows:
 
 @dataclass(frozen=True, slots=True)
 class RunsQuery:
-    """A query whose rows are to be shown."""
+    """A query whose rows are to be shown.
+
+    Args:
+        notes: what the user is to know beside the result.
+    """
 
     relation: LogicalRelation
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +66,10 @@ class SinkTable:
 
 @dataclass(frozen=True, slots=True)
 class RunsInserts:
-    """Queries whose rows are to be written, as one job."""
+    """Queries whose rows are to be written, as one job; `notes` as of `RunsQuery`."""
 
     sinks: tuple[SinkTable, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,9 +157,11 @@ class SqlSession:
     def _parsed(self, statement: ParsedStatement, script: str) -> Result:
         expression = statement.expression
         if isinstance(expression, exp.Query | exp.Values):
-            return RunsQuery(QueryAnalysis(self.analysis(script)).relation(expression))
+            analysis = self.analysis(script)
+            return RunsQuery(QueryAnalysis(analysis).relation(expression), _notes(analysis))
         if isinstance(expression, exp.Insert):
-            return RunsInserts((insert_of(self.analysis(script), expression),))
+            analysis = self.analysis(script)
+            return RunsInserts((insert_of(analysis, expression),), _notes(analysis))
         if isinstance(expression, exp.Create):
             return create(self.catalogs, self.analysis(script), expression, statement.text)
         if isinstance(expression, exp.Drop):
@@ -219,7 +221,7 @@ class SqlSession:
         for each in statement.inserts:
             assert isinstance(each.expression, exp.Insert)
             sinks.append(insert_of(analysis, each.expression))
-        return RunsInserts(tuple(sinks))
+        return RunsInserts(tuple(sinks), _notes(analysis))
 
     def _use(self, use: exp.Use) -> None:
         parts = [each.name for each in use.this.parts]
@@ -249,6 +251,10 @@ class SqlSession:
             self.settings.pop(key, None)
             self.written.pop(key, None)
         return Done()
+
+
+def _notes(analysis: Analysis) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(analysis.notes))
 
 
 def placed(error: DefinitionError, place: Place, script: str) -> SqlError:

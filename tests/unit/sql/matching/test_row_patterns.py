@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from poundlock.errors import DefinitionError
-from poundlock.sql.analysis.row_patterns import pattern_of
+from poundlock.sql.analysis.patterns.row_patterns import pattern_of
 from poundlock.stream.matching import PatternVariable
 
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.sql.analysis.aggregate_calls import BIGINT, aggregate_in, result_type
 from poundlock.sql.analysis.context import Analysis
-from poundlock.sql.analysis.row_patterns import pattern_of
+from poundlock.sql.analysis.patterns.row_patterns import pattern_of
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
 from poundlock.sql.errors import shown
 from poundlock.sql.expressions.analysis import ExpressionAnalysis
