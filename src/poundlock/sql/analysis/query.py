@@ -14,34 +14,27 @@ from poundlock.sql.analysis.context import Analysis, FieldNode, Special
 from poundlock.sql.analysis.from_clause import FromClause, renamed_fields
 from poundlock.sql.analysis.grouping import Grouping
 from poundlock.sql.analysis.hints import kept_for, state_ttl_of
-from poundlock.sql.analysis.joins import conjunction, conjuncts_of, filtered
+from poundlock.sql.analysis.joins import conjuncts_of, filtered
 from poundlock.sql.analysis.over import Overs, ranked
 from poundlock.sql.analysis.scope import NamedFields, QueryScope
+from poundlock.sql.analysis.set_operations import distinct_rows, parts_of, set_operation
 from poundlock.sql.analysis.subqueries import Subqueries
 from poundlock.sql.analysis.values import values_of
 from poundlock.sql.catalog import ViewDefinition
-from poundlock.sql.coercion import common_type
 from poundlock.sql.errors import cut
-from poundlock.sql.expressions.tree import ColumnRef, Expression, SqlCall, cast_to
+from poundlock.sql.expressions.tree import ColumnRef, Expression, SqlCall
 from poundlock.sql.relations.fields import Field, distinct_names
 from poundlock.sql.relations.tree import (
     JoinKind,
-    LogicalAggregate,
-    LogicalFilter,
     LogicalProject,
     LogicalRelation,
     LogicalSort,
     LogicalTopN,
-    LogicalUnionAll,
     LogicalValues,
     OrderKey,
-    SqlAggregateCall,
 )
-from poundlock.sql.types import SqlType
 
 _MOST = 1 << 62
-_BEHIND = {"with_", "order", "limit", "offset"}
-_COUNT = SqlType("BIGINT", is_nullable=False)
 
 
 class QueryAnalysis:
@@ -116,78 +109,8 @@ class QueryAnalysis:
     # --- set operations ---------------------------------------------------------------------------------------------------
 
     def _set(self, query: exp.SetOperation, outer: QueryScope | None) -> LogicalRelation:
-        written = _united(query) if isinstance(query, exp.Union) else [query.this, query.expression]
-        sides = [self.relation(each, outer) for each in written]
-        left, name = sides[0], query.key.upper()
-        types = [each.type for each in left.fields]
-        for node, side in zip(written[1:], sides[1:], strict=True):
-            if len(left.fields) != len(side.fields):
-                raise self._analysis.error(
-                    node,
-                    f"{name} of {len(left.fields)} and of {len(side.fields)} columns",
-                    "select as many on both sides",
-                    "column_count_mismatch",
-                )
-            for place, (one, other) in enumerate(zip(types, side.fields, strict=True)):
-                shared = common_type([one, other.type])
-                if shared is None:
-                    raise self._analysis.error(
-                        node, f"{name} of {one} and {other.type}", "CAST one of them", "type_mismatch"
-                    )
-                types[place] = shared
-        columns = zip(*(each.fields for each in sides), strict=True)
-        times = [same[0].time if len({each.time for each in same}) == 1 else None for same in columns]
-        names = [self._analysis.names.fresh(each.name) for each in left.fields]
-        fields = tuple(
-            Field(field.name, column, kind, time)
-            for field, column, kind, time in zip(left.fields, names, types, times, strict=True)
-        )
-        parts = [self._as(each, fields) for each in sides]
-        is_distinct = bool(query.args.get("distinct"))
-        if isinstance(query, exp.Union):
-            union: LogicalRelation = LogicalUnionAll(fields, tuple(parts))
-            return self._distinct(union) if is_distinct else union
-        return self._counted(query, parts, fields, is_distinct=is_distinct)
-
-    def _as(self, relation: LogicalRelation, fields: Sequence[Field]) -> LogicalRelation:
-        expressions = tuple(cast_to(each.ref, to.type) for each, to in zip(relation.fields, fields, strict=True))
-        return LogicalProject(tuple(fields), relation, expressions)
-
-    def _counted(
-        self, query: exp.SetOperation, parts: Sequence[LogicalRelation], fields: tuple[Field, ...], *, is_distinct: bool
-    ) -> LogicalRelation:
-        """Return INTERSECT and EXCEPT: of each row how often either side has it says how often the result does."""
-        plain = tuple(each.plain() for each in fields)
-        marks = [self._analysis.names.fresh(side) for side in ("on_left", "on_right")]
-        marked = []
-        for place, part in enumerate(parts):
-            ones = [self._analysis.literal(int(place == at), _COUNT) for at in range(2)]
-            columns = (*plain, *(Field(mark, mark, _COUNT) for mark in marks))
-            marked.append(LogicalProject(columns, part, (*(each.ref for each in plain), *ones)))
-        union = LogicalUnionAll(marked[0].fields, tuple(marked))
-        sums = [self._analysis.names.fresh(f"{mark}_count") for mark in marks]
-        calls = tuple(SqlAggregateCall("sum", (mark,), total, _COUNT) for mark, total in zip(marks, sums, strict=True))
-        keys = tuple(each.column for each in plain)
-        counted = LogicalAggregate((*plain, *(Field(each, each, _COUNT) for each in sums)), union, keys, calls)
-        left, right = (ColumnRef(each, _COUNT) for each in sums)
-        kind = "except" if isinstance(query, exp.Except) else "intersect"
-        if is_distinct:
-            zero = self._analysis.literal(0, _COUNT)
-            boolean = SqlType("BOOLEAN")
-            has_left = SqlCall(">", (left, zero), boolean)
-            on_right = SqlCall("=" if kind == "except" else ">", (right, zero), boolean)
-            whole = conjunction([has_left, on_right])
-            assert whole is not None
-            kept: LogicalRelation = LogicalFilter(counted.fields, counted, whole)
-            return LogicalProject(plain, kept, tuple(each.ref for each in plain))
-        how_often = SqlCall("$EXCEPT_COUNT" if kind == "except" else "$INTERSECT_COUNT", (left, right), _COUNT)
-        times = self._analysis.names.fresh("times")
-        repeated = LogicalProject((*plain, Field(times, times, _COUNT)), counted, (*(f.ref for f in plain), how_often))
-        return self._analysis.repeated(repeated, plain, times)
-
-    def _distinct(self, relation: LogicalRelation) -> LogicalRelation:
-        plain = tuple(each.plain() for each in relation.fields)
-        return LogicalAggregate(plain, relation, tuple(each.column for each in plain), ())
+        written = parts_of(query)
+        return set_operation(self._analysis, query, written, [self.relation(each, outer) for each in written])
 
     # --- SELECT -----------------------------------------------------------------------------------------------------------
 
@@ -267,7 +190,7 @@ class QueryAnalysis:
         if not sort or distinct is not None:
             projected: LogicalRelation = LogicalProject(fields, relation, expressions)
             if distinct is not None:
-                projected = self._distinct(projected)
+                projected = distinct_rows(projected)
                 sort = [(e, k) for e, k in ((self._named_again(e, typed, fields), k) for e, k in sort) if e is not None]
             if not sort:
                 return self._limited(select, projected, ())
@@ -407,17 +330,6 @@ def _refreshed(scope: QueryScope, relation: LogicalRelation) -> QueryScope:
         for r in scope.relations
     )
     return QueryScope(scope.script, relations, scope.outer)
-
-
-def _united(query: exp.Union) -> list[exp.Expr]:
-    """Return the queries of a chain of UNION, or of UNION ALL: their order makes no difference, and they are one step."""
-    parts, left = [query.expression], query.this
-    while isinstance(left, exp.Union) and not _BEHIND & {name for name, each in left.args.items() if each}:
-        if left.args.get("distinct") != query.args.get("distinct"):
-            break
-        parts.append(left.expression)
-        left = left.this
-    return [left, *reversed(parts)]
 
 
 def _order_key(node: exp.Expr) -> OrderKey:

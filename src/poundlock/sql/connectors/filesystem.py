@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from poundlock.connectors.base import Reader, ReaderContext, ReplayPromise, Split
 from poundlock.connectors.files.buckets.assigners import BasePathBucketAssigner, ColumnBucketAssigner
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
-from poundlock.connectors.files.source.lines import LineOrigin
 from poundlock.connectors.files.source.source import FileSource
 from poundlock.formats import ddl
-from poundlock.formats.arrays import Numbers, texts_of
-from poundlock.formats.chunk import Batch, Chunk, FileOrigin, SubsetOrigin, origin_of
-from poundlock.formats.convert import to_batch
+from poundlock.formats.arrays import Numbers
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.partition_commit import partition_commit_of, read_partition_options
+from poundlock.sql.connectors.partition_rows import BUCKET, PartitionedProgram, replaced_buckets
+from poundlock.sql.connectors.path_columns import NamedFiles, PathColumn
 from poundlock.sql.connectors.table import DecodeProgram, TableContext, TableSink, TableSource
 from poundlock.sql.errors import OptionError
-from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
-from poundlock.sql.expressions.tree import ColumnRef, cast_to
+from poundlock.sql.expressions.evaluation import EvaluationContext
 from poundlock.sql.formats.format import FormatColumn, FormatContext
 from poundlock.sql.formats.registry import columns_of_records, decoder_of, encoder_of
-from poundlock.sql.relations.fields import Field
 from poundlock.sql.relations.pruning import ColumnsRead
 from poundlock.sql.tables import ConnectorColumn, PhysicalColumn, TableDefinition
 from poundlock.sql.types import STRING, SqlType
-from poundlock.storage import Storage, open_storage
 from poundlock.stream.nodes import RowProgram
 
-DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
-_BUCKET = "$bucket"
-_ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
-"""What Flink writes as % and two digits in the name of a partition's folder."""
 _METADATA: dict[str, SqlType] = {
     "file.path": STRING,
     "file.name": STRING,
@@ -115,9 +103,9 @@ class FilesystemTable:
         parts = [next(f for f in table.fields if f.name == name) for name in partitions]
         sink = FileSink(
             path,
-            bucket=ColumnBucketAssigner(_BUCKET) if parts else BasePathBucketAssigner(),
+            bucket=ColumnBucketAssigner(BUCKET) if parts else BasePathBucketAssigner(),
             compaction=compaction,
-            overwrite=_replaced_buckets(table, parts) if overwrite else None,
+            overwrite=replaced_buckets(table, parts) if overwrite else None,
             partition_commit=commit,
             **given,
         )
@@ -125,7 +113,7 @@ class FilesystemTable:
             encoder, tuple(parts), EvaluationContext(table.zone), table.name.name, () if bulk is None else columns
         )
         made = bulk_schema(columns, table.name.name) if bulk is not None else pa.schema([("value", pa.binary())])
-        schema = made.append(pa.field(_BUCKET, pa.string())) if parts else made
+        schema = made.append(pa.field(BUCKET, pa.string())) if parts else made
         takes_updates = encoder is not None and encoder.takes_updates
         return TableSink(sink, program, schema, takes="retract" if takes_updates else "append")
 
@@ -289,203 +277,3 @@ class ColumnsProgram:
     def describe(self) -> str:
         """Return it in words."""
         return f"names the columns of {self.table}"
-
-
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PathColumn:
-    """A column that a file's path, or what is known of it, has.
-
-    Args:
-        key: the name of the folder's part before =, or of the metadata.
-    """
-
-    column: str
-    type: SqlType
-    key: str
-    is_partition: bool
-
-
-@dataclass(frozen=True)
-class NamedFiles:
-    """Files, and beside each record columns of where it stands."""
-
-    files: FileSource
-    columns: tuple[PathColumn, ...]
-    zone: str
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the job ends by itself when all files are read."""
-        return self.files.bounded
-
-    @property
-    def replay(self) -> ReplayPromise:
-        """What a second reading gives."""
-        return self.files.replay
-
-    @property
-    def place(self) -> str:
-        """What it reads, for explain."""
-        return self.files.place
-
-    @property
-    def known_columns(self) -> pa.Schema:
-        """The columns of the rows."""
-        return self.schema()
-
-    def schema(self) -> pa.Schema:
-        """Return the columns of the rows."""
-        named = [pa.field(each.column, each.type.arrow) for each in self.columns]
-        return pa.schema([*self.files.schema(), *named])
-
-    def preflight(self) -> None:
-        """Raise DefinitionError if there is nothing that could be read."""
-        self.files.preflight()
-
-    def enumerator(self, workspace: Storage) -> Any:
-        """Return the driver's half."""
-        return self.files.enumerator(workspace)
-
-    def reader(self, context: ReaderContext) -> Reader:
-        """Return the task's half."""
-        return _NamedReader(self.files.reader(context), self)
-
-    def describe(self, position: dict[str, Any]) -> str:
-        """Return a position for the log."""
-        return self.files.describe(position)
-
-
-@dataclass
-class _NamedReader:
-    reader: Any
-    source: NamedFiles
-    _known: dict[str, list[pa.Array]] = field(default_factory=dict)
-
-    def read(self, split: Split) -> Iterator[Chunk]:
-        """Yield the rows with their columns."""
-        for chunk in self.reader.read(split):
-            batch = to_batch(chunk)
-            origin = origin_of(chunk)
-            of = origin.of if isinstance(origin, SubsetOrigin) else origin
-            assert isinstance(of, FileOrigin | LineOrigin)
-            rows = batch.batch
-            for column, value in zip(self.source.columns, self._values(of.file), strict=True):
-                rows = rows.append_column(column.column, pa.repeat(value[0], rows.num_rows))
-            yield Batch(rows, batch.origin)
-
-    def _values(self, file: str) -> list[pa.Array]:
-        """Return the value of each column for a file, one each."""
-        if file not in self._known:
-            self._known[file] = [self._value(file, column) for column in self.source.columns]
-        return self._known[file]
-
-    def _value(self, file: str, column: PathColumn) -> pa.Array:
-        from zoneinfo import ZoneInfo
-
-        text = _partition(file, column.key) if column.is_partition else _metadata(file, column.key)
-        one = pa.RecordBatch.from_arrays([texts_of([text]) if text is not None else pa.nulls(1, pa.string())], ["text"])
-        return evaluate(
-            cast_to(ColumnRef("text", STRING), column.type), one, EvaluationContext(ZoneInfo(self.source.zone))
-        )
-
-
-def _partition(file: str, key: str) -> str | None:
-    for part in file.split("/")[:-1]:
-        name, sign, value = part.partition("=")
-        if sign and unquote(name) == key:
-            return None if value == DEFAULT_PARTITION else unquote(value)
-    return None
-
-
-def _metadata(file: str, key: str) -> str | None:
-    folder, _, name = file.rpartition("/")
-    if key == "file.path":
-        return file
-    if key == "file.name":
-        return name
-    entry = open_storage(folder).stat(name)
-    if entry is None:
-        return None
-    if key == "file.size":
-        return str(entry.bytes)
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(entry.modified_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-
-
-# --- writing ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PartitionedProgram:
-    """Records of rows, or columns of files, and the folder that each row belongs into.
-
-    Args:
-        encoder: of records; None where files have columns.
-        columns: of files, under the names that they have there.
-    """
-
-    encoder: Any
-    partitions: tuple[Field, ...]
-    context: EvaluationContext
-    table: str
-    columns: tuple[FormatColumn, ...] = ()
-    leaves_out: bool = False
-
-    def run(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Numbers | None]:
-        """Return a record for each row, or its columns."""
-        if self.encoder is None:
-            columns, names = [rows.column(each.column) for each in self.columns], [each.name for each in self.columns]
-        else:
-            columns, names = [self.encoder.encode(rows)], ["value"]
-        if self.partitions:
-            columns.append(self.folders(rows))
-            names.append(_BUCKET)
-        return pa.RecordBatch.from_arrays(columns, names), None
-
-    def folders(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return the folder of the partition that each row is of."""
-        parts = []
-        for each in self.partitions:
-            text = evaluate(cast_to(each.ref, STRING), rows, self.context)
-            coded = text.dictionary_encode()
-            named = texts_of([_folder(each.name, value) for value in coded.dictionary.to_pylist()])
-            none = texts_of([f"{_escaped(each.name)}={DEFAULT_PARTITION}"])
-            indices = coded.indices
-            if indices.null_count:
-                indices = pc.fill_null(indices, pa.array([len(named)], indices.type)[0])
-                named = pa.concat_arrays([named, none])
-            parts.append(named.take(indices))
-        return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, texts_of(["/"])[0])
-
-    def describe(self) -> str:
-        """Return it in words."""
-        return f"writes records of {self.table}"
-
-
-def _replaced_buckets(table: TableContext, partitions: Sequence[Field]) -> list[str]:
-    """Return the folders that INSERT OVERWRITE empties in any case: the whole table, or the partition that it names whole."""
-    static = dict(table.static)
-    if not all(each.name in static for each in partitions):
-        return []
-    program = PartitionedProgram(None, tuple(partitions), EvaluationContext(table.zone), table.name.name)
-    columns = [
-        evaluate(
-            cast_to(static[each.name], each.type), pa.RecordBatch.from_arrays([pa.nulls(1)], ["one"]), program.context
-        )
-        for each in partitions
-    ]
-    if not partitions:
-        return [""]
-    return [str(program.folders(pa.RecordBatch.from_arrays(columns, [each.column for each in partitions]))[0].as_py())]
-
-
-def _folder(name: str, value: str) -> str:
-    return f"{_escaped(name)}={_escaped(value) if value.strip() else DEFAULT_PARTITION}"
-
-
-def _escaped(text: str) -> str:
-    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
