@@ -12,7 +12,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             shown = json.loads(dashboard.stdout.readline())
             token = Path(shown["token_file"]).read_text()
             job_id = json.loads((folder / "checkpoint" / "job.json").read_text())["job_id"]
+            while not (folder / "checkpoint" / "ledger" / f"{4:020d}.json").exists():
+                time.sleep(0.5)
             yield Scene(folder, job_id, shown["address"], token)
         finally:
             dashboard.terminate()
@@ -99,6 +102,14 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             for left in Registry(folder / "state").running():
                 os.killpg(left.pid, signal.SIGKILL)
     assert not Path(shown["token_file"]).exists()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something; the rules of the page do not let playwright's own waiting for a function run there."""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
 
 
 class Watched:
@@ -203,7 +214,7 @@ def test_the_keyboard_is_enough(watched: Watched) -> None:
     page.keyboard.press("1")
     page.locator("g.node", has_text="per-customer").focus()
     page.keyboard.press("Enter")
-    page.get_by_text("tumbling windows of 5 s").first.wait_for()
+    page.locator("section.card").get_by_text("tumbling windows of 5 s").wait_for()
     page.keyboard.press("j")
     page.get_by_role("heading", name="Jobs").wait_for()
 
@@ -249,7 +260,7 @@ def test_without_the_token_there_is_nothing_to_see(watched: Watched, scene: Scen
     watched.page.get_by_label("Token").fill("wrong-wrong-wrong-wrong")
     watched.page.get_by_role("button", name="Go on").click()
     watched.page.get_by_role("heading", name="Token").wait_for()
-    watched.page.wait_for_function("sessionStorage.length === 0")
+    until(lambda: watched.page.evaluate("sessionStorage.length") == 0)
     assert scene.job_id not in watched.page.content()
     watched.page.get_by_label("Token").fill(scene.token)
     watched.page.get_by_role("button", name="Go on").click()
