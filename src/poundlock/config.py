@@ -42,6 +42,8 @@ _SAME_AS = {
     "execution.checkpointing.num-retained": "checkpoints_retained",
     "state.checkpoints.num-retained": "checkpoints_retained",
     "parallelism.default": "parallelism",
+    "high-availability.kubernetes.leader-election.lease-duration": "lease_duration",
+    "high-availability.zookeeper.client.session-timeout": "lease_duration",
     "restart-strategy": "restart_strategy_type",
     "job.autoscaler.enabled": "autoscaler_enabled",
     "job.autoscaler.vertex.min-parallelism": "autoscaler_min_parallelism",
@@ -60,6 +62,8 @@ _RESTART_TYPES = {
     "failurerate": "failure-rate", "failure-rate": "failure-rate", "exponentialdelay": "exponential-delay",
     "exponential-delay": "exponential-delay",
 }  # fmt: skip
+
+_SHORTEST_LEASE = timedelta(seconds=2)
 
 Span = Annotated[timedelta, BeforeValidator(duration)]
 
@@ -86,6 +90,15 @@ def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
+def _long_enough(lease: timedelta) -> timedelta:
+    if lease < _SHORTEST_LEASE:
+        raise DefinitionError(
+            f"a lease of less than {_SHORTEST_LEASE.total_seconds():g} s would expire while its driver is only slow",
+            next="leave lease_duration out, or set it to 6 s",
+        )
+    return lease
+
+
 def _unlimited(value: object) -> object:
     return None if _lower(value) in ("infinite", "-1") else value
 
@@ -109,6 +122,7 @@ class Settings(BaseModel):
     py_files: Listed = ()
     archives: Listed = ()
     executor_timeout: Span = timedelta(minutes=2)
+    lease_duration: Annotated[Span, AfterValidator(_long_enough)] = timedelta(seconds=6)
     parallelism: Annotated[int, Field(gt=0)] | None = None
     checkpoint_dir: str | None = None
     checkpoint_interval: Span | None = None

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, ClassVar
 from unittest import mock
 
@@ -24,13 +25,16 @@ from poundlock.checkpoint.committer import Carried, Retry
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.cycle import Planned, Ran, Verified, run_checkpoint
 from poundlock.checkpoint.decision import Decision, SourceRange
-from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.epoch import Epoch, EpochTaken
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger import decision_log as history
 from poundlock.checkpoint.ledger import record_form
-from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger, record_path
 from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared
+from poundlock.driver.standby.lease import LeaseKeeper
+from poundlock.driver.standby.liveness import Liveness
+from poundlock.driver.standby.watch import ActiveDriver, Vacant
 from poundlock.errors import FencedError, PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, InjectedFailure
 from poundlock.values import ManualClock
@@ -89,12 +93,12 @@ class Silence:
 class Driver:
     """One life of a driver process."""
 
-    def __init__(self, world: ProtocolMachine, plan: Plan) -> None:
+    def __init__(self, world: ProtocolMachine, plan: Plan, succeeds: int | None = None) -> None:
         self.world, self.plan = world, plan
         self.storage = MortalStorage(world.disk, plan.fault)
         self.identity = open_identity(self.storage, name="job", clock=world.clock)
         self.sinks = {name: world.sink(self.storage, name, self._unknown) for name in SINKS}
-        self.epoch = Epoch.claim(self.storage, clock=world.clock)
+        self.epoch = Epoch.claim(self.storage, clock=world.clock, succeeds=succeeds)
         given: dict[str, Any] = {
             "identity": self.identity,
             "epoch": self.epoch,
@@ -515,6 +519,122 @@ class Transactions(ProtocolMachine):
             self.disk.files.pop(path)
 
 
+class JumpingClock(ManualClock):
+    """The time of day, which somebody sets as they like."""
+
+    def jump(self, by_ms: int) -> None:
+        self._now += by_ms
+
+
+class StandsBy(ProtocolMachine):
+    """Two drivers stand by. Each judges the active one by its own monotonic clock and by what it sees of the lease, and may be wrong.
+
+    What they take for dead may be stopped, and wakes up in the middle of anything.
+    """
+
+    LASTS_S = 6.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = JumpingClock(1_000)
+        self.seconds = [0.0, 0.0]  # what the monotonic clocks of the two show
+        self.asleep: list[Driver] = []
+        self.keepers: dict[int, LeaseKeeper] = {}
+        self.watchers = [self._watcher(0), self._watcher(1)]
+        self.overtaken = 0
+
+    def _watcher(self, number: int) -> ActiveDriver:
+        return ActiveDriver(
+            storage=self.reader, liveness=lambda: Liveness(now=lambda: self.seconds[number]), holder=lambda _: None
+        )
+
+    def keeper(self, driver: Driver) -> LeaseKeeper:
+        if driver.epoch.number not in self.keepers:
+            self.keepers[driver.epoch.number] = LeaseKeeper(
+                storage=driver.storage, epoch=driver.epoch, lasts=timedelta(seconds=self.LASTS_S), log=Silence()
+            )
+        return self.keepers[driver.epoch.number]
+
+    @rule()
+    def renew(self) -> None:
+        """The active driver changes its lease; another may have taken over meanwhile."""
+        if self.driver is not None and not self.keeper(self.driver).renew():
+            assert self.rivals
+            self.asleep.append(self.driver)
+            self.driver = None
+
+    @rule(by_ms=st.sampled_from([-86_400_000, -1000, 1000, 86_400_000]))
+    def jump(self, by_ms: int) -> None:
+        """The time of day is set on every machine."""
+        self.clock.jump(by_ms)
+
+    @rule(number=st.integers(0, 1), seconds=st.sampled_from([0.5, 2.0, 2.9]), looks=st.integers(1, 4))
+    def look(self, number: int, seconds: float, looks: int) -> None:
+        """One that stands by looks for a while, and goes on where it sees nobody."""
+        for _ in range(looks):
+            self.seconds[number] += seconds
+            sight = self.watchers[number].look()
+            if isinstance(sight, Vacant):
+                return self._succeed(number, sight.succeeds)
+
+    @rule(which=st.integers(0, 3), renews=st.booleans(), plan=PLANS)
+    def wake(self, which: int, renews: bool, plan: Plan) -> None:
+        """One that was taken for dead goes on: it may decide nothing, nor take its lease back."""
+        if not self.asleep:
+            return
+        woken = self.asleep[which % len(self.asleep)]
+        before = ledger_files(self.reader)
+        if renews:
+            assert not self.keeper(woken).renew()
+        else:
+            plan.fault = None
+            self.acting, self.actor = plan, woken
+            woken.arm(plan)
+            try:
+                with pytest.raises((FencedError, Death)):
+                    woken.coordinator.roll(Occasion.END)
+            finally:
+                self.acting, self.actor = Plan(), None
+        assert ledger_files(self.reader) == before
+
+    @invariant()
+    def decisions_are_those_of_one_driver_after_the_other(self) -> None:
+        epochs = [decision.epoch for decision in Ledger(self.reader)]
+        assert epochs == sorted(epochs), "a driver decided that had been succeeded"
+
+    def _succeed(self, number: int, succeeds: int) -> None:
+        """One that stands by takes over, if no other was first."""
+        try:
+            rival = Driver(self, Plan(), succeeds)
+        except EpochTaken:
+            self.overtaken += 1
+            self.watchers[number] = self._watcher(number)
+            return
+        self.rivals += 1
+        self.keeper(rival).renew()
+        if self.driver is not None:
+            self.asleep.append(self.driver)
+        self.driver = rival
+
+    def _take_over(self) -> None:
+        """While a driver is stopped, both that stand by look until its lease has expired, and want to take over at once."""
+        stalled, self.acting = (self.acting, self.actor), Plan()
+        try:
+            seen: dict[int, int] = {}
+            while len(seen) < 2:
+                for number, watcher in enumerate(self.watchers):
+                    self.seconds[number] += self.LASTS_S / 3
+                    if number not in seen and isinstance(sight := watcher.look(), Vacant):
+                        seen[number] = sight.succeeds
+            for number, succeeds in seen.items():
+                self._succeed(number, succeeds)
+            if self.driver is not None and self._outstanding():
+                self._deliver(self.driver)
+            self.decisions_never_change()  # what is decided by now stands, whatever the other does when it wakes up
+        finally:
+            self.acting, self.actor = stalled
+
+
 MANY = {str(partition): 1_000_000 + partition for partition in range(1200)}
 
 
@@ -637,6 +757,18 @@ class CommitsFirstMachine(ProtocolMachine):
     variant = CommitsFirst
 
 
+class Unfenced(Ledger):
+    """Broken on purpose: the last to write a record wins, as if who holds a lease might decide."""
+
+    def append(self, decision: Decision) -> None:
+        self._storage.delete(record_path(decision.number))
+        super().append(decision)
+
+
+class UnfencedMachine(StandsBy):
+    ledger = Unfenced
+
+
 class SweepsFirst(Coordinator):
     """Broken on purpose: a start removes orphans without closing the ledger to older drivers."""
 
@@ -674,7 +806,7 @@ _SETTINGS = settings(stateful_step_count=25, deadline=None, suppress_health_chec
 _HUNT = settings(_SETTINGS, max_examples=1000, database=None, derandomize=True, phases=[Phase.generate])
 
 
-_MACHINES = [ProtocolMachine, DriverPlans, Transactions, Changes, ChangesOfTransactions, ManyPartitions]
+_MACHINES = [ProtocolMachine, DriverPlans, Transactions, Changes, ChangesOfTransactions, ManyPartitions, StandsBy]
 
 
 @pytest.mark.parametrize("machine", _MACHINES)
@@ -742,6 +874,24 @@ def test_a_driver_that_stalls_before_its_decision_is_fenced_by_the_next_start() 
         _stalled_before_deciding(machine)
     finally:
         machine.teardown()
+
+
+@pytest.mark.parametrize("machine", [StandsBy, UnfencedMachine])
+def test_a_driver_that_is_stopped_before_its_decision_is_fenced_by_one_that_stood_by(machine: type[StandsBy]) -> None:
+    """It has looked at its epoch, and writes the record when both that stand by have wanted to succeed it, and one has."""
+    world = machine()
+    try:
+        world.deliver([("a", 1)], 0, 1, Plan())
+        world.renew()
+        with nullcontext() if machine is StandsBy else pytest.raises((AssertionError, TerminalError)):
+            # A segment, then the record.
+            world.deliver([("a", 1)], 0, 1, Plan(fault=Fault("stall", 2)))
+            assert (world.rivals, world.overtaken) == (1, 1)
+            world.decisions_never_change()
+            world.decisions_are_those_of_one_driver_after_the_other()
+            world.settle()
+    finally:
+        world.teardown()
 
 
 def test_a_driver_whose_plan_a_newer_one_has_overtaken_is_fenced() -> None:

@@ -59,6 +59,13 @@ class MortalStorage:
     def create_exclusive(self, path: str, data: bytes) -> bool:
         return self._change(path, lambda: self._new(path, data))
 
+    def replace(self, path: str, data: bytes) -> None:
+        def put() -> None:
+            self.read(path)
+            self.disk.files[path] = data
+
+        self._change(path, put)
+
     def write(self, path: str) -> BinaryIO:
         raise NotImplementedError("the model writes whole files")
 

@@ -12,11 +12,11 @@ import os
 import re
 import socket
 from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 
 from poundlock.checkpoint.participant import JSON
-from poundlock.errors import DefinitionError, FencedError, TerminalError
+from poundlock.errors import DefinitionError, FencedError, TerminalError, TransientError
 from poundlock.storage.base import Storage
 from poundlock.storage.json_record import parsed, read_record
 from poundlock.storage.local import LocalStorage
@@ -38,6 +38,10 @@ class Life:
     started_ms: int
     sinks: Mapping[str, JSON] = field(default_factory=dict)  # per sink name, what `Inspectable.describe_json` gave
     operators: Mapping[str, JSON] = field(default_factory=dict)  # per operator id, what the job was made of
+
+
+class EpochTaken(TransientError):
+    """The one epoch that was asked for is another driver's: it was first."""
 
 
 class DriverLock(AbstractContextManager["DriverLock"]):
@@ -158,21 +162,33 @@ class Epoch(AbstractContextManager["Epoch"]):
         sinks: Mapping[str, JSON] | None = None,
         operators: Mapping[str, JSON] | None = None,
         after: int | None = None,
+        succeeds: int | None = None,
     ) -> Epoch:
         """Begin a new life: take the lock where there is one, then the next free number.
 
         Args:
             after: the number of the newest life, as far as it is known; None = it is looked for.
+            succeeds: the number of a life that is taken for dead, 0 before the first: only the next number will do, so that of several
+                drivers that wait for its end one goes on; and a lock that its process still holds, which may be stopped, keeps
+                nobody out; see `take_lock`.
             sinks: per sink name, what `Inspectable.describe_json` says; kept for `fsck`.
             operators: per operator id, what the job is made of; kept for who restores the checkpoint.
 
         Raises:
             DefinitionError: another driver is alive on this checkpoint, or its storage has no names that are given once.
+            EpochTaken: another driver was first to succeed that life.
         """
         with explained(f"taking over {storage.root}", starting=True):
-            lock = DriverLock.acquire(storage, clock=clock)
             try:
-                return cls(storage, _claim(storage, clock.now_ms(), sinks or {}, operators or {}, after), lock)
+                lock = DriverLock.acquire(storage, clock=clock)
+            except DefinitionError:
+                if succeeds is None:
+                    raise
+                lock = DriverLock(None)
+            try:
+                before = after if succeeds is None else succeeds
+                life = _claim(storage, clock.now_ms(), sinks or {}, operators or {}, before, only=succeeds is not None)
+                return cls(storage, life, lock)
             except BaseException:
                 lock.release()
                 raise
@@ -203,6 +219,12 @@ class Epoch(AbstractContextManager["Epoch"]):
             next="let the newer driver run; nothing is lost",
         )
 
+    def take_lock(self, *, clock: Clock) -> None:
+        """Take the lock where this life began without it, once the process that held it is gone; returns whether or not it is."""
+        if not self._lock.held:
+            with suppress(DefinitionError):
+                self._lock = DriverLock.acquire(self._storage, clock=clock)
+
     def release(self) -> None:
         """Give up the lock. Idempotent."""
         self._lock.release()
@@ -212,7 +234,13 @@ class Epoch(AbstractContextManager["Epoch"]):
 
 
 def _claim(
-    storage: Storage, now_ms: int, sinks: Mapping[str, JSON], operators: Mapping[str, JSON], after: int | None
+    storage: Storage,
+    now_ms: int,
+    sinks: Mapping[str, JSON],
+    operators: Mapping[str, JSON],
+    after: int | None,
+    *,
+    only: bool,
 ) -> Life:
     number, host, pid = _newest(storage) if after is None else after, socket.gethostname(), os.getpid()
     while True:
@@ -221,6 +249,10 @@ def _claim(
         value = {name: each for name, each in asdict(life).items() if each or name != "operators"}
         path, data = _path(number), json.dumps({"v": 1, **value}, ensure_ascii=False).encode() + b"\n"
         if not storage.create_exclusive(path, data):
+            if only:
+                raise EpochTaken(
+                    f"another driver began epoch {number} of {storage.root} first", next="wait for the end of that one"
+                )
             continue
         # Where a name that is taken can be taken again, every decision would have two winners. A rename never does that.
         if storage.moves_by_copy and storage.create_exclusive(path, data):

@@ -22,7 +22,7 @@ from poundlock.control.control_files import SETUP, TROUBLE, put
 from poundlock.control.control_logs import LogCopy
 from poundlock.control.control_server import ControlServer
 from poundlock.control.logs import JobLog
-from poundlock.control.registry import ENDED, JobEntry, Registration, Registry, now_ms, registered
+from poundlock.control.registry import ACTIVE, ENDED, STANDBY, JobEntry, Registration, Registry, now_ms, registered
 from poundlock.control.supervisor import Ending, Supervised
 from poundlock.driver.driver import CHECKPOINTING, checkpoint_dir
 from poundlock.driver.progress import Progress, StopRequest
@@ -68,20 +68,25 @@ class Presence:
         self._token = read_token(self.settings.rest_token_file)
         self._listening = take_port(self.settings.rest_bind_address, self.settings.rest_port)
 
+    def standing_by(self, identity: Identity) -> None:
+        """Take whose checkpoint another driver runs, while this one waits: list it in that role, and answer those who look.
+
+        Nothing is written into the checkpoint folder, where the active driver is asked.
+        """
+        folder = checkpoint_dir(self.job, self.settings)
+        entry = dataclasses.replace(self._new_entry(identity, folder), role=STANDBY)
+        self._answer(self._listed(entry, Registry(self.settings.state_dir)), folder)
+
     def claimed(self, identity: Identity) -> None:
         """Take whose checkpoint this process runs: list it, and begin to answer."""
         folder = checkpoint_dir(self.job, self.settings)
-        secret = self.settings.secrets()
-        entry = registered(
-            job_id=identity.job_id,
-            name=self.job.name,
-            checkpoint_dir=folder,
-            log=self.log.path,
-            job_file=self.job_file,
-            command=self.command,
-            arguments=[redact_text(argument, secret) for argument in self.arguments],
-            is_shell=self.is_shell,
-        )
+        if self._entry is not None:  # it stood by
+            self._entry.update(role=ACTIVE)
+            if self._observed is not None:
+                self._observed.entry = dataclasses.replace(self._observed.entry, role=ACTIVE)
+            self._serve_files(self._entry.entry, folder)
+            return
+        entry = self._new_entry(identity, folder)
         if self.supervised is not None:
             # To the outside the supervisor is the job's process: it gets the signals, and stays.
             its = self.supervised.situation
@@ -101,14 +106,32 @@ class Presence:
             entry = self._listed(entry, Registry(self.settings.state_dir))
         own = dataclasses.replace(entry, started_ms=now_ms())  # of this process, whoever supervises it
         self._serve_files(own, folder)
-        if self._server is not None:
-            figures = Figures(Ledger(open_storage(folder)))
-            self._observed = Observed(
-                entry=own, setup=self._setup(folder), figures=figures, stop=self.stop, requests=self.requests
-            )
-            self._server.start(self._observed)
-            host, port = self._server.address
-            self.log.logger.info("REST", address=f"http://{host}:{port}")
+        self._answer(own, folder)
+
+    def _new_entry(self, identity: Identity, folder: str) -> JobEntry:
+        secret = self.settings.secrets()
+        return registered(
+            job_id=identity.job_id,
+            name=self.job.name,
+            checkpoint_dir=folder,
+            log=self.log.path,
+            job_file=self.job_file,
+            command=self.command,
+            arguments=[redact_text(argument, secret) for argument in self.arguments],
+            is_shell=self.is_shell,
+        )
+
+    def _answer(self, entry: JobEntry, folder: str) -> None:
+        """Begin to answer over HTTP, where there is a server."""
+        if self._server is None:
+            return
+        figures = Figures(Ledger(open_storage(folder)))
+        self._observed = Observed(
+            entry=entry, setup=self._setup(folder), figures=figures, stop=self.stop, requests=self.requests
+        )
+        self._server.start(self._observed)
+        host, port = self._server.address
+        self.log.logger.info("REST", address=f"http://{host}:{port}")
 
     def _listed(self, entry: JobEntry, registry: Registry) -> JobEntry:
         """List the job on this machine; return its entry with the way to its REST server."""

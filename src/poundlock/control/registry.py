@@ -30,6 +30,7 @@ from poundlock.storage.storage_errors import is_full, storage_trouble
 FOLDER = "jobs"
 KEPT = 50
 ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
+ACTIVE, STANDBY = "active", "standby"
 _FORMAT = 1
 _FILE = re.compile(r"[0-9a-f]{32}-[0-9]+-[0-9]+\.json")
 _ABANDONED_S = 3600.0
@@ -61,6 +62,7 @@ class JobEntry:
         since: when each state was last entered, ms since the epoch.
         troubles: why it was restarted, as (what, ms since the epoch), the newest last.
         written_ms: when its driver wrote this into the checkpoint folder; None where it is no copy of that.
+        role: "active", or "standby" while another driver runs the job and this one waits.
     """
 
     job_id: str
@@ -91,6 +93,7 @@ class JobEntry:
     troubles: tuple[tuple[str, int], ...] = ()
     written_ms: Number | None = None
     is_shell: bool = False
+    role: str = ACTIVE
 
     @property
     def process(self) -> int:
@@ -197,7 +200,8 @@ class Registry:
     def resolve(self, wanted: str) -> JobEntry:
         """Return the job that an id, the beginning of an id, or a name means; a living one before those that ended.
 
-        Of ended jobs with the name, the newest is meant: each restore of a savepoint is another job.
+        Of ended jobs with the name, the newest is meant: each restore of a savepoint is another job. Of several drivers of one job it is the
+        active one, which is the one to ask.
 
         Raises:
             DefinitionError: there is none, or there are two.
@@ -212,7 +216,8 @@ class Registry:
             [entry for entry in entries if wanted and entry.job_id.startswith(wanted.lower())],
         ):
             if matches:
-                return _only(wanted, [entry for entry in matches if not entry.ended] or matches)
+                living = [entry for entry in matches if not entry.ended]
+                return _only(wanted, [entry for entry in living if entry.role == ACTIVE] or living or matches)
         next = did_you_mean(wanted, [entry.name for entry in entries], "see the jobs there are: poundlock list -a")
         raise DefinitionError(f"there is no job {wanted!r}", next=next)
 

@@ -5,6 +5,7 @@ The Spark session outlives a query, and is started again only when its JVM is go
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from poundlock.driver.requests import CheckpointScheduler, Requests
 from poundlock.driver.restart import Attempts
 from poundlock.driver.savepoints.checkpoint_as_savepoint import cut
 from poundlock.driver.savepoints.retained_checkpoints import Retained
+from poundlock.driver.standby.lease import LeaseKeeper
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.job import Job
 from poundlock.plan.outline import enters_jvm, state_spaces
@@ -67,6 +69,8 @@ class Assembly:
     read_only: bool = False  # whether sources are not to learn what was read
     clock: Clock = field(default_factory=SystemClock)
     watch: Watch | None = None
+    stands_by: bool = False  # whether it was started to stand by
+    lease: LeaseKeeper | None = None  # of this life, where others may stand by; None = none is kept
     _tried: bool = False
     _planner: Planner | None = None
     _starting: SparkStart | None = None
@@ -187,6 +191,7 @@ class Assembly:
             save=lambda directory, first: save(directory or f"{self.settings.state_dir}/savepoints", first=first),
             retained=retained,
             watch=self.watch,
+            lease=self.lease,
         )
 
     def _parallelism(self, coordinator: Coordinator, session: Session) -> JobParallelism:
@@ -237,6 +242,15 @@ class Assembly:
         self._look_at(self.session, storage)
         return self.session
 
+    def warm(self, storage: Storage) -> None:
+        """Have Spark and the workers of its tasks there, so that the first checkpoint need not wait for them; raises as `begin_spark`."""
+        before = self.session
+        self.start_ahead(storage)
+        session = self._session(storage)
+        if session is not before:
+            pieces = [[number] for number in range(session.context.defaultParallelism)]
+            SparkTasks(session, self.job.name).run(list, pieces)
+
     def start_ahead(self, storage: Storage) -> None:
         """Have Java start beside what comes before the first session is needed, where it starts on this machine for the job alone."""
         if self.session is None and self._starting is None and Master.of(self.settings.master).local:
@@ -246,7 +260,8 @@ class Assembly:
         return begin_spark(
             self.job,
             self.settings,
-            log=f"{self.job.name}.jvm.log",
+            # The JVM is the only one who writes it: two drivers of one job may be on one machine.
+            log=f"{self.job.name}.{os.getpid()}.jvm.log" if self.stands_by else f"{self.job.name}.jvm.log",
             quick_start=not enters_jvm(self.plan),
             exchanges=self.plan.exchanges,
             store=storage,

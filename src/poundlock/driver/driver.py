@@ -8,13 +8,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
 from poundlock.checkpoint.capabilities import Closable, Inspectable, NeedsJvm, Preflight, check_tasks
-from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.epoch import Epoch, EpochTaken
 from poundlock.checkpoint.identity import Identity, open_identity, rename
 from poundlock.checkpoint.participant import Occasion
 from poundlock.config import Settings, load_settings
@@ -36,6 +36,9 @@ from poundlock.driver.savepoints.handover import leave, refuse_left
 from poundlock.driver.savepoints.requested import Saved
 from poundlock.driver.savepoints.restore import Beginning, begin, has_begun
 from poundlock.driver.savepoints.retained_checkpoints import newest_whole
+from poundlock.driver.standby.lease import LeaseKeeper
+from poundlock.driver.standby.standby import Standby, StandbyMode, ended_elsewhere, refuse_standby
+from poundlock.driver.standby.watch import ActiveDriver, Vacant
 from poundlock.driver.standing import Standing, begin_look, look
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.job import Job
@@ -86,6 +89,7 @@ def run(
     beginning: Beginning | None = None,
     session: Session | None = None,
     read_only: bool = False,
+    standby: StandbyMode | None = None,
 ) -> Progress:
     """Run a job until its input ends or `stop` asks for it; restart it as its strategy says when it fails.
 
@@ -95,12 +99,15 @@ def run(
         on_claim: called with whose checkpoint it is, once this process is the only one that runs it and before Spark starts.
         session: the user's Spark session to run in; None = the job has one of its own.
         read_only: whether sources are not to learn what was read.
+        standby: stand by while another driver runs the job, and keep a lease as the active one; None = run it, or be refused.
 
     Raises:
         PoundlockError: the job cannot run, or failed for good.
     """
     settings = settings or load_settings()
     job = with_settings(job, settings)
+    if standby is not None:
+        refuse_standby(job, settings)
     plan = make_plan(job)
     check_required(plan)
     requests = requests or Requests()
@@ -117,11 +124,14 @@ def run(
         stop=stop or StopRequest(),
         on_claim=on_claim or (lambda identity: None),
         beginning=beginning,
+        standby=standby,
+        stands_by=standby is not None,
     )
     try:
         if session is None:
             _check_master(job, settings)
-        driver.look_ahead()
+        if standby is None:
+            driver.look_ahead()
         folders = {"the checkpoint": open_storage(checkpoint_dir(job, settings))}
         if beginning is not None:
             folders["the savepoint"] = open_checkpoint(beginning.path, "savepoint")
@@ -199,6 +209,7 @@ class Driver(Assembly):
     stop: StopRequest
     on_claim: Callable[[Identity], None]
     beginning: Beginning | None
+    standby: StandbyMode | None = None
     _claim_settled: bool = False
     _looking: Future[Standing | None] | None = None
 
@@ -206,35 +217,67 @@ class Driver(Assembly):
         """Run until done; see `run`."""
         storage = open_storage(checkpoint_dir(self.job, self.settings))
         with two_lines(self.plan):
-            standing = self._standing(storage)
-            life = standing.life
-            identity = open_identity(storage, name=self.job.name, clock=self.clock, kept=standing.identity)
-            refuse_changed(storage.root, identity, life, standing.newest, self.plan)
-            sinks = {
-                name: sink.describe_json()
-                for name, sink in self.sinks(identity).items()
-                if isinstance(sink, Inspectable)
-            }
-            with Epoch.claim(
-                storage,
-                clock=self.clock,
-                sinks=sinks,
-                operators=described(self.plan),
-                after=None if life is None else life.epoch,
-            ) as epoch:
+            try:
+                while self.standby is not None:
+                    turn = self._stand_by(storage, self.standby)
+                    if isinstance(turn, Progress):
+                        return turn
+                    with suppress(EpochTaken):
+                        return self._run(storage, succeeds=turn)
+                return self._run(storage)
+            finally:
+                self.end_session()
+
+    def _run(self, storage: Storage, succeeds: int | None = None) -> Progress:
+        """Run the job in a life of its own, which `succeeds` that one; None = whichever there is."""
+        standing = self._standing(storage)
+        life = standing.life
+        identity = open_identity(storage, name=self.job.name, clock=self.clock, kept=standing.identity)
+        refuse_changed(storage.root, identity, life, standing.newest, self.plan)
+        sinks = {
+            name: sink.describe_json() for name, sink in self.sinks(identity).items() if isinstance(sink, Inspectable)
+        }
+        with Epoch.claim(
+            storage,
+            clock=self.clock,
+            sinks=sinks,
+            operators=described(self.plan),
+            after=None if life is None else life.epoch,
+            succeeds=succeeds,
+        ) as epoch:
+            with self._keeping_lease(storage, epoch) as self.lease:
                 refuse_left(storage, self.job.script, self.job.command)  # now that nobody else can begin anything here
                 if identity.name != self.job.name:
                     self.say(f"Job {identity.job_id} was called {identity.name} and is {self.job.name} now")
                     identity = rename(storage, identity, self.job.name)
-                try:
-                    self.on_claim(identity)
-                    progress = self._keep_running(storage, identity, epoch)
-                finally:
-                    self.end_session()
-                if progress.state == "CANCELED" and self._deleted_when_canceled:
-                    self._delete(storage, identity, epoch)
-                    progress = replace(self.tracker.progress, state="CANCELED")
-                return progress
+                self.on_claim(identity)
+                progress = self._keep_running(storage, identity, epoch)
+            self.end_session()
+            if progress.state == "CANCELED" and self._deleted_when_canceled:
+                self._delete(storage, identity, epoch)
+                progress = replace(self.tracker.progress, state="CANCELED")
+            return progress
+
+    def _stand_by(self, storage: Storage, mode: StandbyMode) -> Progress | int:
+        """Wait while another driver runs the job; return the number of the life to succeed, or how the job, or the wait, ended."""
+        standby = Standby(
+            storage=storage,
+            active=ActiveDriver(storage=storage),
+            stop=self.stop,
+            lasts=self.settings.lease_duration,
+            warm=partial(self.warm, storage),
+            say=self.say,
+            on_waiting=mode.on_waiting,
+        )
+        turn = standby.wait()
+        return turn.succeeds if isinstance(turn, Vacant) else ended_elsewhere(turn, self.tracker)
+
+    def _keeping_lease(self, storage: Storage, epoch: Epoch) -> AbstractContextManager[LeaseKeeper | None]:
+        if self.standby is None:
+            return nullcontext()
+        lasts, hands_over = self.settings.lease_duration, self.standby.hands_over
+        keeper = LeaseKeeper(storage=storage, epoch=epoch, lasts=lasts, hands_over=hands_over, clock=self.clock)
+        return keeper.keeping(self.tracker)
 
     def look_ahead(self) -> None:
         """Begin to look at what the checkpoint folder has, beside the checks of sources and sinks; where it is not made of a savepoint first."""

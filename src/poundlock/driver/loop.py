@@ -17,6 +17,7 @@ from poundlock.driver.progress import StopRequest
 from poundlock.driver.requests import Requests, Trigger
 from poundlock.driver.savepoints.requested import NotDrained, Saved, Savepoints
 from poundlock.driver.savepoints.retained_checkpoints import Retained
+from poundlock.driver.standby.lease import LeaseKeeper
 from poundlock.savepoint.take import Cut
 from poundlock.spark.executors import Watch
 from poundlock.threads import CallThread, has_ended
@@ -39,6 +40,7 @@ class JobLoop:
     save: Callable[[str | None, Callable[[], None]], Cut]
     retained: Retained
     watch: Watch | None = None  # looks after the cluster that the tasks run on; None = they run here
+    lease: LeaseKeeper | None = None  # notices that another driver has taken over; None = nobody stands by
     _thread: CallThread = field(default_factory=lambda: CallThread("poundlock-checkpoints"), init=False)
     _turn: Future[None] | None = field(default=None, init=False)
     _held: bool = field(default=False, init=False)
@@ -67,6 +69,8 @@ class JobLoop:
 
     def _wait(self, stop: StopRequest) -> Occasion | Saved | None:
         while not stop.canceling:
+            if self.lease is not None:
+                self.lease.check()
             if self.watch is not None:
                 self.watch.check()
             self.checkpoints.attempts.check()

@@ -132,6 +132,7 @@ def details(job: JobCalled) -> models.JobDetails:
         timestamps=dict(job.entry.since),
         vertices=[_vertex(job, vertex) for vertex in job.setup.vertices],
         status_counts=_tasks(job),
+        role=job.entry.role,
         progress=dataclasses.asdict(job.progress),
     )
 

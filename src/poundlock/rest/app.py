@@ -19,6 +19,7 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from poundlock.control.driver_status import start_command
+from poundlock.control.registry import STANDBY
 from poundlock.driver.requests import Then
 from poundlock.rest import answers, models
 from poundlock.rest.answers import JobCalled, refusal
@@ -134,6 +135,12 @@ router = APIRouter()
 def _job_alive(job: JobCalled) -> Observed:
     if job.ended:
         raise refusal(409, f"the job has ended: {job.entry.state}", f"start it again: {start_command(job.entry)}")
+    if job.entry.role == STANDBY:
+        raise refusal(
+            409,
+            "this driver stands by, and another one runs the job",
+            f"ask that one through the checkpoint folder: poundlock info {job.entry.checkpoint_dir}",
+        )
     return job
 
 

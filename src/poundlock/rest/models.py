@@ -108,6 +108,7 @@ class JobDetails(_Answer):
     timestamps: dict[str, int]
     vertices: list[VertexDetails]
     status_counts: dict[str, int]
+    role: str
     progress: dict[str, Any]
 
 

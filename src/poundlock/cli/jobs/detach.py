@@ -19,7 +19,7 @@ from poundlock.cli.output import Output
 from poundlock.config import Settings
 from poundlock.control.logs import stamped
 from poundlock.control.process_id import process_start
-from poundlock.control.registry import JobEntry, Registry, now_ms
+from poundlock.control.registry import STANDBY, JobEntry, Registry, now_ms
 from poundlock.control.supervisor import Situation, Supervisor
 from poundlock.driver.restart import ExponentialDelayRestart, restart_strategy, strategy_from_json
 from poundlock.errors import PoundlockError, refusing
@@ -41,7 +41,7 @@ def detach(target: str, arguments: Sequence[str], settings: Settings, output: Ou
     since, path = now_ms(), settings.logs / stamped(Path(target.partition(":")[0]).stem, ".out")
     process = _start(_command(target, arguments), path)
     entry = _wait(process, since, settings)
-    if entry is not None and entry.state in UNDER_WAY:
+    if entry is not None and (entry.state in UNDER_WAY or entry.role == STANDBY):
         for line in _RESTORED.findall(_read(path)):  # what it printed of the savepoint it began with
             output.note(line)
         if entry.state == "RESTARTING" and entry.failure is not None:
@@ -87,7 +87,7 @@ def _wait(process: subprocess.Popen[bytes], since_ms: int, settings: Settings) -
         over = process.poll() is not None
         entry = registry.of_process(process.pid)
         if entry is not None and entry.started_ms >= since_ms:
-            if entry.ended or entry.state in UNDER_WAY:
+            if entry.ended or entry.state in UNDER_WAY or entry.role == STANDBY:
                 return entry
         elif over:
             return None

@@ -56,7 +56,10 @@ def _line(entry: JobEntry) -> str:
 
 
 def _titled(entry: JobEntry) -> str:
-    return f"{entry.name} ({entry.state}{', gone' if entry.gone else ''})"
+    from poundlock.control.registry import STANDBY
+
+    standby = ", standby" if entry.role == STANDBY and not entry.ended else ""
+    return f"{entry.name} ({entry.state}{standby}{', gone' if entry.gone else ''})"
 
 
 @with_shared_options

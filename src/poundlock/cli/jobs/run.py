@@ -85,6 +85,10 @@ def command(
     restart: Annotated[
         bool, Option("--restart", help="Start the job's process again when it crashes, as the restart strategy says.")
     ] = False,
+    standby: Annotated[
+        bool,
+        Option("--standby", help="Stand by while another driver runs the job, and go on when that one is gone."),
+    ] = False,
     no_rest: NoRestOption = False,
 ) -> int:
     """Run a job until its input ends or Ctrl-C.
@@ -107,8 +111,11 @@ def command(
     where["deploy_mode"] = deploy_mode
     settings = call.settings(conf=conf or (), rest_enabled=False if no_rest else None, **where)
     beginning = _beginning(savepoint, allow_non_restored, newer_output, claim_mode, rename_operator or ())
+    if standby:
+        _refuse_with_standby(settings, beginning, restart=restart)
     java_of(settings)
     arguments = [*typed_options(call, conf or (), where, no_rest), *typed_beginning(beginning)]
+    arguments += ["--standby"] if standby else []
     if settings.deploy_mode == "cluster":
         if restart:
             raise DefinitionError(
@@ -148,12 +155,31 @@ def command(
         )
         presence.take_port()
         try:
-            code = _watched(loaded, settings, output, log, presence, beginning)
+            code = _watched(loaded, settings, output, log, presence, beginning, standby=standby)
         except BaseException as error:
             presence.end(error.exit_code if isinstance(error, PoundlockError) else 1, error)
             raise
         presence.end(code)
         return code
+
+
+def _refuse_with_standby(settings: Settings, beginning: Beginning | None, *, restart: bool) -> None:
+    """Raise DefinitionError if something was asked for that does not go with standing by."""
+    if settings.deploy_mode == "cluster":
+        raise DefinitionError(
+            "--standby has a second driver wait on a machine, and --deploy-mode cluster runs it on the cluster",
+            next="leave --standby out: YARN starts a driver that died again; or leave --deploy-mode out",
+        )
+    if restart:
+        raise DefinitionError(
+            "--restart starts the process of a driver again, and with --standby the other driver has the job by then",
+            next="leave --restart out, and have each driver started again by systemd or Kubernetes: poundlock deploy systemd --standby",
+        )
+    if beginning is not None:
+        raise DefinitionError(
+            "-s begins a job with a savepoint, and a driver that stands by goes on from the checkpoint of one that runs",
+            next="begin it without --standby, in the folder that both reach; then start the standby without -s",
+        )
 
 
 def _introduce(line: Supervised, job: Job, settings: Settings, log: JobLog) -> None:
@@ -217,11 +243,19 @@ def _beginning(
 
 
 def _watched(
-    job: Job, settings: Settings, output: Output, log: JobLog, presence: Presence, beginning: Beginning | None
+    job: Job,
+    settings: Settings,
+    output: Output,
+    log: JobLog,
+    presence: Presence,
+    beginning: Beginning | None,
+    *,
+    standby: bool,
 ) -> int:
     from poundlock.cli.jobs.watched import exit_code_of, run_watched
     from poundlock.cli.progress_display import watcher
     from poundlock.cli.signals import signals_asking
+    from poundlock.driver.standby.standby import StandbyMode
 
     with (
         watcher(job.name, log.path, output) as watch,
@@ -229,6 +263,8 @@ def _watched(
     ):
         if presence.supervised is not None:
             presence.supervised.listen(signals.ask, presence.stop)
-        progress = run_watched(job, settings, log, presence, watch.update, beginning)
+        # A signal is for this process alone; who means the job asks it over REST or through its folder.
+        mode = StandbyMode(on_waiting=presence.standing_by, hands_over=lambda: signals.count > 0) if standby else None
+        progress = run_watched(job, settings, log, presence, watch.update, beginning, standby=mode)
         watch.done(progress)
     return exit_code_of(progress, signals)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from poundlock.control.logs import JobLog
     from poundlock.driver.progress import Progress
     from poundlock.driver.savepoints.restore import Beginning
+    from poundlock.driver.standby.standby import StandbyMode
     from poundlock.job import Job
     from poundlock.spark.launch.session import Session
 
@@ -36,12 +37,14 @@ def run_watched(
     update: Callable[[Progress], None],
     beginning: Beginning | None,
     session: Session | None = None,
+    standby: StandbyMode | None = None,
 ) -> Progress:
     """Run a job until it ends, and return how it ended; whoever handles signals asks `presence.stop`.
 
     Args:
         update: is called with every change, from the job's threads.
         session: the Spark session to run in; None = the job has one of its own.
+        standby: see `driver.run`.
 
     Raises:
         PoundlockError: it cannot run, or failed for good; where its next step is to read the log, it names that.
@@ -67,6 +70,7 @@ def run_watched(
         on_claim=presence.claimed,
         beginning=beginning,
         session=session,
+        standby=standby,
     )
     try:
         driver = in_thread(job_itself, "poundlock-driver")

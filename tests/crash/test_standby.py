@@ -1,0 +1,139 @@
+"""Drivers that stand by: the active one is killed or stopped, and one of the others goes on; two at once never both decide.
+
+Times are printed and not asserted: from the signal to the record of the next life's first checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.testing.job_process import JobProcess
+
+if TYPE_CHECKING:
+    from tests.crash.conftest import FileScene
+
+pytestmark = pytest.mark.crash
+
+_PATIENCE_S = 240.0
+_FENCED = 5
+
+
+class Drivers:
+    """The drivers of one scene: one that runs the job, one that stands by, and those that were stopped."""
+
+    def __init__(self, scene: FileScene, *lease: str) -> None:
+        self.scene, self.lease = scene, lease
+        self.ledger = Ledger(scene.store.storage("checkpoints"))
+        self.stopped: list[tuple[JobProcess, list[psutil.Process]]] = []
+        self.took_s: list[tuple[str, float]] = []
+        self.active = self._start()
+        self.decision(1)
+        self.standby: JobProcess | None = self.stand_by()
+
+    def _start(self) -> JobProcess:
+        return self.scene.lives.start("--standby", *self.lease, CRASH_WATCH="1")
+
+    def stand_by(self) -> JobProcess:
+        """Start another, and wait until its Spark is warm."""
+        job = self._start()
+        line = job.wait_line(lambda value: "waits for the job" in str(value.get("message")), seconds=_PATIENCE_S)
+        assert line is not None, job.log_tail()
+        return job
+
+    def decision(self, epoch: int) -> Decision:
+        """Wait for a checkpoint of that epoch, giving the job something to read."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline:
+            newest = self.ledger.newest()
+            if newest is not None and newest.occasion == "checkpoint" and newest.epoch >= epoch:
+                return newest
+            if newest is not None and self.scene.produced and newest.occasion == "start":
+                self.scene.produce(200, files=1)
+            time.sleep(0.05)
+        raise AssertionError(f"no decision of epoch {epoch}: {self.scene.lives._stuck('stands still')}")
+
+    def lose(self, how: str, *, whole: bool = False, again: bool = True) -> None:
+        """Take the active driver away; return when the standby has decided.
+
+        Args:
+            how: "killed" or "stopped".
+            whole: whether its JVM and its tasks are stopped with it.
+            again: whether another one then stands by.
+        """
+        newest = self.ledger.newest()
+        assert newest is not None
+        assert self.standby is not None
+        victim = self.active
+        began = time.monotonic()
+        if how == "killed":
+            victim.kill()
+        else:
+            process = psutil.Process(victim.pid)
+            its = [process, *(process.children(recursive=True) if whole else [])]
+            for each in its:
+                each.send_signal(signal.SIGSTOP)
+            self.stopped.append((victim, its))
+        self.decision(newest.epoch + 1)
+        self.took_s.append((how, time.monotonic() - began))
+        self.active, self.standby = self.standby, self.stand_by() if again else None
+
+    def wake(self) -> None:
+        """Let those that were stopped go on: each has to find that it was succeeded, and has decided nothing since."""
+        for job, its in self.stopped:
+            for each in reversed(its):
+                each.send_signal(signal.SIGCONT)
+            assert self.scene.lives.end(job) == _FENCED, job.log_tail(6000)
+        self.stopped.clear()
+
+    def end(self) -> None:
+        """End the job by its folder: who stands by ends with it. Then all that was produced is in finished files, once."""
+        lives = self.scene.lives
+        (self.scene.checkpoints / "control" / "requests" / f"{'0' * 32}.json").write_text('{"kind": "stop"}')
+        for job in (self.active, self.standby):
+            assert job is None or lives.end(job) == 0, job.log_tail(6000)
+        assert lives.run() == [0]
+        epochs = [decision.epoch for decision in self.ledger]
+        assert epochs == sorted(epochs), "a driver decided that had been succeeded"
+        self.scene.assert_exact()
+        print("\n".join(f"{how}: {took:.1f} s to the next decision" for how, took in self.took_s))
+
+
+def drivers(scene: FileScene, *lease: str) -> Drivers:
+    scene.produce(2000)
+    return Drivers(scene, *lease)
+
+
+def test_one_that_stands_by_goes_on_for_a_driver_that_is_killed_and_for_one_that_is_stopped(
+    file_scene: FileScene,
+) -> None:
+    job = drivers(file_scene, "-D", "lease_duration=3 s")
+    job.lose("stopped")
+    job.wake()
+    job.lose("killed", again=False)
+    job.end()
+
+
+@pytest.mark.torture
+def test_many_changes_of_the_active_driver(file_scene: FileScene) -> None:
+    seed = int(os.environ.get("POUNDLOCK_TORTURE_SEED") or time.time_ns() // 1000 % 1_000_000_000)
+    print(f"POUNDLOCK_TORTURE_SEED={seed}")
+    chance = random.Random(seed)
+    job = drivers(file_scene)
+    for _ in range(12):
+        file_scene.produce(chance.randrange(200, 4000))
+        time.sleep(chance.random() * 2)  # anywhere in a checkpoint
+        job.lose(chance.choice(["killed", "stopped"]), whole=chance.random() < 0.5)
+        wakes: list[Callable[[], None]] = [job.wake, lambda: None]
+        chance.choice(wakes)()
+    job.wake()
+    job.end()
