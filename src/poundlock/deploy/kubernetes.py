@@ -1,4 +1,5 @@
-"""Kubernetes objects for one job: its file, its token, its storage, and one pod that Kubernetes never starts twice at a time.
+"""Kubernetes objects for one job: its file, its token, its storage, and one pod that Kubernetes never starts twice at a time, or two of
+which one stands by.
 
 The pod is a stateful set's, because a deployment starts a second one while a lost node may still run the first.
 """
@@ -17,6 +18,7 @@ from poundlock.deploy.executor_pods import DRIVER_PORTS, TEMPLATE, access, drive
 from poundlock.deploy.job import Deployed
 from poundlock.deploy.yaml import documents
 from poundlock.errors import DefinitionError, refusing
+from poundlock.storage import is_uri
 from poundlock.values import size
 
 Manifest = dict[str, Any]
@@ -47,6 +49,7 @@ class KubernetesCluster:
         token_secret: name of a Secret that has the token under "token"; None = one is made.
         env_secret: name of a Secret whose entries become variables; None = there is none.
         executors: whether the tasks run in pods of their own, which the driver starts; else they run in its pod.
+        standby: whether there is a second pod, which stands by.
     """
 
     name: str
@@ -59,8 +62,14 @@ class KubernetesCluster:
     token_secret: str | None = None
     env_secret: str | None = None
     executors: bool = False
+    standby: bool = False
 
     def __post_init__(self) -> None:
+        if self.standby and self.executors:
+            raise DefinitionError(
+                "--standby makes a second driver, and executors in pods of their own know one driver by one name",
+                next="leave --standby out, or have the tasks run in the driver's pod: leave --master out",
+            )
         check_name(self.name, "--name", longest=_LONGEST_NAME)
         for name in ("namespace", "storage_class", "token_secret", "env_secret"):
             if (value := getattr(self, name)) is not None:
@@ -112,6 +121,17 @@ def render(deployed: Deployed, cluster: KubernetesCluster, *, config: Path | Non
     return objects
 
 
+def refuse_volume(deployed: Deployed) -> None:
+    """Raise DefinitionError if the checkpoint of a job with two pods is on the volume of one of them."""
+    folder = deployed.settings.checkpoint_dir or deployed.job.checkpoint_dir or ""
+    if not is_uri(folder):
+        raise DefinitionError(
+            f"--standby: the checkpoint folder {folder} is on the volume of one pod, and the other could not go on from it",
+            next="name one on a store: -D checkpoint_dir=s3://bucket/job",
+            job=deployed.job.name,
+        )
+
+
 def _metadata(cluster: KubernetesCluster, suffix: str = "") -> Manifest:
     place = {} if cluster.namespace is None else {"namespace": cluster.namespace}
     return {"name": f"{cluster.name}{suffix}", **place, "labels": _labels(cluster)}
@@ -144,7 +164,9 @@ def _stateful_set(deployed: Deployed, cluster: KubernetesCluster, digest: str, *
     pod_metadata = {"labels": _labels(cluster), "annotations": {"poundlock/files": digest}}
     spec = {
         "serviceName": cluster.name,
-        "replicas": 1,
+        "replicas": 2 if cluster.standby else 1,
+        # Neither pod waits for the other, which may be the one that is lost.
+        **({"podManagementPolicy": "Parallel"} if cluster.standby else {}),
         "selector": {"matchLabels": _labels(cluster)},
         "template": {"metadata": pod_metadata, "spec": _pod(deployed, cluster, has_config=has_config)},
         "volumeClaimTemplates": [{"metadata": {"name": "state", "labels": _labels(cluster)}, "spec": claim}],

@@ -20,6 +20,8 @@ _NAME = re.compile(r"[A-Za-z0-9:_.-]{1,200}")
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 # Starting again mends none of these: the first are errors that a person has to mend, the last a cancel that was asked for.
 _STAY_ENDED = "2 4 5 130 143"
+# A driver that was succeeded is started again, to stand by for the one that succeeded it.
+_STAY_ENDED_WITH_STANDBY = "2 4 130 143"
 # The JIT compiler needs pages that are written and then run, and Spark a folder for temporary files and the network;
 # everything here leaves those alone.
 _HARDENING = tuple(
@@ -61,7 +63,14 @@ def unit_name(name: str) -> str:
 
 
 def render(
-    deployed: Deployed, *, name: str, user: bool, run_as: str | None, environment_file: Path | None, folder: Path
+    deployed: Deployed,
+    *,
+    name: str,
+    user: bool,
+    run_as: str | None,
+    environment_file: Path | None,
+    folder: Path,
+    standby: bool = False,
 ) -> Unit:
     """Return the unit of a job.
 
@@ -69,6 +78,7 @@ def render(
         user: whether it is for a user's own manager (`systemctl --user`).
         run_as: the user a system unit runs as; None = the manager's own.
         folder: the working folder, in which relative paths of the job and `poundlock.toml` are looked for.
+        standby: whether another driver may have succeeded one that ends; the arguments say that it stands by.
     """
     waits = [] if user else [("Wants", "network-online.target"), ("After", "network-online.target")]
     files = [] if environment_file is None else [("EnvironmentFile", _specifiers(str(environment_file)))]
@@ -95,7 +105,7 @@ def render(
                 ("TimeoutStopSec", str(deployed.grace_s)),
                 ("Restart", "on-failure"),
                 ("RestartSec", "10"),
-                ("RestartPreventExitStatus", _STAY_ENDED),
+                ("RestartPreventExitStatus", _STAY_ENDED_WITH_STANDBY if standby else _STAY_ENDED),
                 ("SuccessExitStatus", "130 143"),
                 # The job starts a JVM again that was killed for want of memory; the rest need not end with it.
                 ("OOMPolicy", "continue"),

@@ -214,6 +214,15 @@ def test_processes_of_one_job_are_one_job(tmp_path: Path) -> None:
     assert registry.resolve("ab").started_ms == 2
 
 
+def test_of_the_drivers_of_one_job_the_active_one_is_meant(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    registry.register(entry(ONE, started_ms=1))
+    standby = registry.register(entry(ONE, started_ms=2, role="standby"))
+    assert registry.resolve("orders").started_ms == 1
+    standby.update(role="active")
+    assert registry.resolve("orders").started_ms == 2
+
+
 def test_a_folder_that_cannot_be_written_is_refused_in_two_lines(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DefinitionError, match="cannot be written") as refused:

@@ -130,6 +130,12 @@ def test_a_unit_stops_cleanly_and_is_not_started_again_in_vain(
     assert not {"MemoryDenyWriteExecute", "ProtectHome"} & {key for key, _ in sections["Service"]}
 
 
+def test_a_driver_that_was_succeeded_is_started_again_to_stand_by(capsys: pytest.CaptureFixture[str]) -> None:
+    sections = parsed(said(capsys, "systemd", "job.py", "--standby", "-D", "checkpoint_dir=/shared/made"))
+    assert one(sections, "RestartPreventExitStatus") == "2 4 130 143"
+    assert words(one(sections, "ExecStart"))[-3:] == ["-D", "checkpoint_dir=/shared/made", "--standby"]
+
+
 def test_a_unit_of_a_user_has_nothing_its_manager_may_not_do(capsys: pytest.CaptureFixture[str]) -> None:
     sections = parsed(said(capsys, "systemd", "job.py", "--user"))
     assert one(sections, "WantedBy") == "default.target"
@@ -266,6 +272,16 @@ def test_two_drivers_never_run_at_once_and_a_stop_is_clean(capsys: pytest.Captur
     assert [container["command"][-1], *container["args"]] == ["/etc/poundlock/job/job.py:other"]
 
 
+def test_a_second_pod_stands_by(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--image", "made:1", "--standby", "-D", "checkpoint_dir=s3://bucket/made")
+    found = objects(said(capsys, "kubernetes", "job.py", *arguments))
+    spec = found["StatefulSet"]["spec"]
+    kubernetes_validate.validate(found["StatefulSet"], SCHEMA, strict=True)
+    assert (spec["replicas"], spec["podManagementPolicy"]) == (2, "Parallel")
+    (container,) = spec["template"]["spec"]["containers"]
+    assert container["args"][-1] == "--standby"
+
+
 def test_executors_get_pods_of_their_own(capsys: pytest.CaptureFixture[str], project: Path) -> None:
     master = ("--master", "k8s://https://kubernetes.default.svc", "-p", "4", "-n", "pipelines", "--env-secret", "keys")
     found = objects(said(capsys, "kubernetes", "job.py", "--image", "made:1", *master))
@@ -364,6 +380,21 @@ def test_json_is_a_list_that_kubectl_takes(capsys: pytest.CaptureFixture[str], p
         (["systemd", "job.py", "--user", "--run-as", "etl"], "--run-as is for system units", "leave one of them out"),
         (["systemd", "job.py", "--env-file", "e"], "--env-file e is not absolute", "write --env-file /"),
         (["systemd", "job.py", "-o", "no/such/folder.service"], "cannot be written", "give -o a place"),
+        (
+            ["systemd", "job.py", "--standby"],
+            "--standby: job made has no checkpoint folder of its own",
+            "name one that",
+        ),
+        (
+            ["kubernetes", "job.py", "--image", "a", "--standby", "-D", "checkpoint_dir=/var/lib/made"],
+            "--standby: the checkpoint folder /var/lib/made is on the volume of one pod",
+            "-D checkpoint_dir=s3://",
+        ),
+        (
+            ["kubernetes", "job.py", "--image", "a", "--standby", "--master", "k8s://https://a"],
+            "executors in pods of their own know one driver by one name",
+            "leave --standby out",
+        ),
         (["systemd", "job.py", "-D", "no_such=1"], "there is no setting 'no_such'", "use one of"),
     ],
 )

@@ -73,6 +73,16 @@ def test_skew_of_key_groups_and_splits(client: TestClient, job: Observed) -> Non
     assert f'poundlock_split_largest_share{{job="orders",job_id="{ID}",source="in"}} 1.0' in text
 
 
+def test_one_that_stands_by_says_so_and_is_asked_for_nothing(client: TestClient, job: Observed) -> None:
+    assert get(client, f"/jobs/{ID}")["role"] == "active"
+    job.entry = replace(job.entry, role="standby")
+    assert get(client, f"/jobs/{ID}")["role"] == "standby"
+    for answer in (client.post(f"/jobs/{ID}/stop"), client.patch(f"/jobs/{ID}"), client.post(f"/jobs/{ID}/savepoints")):
+        assert answer.status_code == 409
+        assert answer.json()["errors"][0] == "this driver stands by, and another one runs the job"
+    assert not job.stop.stopping
+
+
 def test_a_job_with_what_went_through_it(client: TestClient) -> None:
     found = get(client, f"/jobs/{ID}")
     assert found["timestamps"].keys() == {"RUNNING"}

@@ -31,6 +31,9 @@ OutputOption = Annotated[
 EnvOption = Annotated[
     list[str] | None, Option("--env", metavar="KEY=VALUE", help="A variable of the job's environment.")
 ]
+StandbyOption = Annotated[
+    bool, Option("--standby", help="For a driver that another one stands by for, or that stands by itself.")
+]
 GraceOption = Annotated[str, Option("--stop-timeout", metavar="DURATION", help="How long a clean stop may take.")]
 
 
@@ -48,6 +51,7 @@ def systemd(
         Path | None, Option("--env-file", metavar="FILE", help="File of variables, for secrets.")
     ] = None,
     grace: GraceOption = "5 min",
+    standby: StandbyOption = False,
     output: OutputOption = None,
     *,
     call: Call,
@@ -69,6 +73,8 @@ def systemd(
     deployed, file = _deployed(job, env, grace, call, master, parallelism, instead)
     if file is not None and (call.config is not None or os.environ.get("POUNDLOCK_CONFIG")):
         deployed = _with(deployed, "--config", str(file))
+    if standby:
+        deployed = _standing_by(deployed)
     unit = render(
         deployed,
         name=unit_name(name or f"poundlock-{deployed.job.name}"),
@@ -76,6 +82,7 @@ def systemd(
         run_as=run_as or getpass.getuser(),
         environment_file=env_file,
         folder=Path.cwd(),
+        standby=standby,
     )
     path = _place(output, unit.name)
     commands = install_commands(unit, path, user=user)
@@ -126,6 +133,7 @@ def kubernetes(
     env: EnvOption = None,
     env_secret: Annotated[str | None, Option("--env-secret", help="Secret whose entries become variables.")] = None,
     grace: GraceOption = "5 min",
+    standby: StandbyOption = False,
     output: OutputOption = None,
     *,
     call: Call,
@@ -133,7 +141,7 @@ def kubernetes(
     parallelism: ParallelismOption = None,
 ) -> None:
     """Print Kubernetes objects for a job: a stateful set of one pod."""
-    from poundlock.deploy.kubernetes import KubernetesCluster, install_commands, render
+    from poundlock.deploy.kubernetes import KubernetesCluster, install_commands, refuse_volume, render
     from poundlock.deploy.yaml import documents
 
     instead = "put it into a Secret and name it with --env-secret"
@@ -151,7 +159,11 @@ def kubernetes(
         token_secret=token_secret,
         env_secret=env_secret,
         executors=deployed.settings.master.startswith("k8s://"),
+        standby=standby,
     )
+    if standby:
+        deployed = _standing_by(deployed)
+        refuse_volume(deployed)
     objects, as_json = render(deployed, cluster, config=file), call.output.as_json
     whole = {"apiVersion": "v1", "kind": "List", "items": objects}
     path = _place(output, f"{cluster.name}.{'json' if as_json else 'yaml'}")
@@ -195,6 +207,13 @@ def _deployed(
     named = call.config or os.environ.get("POUNDLOCK_CONFIG") or CONFIG_FILE
     path = Path(named).expanduser().absolute()
     return deployed, path if path.is_file() else None
+
+
+def _standing_by(deployed: Deployed) -> Deployed:
+    from poundlock.driver.standby.standby import refuse_standby
+
+    refuse_standby(deployed.job, deployed.settings)
+    return _with(deployed, "--standby")
 
 
 def _with(deployed: Deployed, *more: str) -> Deployed:

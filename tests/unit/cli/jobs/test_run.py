@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from poundlock.cli.main import main
 from poundlock.cli.output import Output
 from poundlock.cli.progress_display import status_line, watcher
 from poundlock.driver.progress import Progress
@@ -281,3 +282,46 @@ def test_a_process_that_always_dies_ends_at_the_limit_of_the_settings(tmp_path: 
     assert [line.split("; ")[0] for line in lines[:2]] == ["the job's process was killed by SIGKILL"] * 2
     assert lines[2] == "error: the job's process was killed by SIGKILL"
     assert lines[3].startswith("Next: nothing is lost")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what", "next"),
+    [
+        ([], "--standby: job made has no checkpoint folder of its own", "-D checkpoint_dir=s3://bucket/job"),
+        (
+            ["--restart", "-D", "checkpoint_dir=c"],
+            "--restart starts the process of a driver again",
+            "leave --restart out",
+        ),
+        (
+            ["-s", "savepoint", "-D", "checkpoint_dir=c"],
+            "-s begins a job with a savepoint",
+            "begin it without --standby",
+        ),
+        (
+            ["--master", "yarn", "--deploy-mode", "cluster", "-D", "checkpoint_dir=c"],
+            "--standby has a second driver wait on a machine",
+            "leave --standby out",
+        ),
+        (
+            ["-D", "lease_duration=1 s", "-D", "checkpoint_dir=c"],
+            "a lease of less than 2 s would expire",
+            "set it to 6 s",
+        ),
+    ],
+)
+def test_what_cannot_stand_by_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], what: str, next: str
+) -> None:
+    text = """
+        from poundlock import DatagenSource, FileSink, Job
+
+        job = Job("made")
+        job.from_source(DatagenSource(count=1), name="made").sink_to(FileSink("out", row="value"), name="files")
+    """
+    (tmp_path / "job.py").write_text(textwrap.dedent(text))
+    assert main(["run", str(tmp_path / "job.py"), "--standby", *arguments, "-D", f"state_dir={tmp_path}"]) == 2
+    first, second = capsys.readouterr().err.splitlines()[-2:]
+    assert what in first
+    assert next in second
+    assert not (tmp_path / "c").exists()
