@@ -85,6 +85,18 @@ def poundlock(bench: Bench, interval_s: int) -> Result:
     return replace(_followed(bench, name, command), figures=_steps(list(Ledger(LocalStorage(str(checkpoints))))))
 
 
+def at_least_once(bench: Bench, mode: str, interval_s: int) -> Result:
+    """At least once on poundlock, with a decision behind each run of the tasks, or one an interval."""
+    bench.warm()
+    name = f"latency/poundlock_{mode.lower()}_sink_at_least_once"
+    checkpoints = bench.home / "out" / name.replace("/", "-") / "checkpoints"
+
+    def command(source: str, out: str, stop: str) -> list[str]:
+        return program("jobs/kafka_copy.py", source, out, "at-least-once", checkpoints, f"{interval_s} s", stop, mode)
+
+    return _followed(bench, name, command)
+
+
 def _steps(decisions: Sequence[Decision]) -> Mapping[str, float]:
     """Return how long the steps of a checkpoint took, ms, the median of those in the second half; a commit goes on beside the next run."""
     half = decisions[len(decisions) // 2 :]
@@ -173,6 +185,14 @@ def spark(bench: Bench) -> Result:
 
 CASES: tuple[Case, ...] = (
     Case("latency/poundlock_0s", partial(poundlock, interval_s=0)),
+    Case(
+        "latency/poundlock_exactly_once_sink_at_least_once",
+        partial(at_least_once, mode="EXACTLY_ONCE", interval_s=0),
+    ),
+    Case(
+        "latency/poundlock_at_least_once_sink_at_least_once",
+        partial(at_least_once, mode="AT_LEAST_ONCE", interval_s=10),
+    ),
     Case("latency/flink_exactly_once", flink),
     *(Case(f"latency/poundlock_{s}s", partial(poundlock, interval_s=s)) for s in (1, 10)),
     Case("latency/spark_kafka_sink", spark),

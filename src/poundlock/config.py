@@ -41,6 +41,7 @@ _SAME_AS = {
     "execution.checkpointing.externalized-checkpoint-retention": "checkpoint_retention",
     "execution.checkpointing.num-retained": "checkpoints_retained",
     "state.checkpoints.num-retained": "checkpoints_retained",
+    "execution.checkpointing.mode": "checkpointing_mode",
     "parallelism.default": "parallelism",
     "high-availability.kubernetes.leader-election.lease-duration": "lease_duration",
     "high-availability.zookeeper.client.session-timeout": "lease_duration",
@@ -131,6 +132,7 @@ class Settings(BaseModel):
     tolerable_failed_checkpoints: Annotated[int, Field(ge=0)] | None = None
     checkpoint_retention: Annotated[str, BeforeValidator(values.checkpoint_retention)] | None = None
     checkpoints_retained: Annotated[int, Field(ge=1)] | None = None
+    checkpointing_mode: Annotated[str, BeforeValidator(values.checkpointing_mode)] | None = None
     ledger_retention: Span | None = None
     on_error: Annotated[
         Literal["dead_letter", "fail", "skip"] | None,

@@ -19,7 +19,7 @@ from poundlock.errors import DefinitionError
 from poundlock.stream.nodes import KeyedNode, SinkNode, SourceNode, WindowNode, walk
 from poundlock.stream.stream import DataStream
 from poundlock.stream.watermarks import WatermarkStrategy
-from poundlock.values import checkpoint_retention, duration
+from poundlock.values import checkpoint_retention, checkpointing_mode, duration
 
 if TYPE_CHECKING:
     from poundlock.driver.interactive.handle import JobHandle
@@ -58,6 +58,9 @@ class Job:
             share them. It stays the same for the life of the state.
         runtime_mode: what rolling aggregates give, as Flink's `execution.runtime-mode`: "streaming" one record for each that comes
             in, "batch" one for each key at the end, for which every source must be bounded; "automatic" is batch where it can be.
+        checkpointing_mode: "EXACTLY_ONCE", or "AT_LEAST_ONCE", as Flink's `execution.checkpointing.mode`: rows are written without waiting
+            for decisions, of which there is one each `checkpoint_interval`; after a crash those since the newest come again. For jobs
+            without state or watermarks, and sinks that show rows at once.
         autoscaler: a `poundlock.Autoscaler`, by which the parallelism follows the input; None = it stays as it is.
     """
 
@@ -78,6 +81,7 @@ class Job:
     max_parallelism: int = 128
     runtime_mode: Literal["automatic", "streaming", "batch"] = "automatic"
     autoscaler: Any = None
+    checkpointing_mode: str = "EXACTLY_ONCE"
     sources: list[SourceNode] = field(default_factory=list, init=False, repr=False)
     sinks: list[SinkNode] = field(default_factory=list, init=False, repr=False)
     unnamed: set[str] = field(default_factory=set, init=False, repr=False)
@@ -117,6 +121,7 @@ class Job:
         if self.checkpoint_timeout is not None:
             self.checkpoint_timeout = duration(self.checkpoint_timeout)
         self.checkpoint_retention = checkpoint_retention(self.checkpoint_retention)
+        self.checkpointing_mode = checkpointing_mode(self.checkpointing_mode)
         groups = self.max_parallelism
         if isinstance(groups, bool) or not isinstance(groups, int) or not 1 <= groups <= 32_768:
             raise DefinitionError(f"max_parallelism={groups!r} is not a number of key groups", next="give 1 to 32,768")

@@ -154,6 +154,21 @@ def checkpoint_retention(value: object) -> str:
     return name
 
 
+_MODES = ("EXACTLY_ONCE", "AT_LEAST_ONCE")
+
+
+def checkpointing_mode(value: object) -> str:
+    """Return what a job's checkpoints promise, in Flink's words and any spelling of them.
+
+    Raises:
+        DefinitionError: it is none of them.
+    """
+    name = value.strip().upper().replace("-", "_") if isinstance(value, str) else ""
+    if name not in _MODES:
+        raise DefinitionError(f"{value!r} is not known", next=f"use {' or '.join(_MODES)}")
+    return name
+
+
 class Clock(Protocol):
     """Where the time comes from; passed in, so that a test can hold it still."""
 

@@ -17,7 +17,7 @@ from poundlock.checkpoint.committer import Carried
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.cycle import Ran, Verified, run_checkpoint
 from poundlock.checkpoint.decision import Decision, EventTime
-from poundlock.checkpoint.outcome import Outcome, TaskResults
+from poundlock.checkpoint.outcome import Outcome, SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Occasion
 from poundlock.checkpoint.skew import Skew, together
 from poundlock.driver.job_time import JobTime
@@ -26,6 +26,7 @@ from poundlock.driver.planner import CheckpointPlan, Planner
 from poundlock.driver.progress import Tracker
 from poundlock.driver.requests import CheckpointScheduler, Trigger
 from poundlock.driver.restart import Attempt, Attempts, known_undecided
+from poundlock.driver.rounds import Rounds, joined_plans, joined_results
 from poundlock.driver.state_locality import StateLocality
 from poundlock.errors import TransientError
 from poundlock.failpoints import Failpoint, hit
@@ -95,6 +96,7 @@ class JobCheckpoints:
     tracker: Tracker
     attempts: Attempts
     on_checkpoint: Callable[[], None] = lambda: None
+    rounds: Rounds | None = None  # where a checkpoint may have several; None = it has one
     ended: bool = field(default=False, init=False)
     """Whether every source was read to its end."""
     _commit: _Commit | None = field(default=None, init=False)
@@ -247,6 +249,22 @@ class JobCheckpoints:
 
     def run(self, plan: JobPlan) -> JobRan:
         given = self.coordinator.directive(plan.reads)
+        ran = self._run(plan, given)
+        if self.rounds is None or plan.again or plan.drain or plan.served:
+            return ran
+        while not self._given_up and self.rounds.goes_on(plan.began):
+            more = self.planner.plan(plan.checkpoint, ran.planned.ranges)
+            if not more.has_data:
+                self.rounds.wait()
+                continue
+            later = self._run(replace(plan, reads=more), given)
+            joined = joined_plans(ran.planned, more)
+            ran = replace(later, planned=joined, results=joined_results(ran.results, later.results))
+        return ran
+
+    def _run(self, plan: JobPlan, given: SinkDirectives) -> JobRan:
+        """Run the tasks once over what a plan reads."""
+        self._attempt.ran = False
         directive = Directive(
             checkpoint=plan.checkpoint,
             epoch=given.epoch,

@@ -28,14 +28,16 @@ from poundlock.driver.job_time import JobTime
 from poundlock.driver.loop import JobLoop
 from poundlock.driver.parallelism import JobParallelism
 from poundlock.driver.planner import Planner
-from poundlock.driver.progress import Tracker
+from poundlock.driver.progress import StopRequest, Tracker
 from poundlock.driver.requests import CheckpointScheduler, Requests
 from poundlock.driver.restart import Attempts
+from poundlock.driver.rounds import LOOK_S, Rounds
 from poundlock.driver.savepoints.checkpoint_as_savepoint import cut
 from poundlock.driver.savepoints.retained_checkpoints import Retained
 from poundlock.driver.standby.lease import LeaseKeeper
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.job import Job
+from poundlock.plan.at_least_once import is_at_least_once
 from poundlock.plan.outline import enters_jvm, state_spaces
 from poundlock.plan.plan import Plan
 from poundlock.plan.segments import spark_streams
@@ -64,6 +66,7 @@ class Assembly:
     tracker: Tracker
     requests: Requests
     attempts: Attempts
+    stop: StopRequest = field(default_factory=StopRequest)
     # where its tasks run; None = a session is started for the job, and again when its JVM is gone
     session: Session | None = None
     read_only: bool = False  # whether sources are not to learn what was read
@@ -170,6 +173,11 @@ class Assembly:
             read_only=self.read_only,
         )
         interval = timedelta(0) if self.plan.bounded else duration(self.job.checkpoint_interval)
+        scheduler = CheckpointScheduler(interval, duration(self.job.checkpoint_min_pause), self.requests)
+        rounds = None
+        if is_at_least_once(self.plan):  # the interval is that between decisions, and rows are looked for all the time
+            rounds = Rounds(interval.total_seconds(), lambda: self.stop.stopping or self.requests.waiting)
+            scheduler.interval, scheduler.look_s = timedelta(0), LOOK_S
         checkpoints = JobCheckpoints(
             chain=chain,
             jobs=BatchJobs(session, self.job.name, chain),
@@ -179,10 +187,11 @@ class Assembly:
             time=JobTime(chain.times, self.clock, coordinator.watermarks, chain.operators),
             state=coordinator.state,
             coordinator=coordinator,
-            scheduler=CheckpointScheduler(interval, duration(self.job.checkpoint_min_pause), self.requests),
+            scheduler=scheduler,
             tracker=self.tracker,
             attempts=self.attempts,
             on_checkpoint=on_checkpoint,
+            rounds=rounds,
         )
         return JobLoop(
             checkpoints=checkpoints,

@@ -58,7 +58,7 @@ from poundlock.values import duration
 
 CHECKPOINTING = (
     "checkpoint_interval", "checkpoint_min_pause", "checkpoint_timeout", "tolerable_failed_checkpoints",
-    "checkpoint_retention", "checkpoints_retained",
+    "checkpoint_retention", "checkpoints_retained", "checkpointing_mode",
 )  # fmt: skip
 SET_FROM_OUTSIDE = ("on_error", "dead_letters", "parallelism", *CHECKPOINTING)
 _TOLERATED_S = 1.0
@@ -206,7 +206,6 @@ def preflight(plan: Plan, *others: Callable[[], object]) -> None:
 class Driver(Assembly):
     """One driver process's work on one job; see `run` for what it is given."""
 
-    stop: StopRequest
     on_claim: Callable[[Identity], None]
     beginning: Beginning | None
     standby: StandbyMode | None = None

@@ -108,6 +108,11 @@ class Requests:
         with self._lock:
             return self._waiting.popleft() if self._waiting else None
 
+    @property
+    def waiting(self) -> bool:
+        """Whether something was asked for that nobody has taken."""
+        return bool(self._waiting)
+
     def requeue(self, trigger: Trigger) -> None:
         """Driver: let the next life of the query take a trigger that this one could not end."""
         with self._lock:
@@ -149,6 +154,7 @@ class CheckpointScheduler:
     min_pause: timedelta  # least time between the end of a checkpoint and the beginning of the next
     requests: Requests
     now: Callable[[], float] = time.monotonic
+    look_s: float = _LOOK_S
     _due: float = 0.0
     _pending: list[Trigger] = field(default_factory=list)
     _served: list[Trigger] = field(default_factory=list)  # by checkpoints that are under way
@@ -202,7 +208,7 @@ class CheckpointScheduler:
 
     def nothing_to_do(self) -> None:
         """Take note that there was nothing to take a checkpoint for; nobody waited for one."""
-        self._due = self.now() + max(self.interval.total_seconds(), _LOOK_S)
+        self._due = self.now() + max(self.interval.total_seconds(), self.look_s)
 
     def release(self) -> None:
         """Leave what could not be served to the next attempt."""

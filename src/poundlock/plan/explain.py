@@ -12,6 +12,7 @@ from poundlock.connectors.base import SparkSource, SplitSource
 from poundlock.operators.factory import by_record, check_columns_do, join_by_record, process_by_record
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.base import WindowSpec
+from poundlock.plan.at_least_once import check_mode, is_at_least_once
 from poundlock.plan.guarantees import guarantees
 from poundlock.plan.heads.source import made_straight
 from poundlock.plan.outline import StageOutline, outline
@@ -66,9 +67,12 @@ _BY_COLUMNS = (
 def explain(job: Job) -> str:
     """Return the plan as text, a paragraph a stage. Raises DefinitionError if the job cannot be planned."""
     plan = make_plan(job)
+    check_mode(plan)
     interval = f"checkpoint every {format_duration(duration(job.checkpoint_interval))}"
     if plan.bounded:
         interval = "one checkpoint after the other, since every source ends"
+    elif is_at_least_once(plan):
+        interval += ", of as many rounds as fit (AT_LEAST_ONCE): rows are written without waiting for it"
     stages = outline(plan)
     streams = spark_streams(list(job.graph())).steps
     lines = [f"job {job.name}: {len(stages)} stage{'' if len(stages) == 1 else 's'}, {interval}"]

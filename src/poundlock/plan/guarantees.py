@@ -12,6 +12,7 @@ from typing import Any, Literal
 from poundlock.checkpoint.participant import Kind
 from poundlock.connectors.base import ReplayKind, TaskPerPartition, replay_of
 from poundlock.errors import DefinitionError
+from poundlock.plan.at_least_once import check_mode, is_at_least_once, repeated_of
 from poundlock.plan.plan import DEAD_LETTER, Plan
 from poundlock.stream.nodes import ApplyNode, Node, SinkNode, SourceNode, walk
 
@@ -54,8 +55,9 @@ def guarantees(plan: Plan) -> list[PathGuarantee]:
     reaching = {sink.id: _sources(sink) for sink in plan.job.graph()}
     if DEAD_LETTER in plan.sinks:
         reaching[DEAD_LETTER] = list({s.id: s for each in reaching.values() for s in each}.values())
+    again = repeated_of(plan) if is_at_least_once(plan) else None
     return [
-        _path(source.id, plan.sources[source.id], name, plan.sinks[name])
+        _path(source.id, plan.sources[source.id], name, plan.sinks[name], again)
         for name, sources in reaching.items()
         for source in sources
     ]
@@ -64,6 +66,7 @@ def guarantees(plan: Plan) -> list[PathGuarantee]:
 def check_required(plan: Plan) -> None:
     """Raise DefinitionError if a way through the job promises less than the job requires, or a sink cannot work behind a source."""
     _check_repeated(plan)
+    check_mode(plan)
     wanted = plan.job.require
     if wanted is None:
         return
@@ -126,10 +129,12 @@ def _sources(sink: SinkNode) -> Sequence[SourceNode]:
     return [node for node in walk([sink]) if isinstance(node, SourceNode)]
 
 
-def _path(source: str, reads: object, sink: str, writes: Any) -> PathGuarantee:
+def _path(source: str, reads: object, sink: str, writes: Any, again: str | None) -> PathGuarantee:
     promise = replay_of(reads)
     first = (SOURCES[promise.kind][0], promise.reason)
     second = SINKS[writes.kind]
+    if again is not None and writes.kind is Kind.APPEND:
+        second = (second[0], f"rows are visible before the decision, so a crash repeats {again}")
     if RANK[first[0]] == RANK[second[0]] == RANK["exactly-once"]:
         return PathGuarantee(source, sink, "exactly-once", f"{source}: {first[1]}; {sink}: {second[1]}")
     weaker, name = (first, source) if RANK[first[0]] < RANK[second[0]] else (second, sink)

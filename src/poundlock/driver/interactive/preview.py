@@ -59,7 +59,9 @@ def preview(
         raise DefinitionError(f"preview is of a stream, and got {stream!r}", next="write stream.preview(5)")
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise DefinitionError(f"preview({n!r}) shows nothing", next="ask for one row or more: stream.preview(5)")
-    settings = (settings or load_settings()).model_copy(update={"on_error": None, "checkpoint_dir": None})
+    settings = (settings or load_settings()).model_copy(
+        update={"on_error": None, "checkpoint_dir": None, "checkpointing_mode": None}
+    )
     session = active_session() if spark is None else user_session(spark)
     sink = _RowSink(n)
     job = _job(stream, sink)
