@@ -44,6 +44,15 @@ from poundlock.errors import (
     TransientError as TransientError,
 )
 from poundlock.job import Job as Job
+from poundlock.metrics.user import (
+    Counter as Counter,
+    Gauge as Gauge,
+    Histogram as Histogram,
+    MetricGroup as MetricGroup,
+    counter as counter,
+    gauge as gauge,
+    histogram as histogram,
+)
 from poundlock.spark.foreach_batch import foreach_batch as foreach_batch
 from poundlock.sql.user.declared import (
     ImperativeAggregateFunction as ImperativeAggregateFunction,

@@ -5,6 +5,7 @@ The failpoints reach the tasks through the environment of a JVM, so each test st
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from pathlib import Path
@@ -23,7 +24,10 @@ from poundlock import (
 )
 from poundlock.config import load_settings
 from poundlock.driver.driver import run
+from poundlock.driver.failure_record import read_failures
 from poundlock.failpoints import Failpoint
+from poundlock.metrics.timeline import PHASES
+from poundlock.storage import open_storage
 from support.finished import assert_ledger_adds_up, rows
 from support.lives import failpoint_setting
 
@@ -87,6 +91,21 @@ def test_windows_survive_a_checkpoint_that_fails_and_a_function_has_the_rows_of_
     progress = run(job, settings=settings(tmp_path))
     assert (progress.state, progress.restarts) == ("FINISHED", 4)
     assert {path.name for path in (tmp_path / "hit").iterdir()} == points
+    failed = progress.newest_failed
+    assert {each.phase for each in failed} >= {"run", "verify"}, "the others have failed beside a commit, or in it"
+    assert 2 <= progress.failed_checkpoints == len(failed) <= 4 == progress.all_restarts
+    job_id = json.loads((tmp_path / "checkpoint" / "job.json").read_text())["job_id"]
+    kept_record = read_failures(open_storage(f"{tmp_path}/checkpoint"), job_id)
+    assert (kept_record.checkpoints, kept_record.restarts) == (len(failed), 4)
+    operators, tasks = progress.load.operators, progress.load.tasks
+    assert (operators["made"].rows_out, operators["kept"].rows_out) == (1800, 5)
+    assert operators["windows"].bytes_in
+    assert all(each.busy_ms > 0 for each in operators.values())
+    assert sum(task.rows_in for task in tasks if task.stage == 0) == 1800
+    assert all(task.took_ms > 0 for task in tasks)
+    assert progress.load.phases_ms.keys() == set(PHASES)
+    assert progress.load.sinks["parts-out"].committables >= 6
+    assert progress.load.worker_memory_bytes is not None
     start = 1545184220
     kept = sorted((row["start"], row["n"]) for row in rows(tmp_path / "kept"))
     assert kept == [(start + 10 * n, 400) for n in range(4)] + [(start + 40, 200)], "the end fires the fifth"

@@ -28,7 +28,7 @@ CONNECTOR_NAMES = {
     "Enumerator", "ExplainsErrors", "FileOrigin", "Finding", "FollowsTime", "HasPlace", "HoldsReaders", "KnowsColumns",
     "IdentifyingEnumerator", "InTasks", "Inspectable", "JSON", "KafkaOrigin", "Kind", "LagReportingEnumerator", "Ledger",
     "Leftover", "Legible", "LimitedWriter", "LimitsTasks", "Lines", "MakesParticipant", "ManifestEntry", "Measurable", "MeasuringEnumerator",
-    "MeteredReader", "NeedsJvm", "Newer", "NewerOutput", "ObjectSource", "Occasion", "OpensEarly", "Orphan", "Participant", "PartitionedEnumerator", "PartitionRead",
+    "MeteredReader", "NeedsJvm", "Newer", "NewerOutput", "ObjectSource", "Occasion", "OpensEarly", "Orphan", "Participant", "PartitionedEnumerator", "PartitionLagEnumerator", "PartitionRead",
     "PausableEnumerator", "PendingFile", "Portable", "PositionChecking", "Preflight", "Prepared", "PreparesAhead", "PreviewRefused",
     "RangeCheckingEnumerator", "ReadBack", "Reader", "ReaderContext", "Reading", "ReadsOnlyValue", "Records",
     "Reject", "Repeatable", "ReplayKind", "ReplayPromise", "SinkTime", "SourceGoneError", "SparkRead", "SparkSource",
@@ -41,7 +41,7 @@ CONNECTOR_NAMES = {
 RANKS = [
     {"errors"},
     {"values", "failpoints", "redaction", "threads", "versions", "arguments", "calls"},
-    {"formats", "storage", "config"},
+    {"formats", "storage", "config", "metrics"},
     {"operators", "stream"},
     {"checkpoint", "audit", "connectors", "state"},
     {"plan", "tasks"},

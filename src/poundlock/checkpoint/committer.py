@@ -7,6 +7,7 @@ connection for all of its sinks; one that declares `CommitsMany` has declared th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from poundlock.checkpoint.outcome import Log
 from poundlock.checkpoint.participant import JSON, Aborted, CommitOutcome, Committed, Participant, Prepared
 from poundlock.errors import CommitUnknown, PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
+from poundlock.metrics.timeline import CommitCall
 from poundlock.storage.storage_errors import storage_trouble
 
 _MOST = 16  # threads
@@ -35,6 +37,7 @@ class Carried:
     # per sink, the committables that are proven never to become visible; sinks without any are left out
     aborted: Mapping[str, Sequence[JSON]]
     took_ms: int = 0
+    calls: Sequence[CommitCall] = ()  # per sink that had something to commit, when and how often it was asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,7 @@ def commit_all(
         done={name: result.details for name, result in results.items()},
         committed={name: result.committed for name, result in results.items() if result.committed},
         aborted={name: result.aborted for name, result in results.items() if result.aborted},
+        calls=[result.call for result in results.values()],
     )
 
 
@@ -99,9 +103,17 @@ class _SinkCommits:
     committed: list[JSON] = field(default_factory=list)
     aborted: list[JSON] = field(default_factory=list)
     failures: list[PoundlockError] = field(default_factory=list)
+    retries: int = 0
+    call: CommitCall = field(init=False)
 
     def run(self) -> None:
         """Commit everything, and again what is not known, until it is or the pauses are used up."""
+        began_ms, began = time.time_ns() // 1_000_000, time.monotonic()
+        self._commit()
+        asked = len(self.decision.sinks[self.name].committables)
+        self.call = CommitCall(self.name, began_ms, (time.monotonic() - began) * 1000, asked, self.retries)
+
+    def _commit(self) -> None:
         committables, behind = self.decision.sinks[self.name].committables, list[JSON]()
         if isinstance(self.participant, CommitsBehind):
             behind = [each for each in committables if self.participant.comes_behind(each)]
@@ -190,6 +202,7 @@ class _SinkCommits:
 
     def _warn(self, error: CommitUnknown) -> None:
         checkpoint = self.decision.checkpoint
+        self.retries += 1
         self.log.warning("commit outcome unknown, asking again", sink=self.name, checkpoint=checkpoint, why=error.what)
 
 

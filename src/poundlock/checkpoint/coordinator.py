@@ -25,6 +25,7 @@ from poundlock.checkpoint.sweeping import remove_left, sweep_all
 from poundlock.checkpoint.validation import check_continues, check_counts, check_same_ranges
 from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.failpoints import Failpoint, hit
+from poundlock.metrics.user_totals import after
 from poundlock.storage.storage_errors import explained
 
 _END_ROUNDS = 100
@@ -187,6 +188,7 @@ class Coordinator(History):
             "tasks": results.tasks,
             "parallelism": results.parallelism,
             "watermarks": results.watermarks,
+            "metrics": after(self.metrics, results.metrics),
         }
 
     def _again(self, plan: Planned, verified: Verified) -> dict[str, Any]:
@@ -198,6 +200,7 @@ class Coordinator(History):
             "redo": {name: Redo((), redo.done) for name, redo in self.redo.items()},
             "parallelism": decided.parallelism,
             "watermarks": decided.watermarks,
+            "metrics": self.metrics,
         }
 
     def _verify_again(self, results: TaskResults, now_ms: int) -> tuple[list[Prepared], dict[str, Staged]]:

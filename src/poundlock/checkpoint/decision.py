@@ -14,6 +14,7 @@ import msgspec
 
 from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.participant import JSON, Counts
+from poundlock.metrics.user_totals import UserMetrics
 from poundlock.operators.time_values import DecidedTime
 from poundlock.state.decided_state import DecidedState
 from poundlock.storage.json_record import of_format, typed
@@ -103,6 +104,8 @@ class Decision:
     # keyed state: {"v", "manifest"} says all there is, {"v", "change"} what this decision changes; None where there is
     # none, and in rolls and ends. A start with something to be redone has the state "before" its checkpoint, too.
     state: DecidedState | None = None
+    # what the job's own metrics add up to over all checkpoints so far; None where it has none. A start repeats the newest.
+    metrics: UserMetrics | None = None
 
     def to_json(self) -> JSON:
         """Return the record as a JSON object."""
@@ -121,14 +124,18 @@ class Decision:
 
         Raises:
             ValueError: it is none, or of a format this version does not know.
-            TerminalError: what it says of event time or state is of another format.
+            TerminalError: what it says of event time, state or metrics is of another format.
         """
-        known: Mapping[str, type[DecidedTime | DecidedState]] = {"watermarks": DecidedTime, "state": DecidedState}
+        known: Mapping[str, type[DecidedTime | DecidedState | UserMetrics]] = {
+            "watermarks": DecidedTime,
+            "state": DecidedState,
+            "metrics": UserMetrics,
+        }
         given = of_format(value, FORMAT)
         return typed({n: known[n].from_json(each) if n in known else each for n, each in given.items()}, cls)
 
 
-_OPTIONAL = ("redo", "started_ms", "event_time", "tasks", "parallelism", "watermarks", "restored", "state")
+_OPTIONAL = ("redo", "started_ms", "event_time", "tasks", "parallelism", "watermarks", "restored", "state", "metrics")
 
 
 def _without_none(value: JSON, *names: str) -> JSON:

@@ -14,6 +14,8 @@ from poundlock.checkpoint.capabilities import SinkTime
 from poundlock.checkpoint.decision import Decision, EventTime, SourceRange
 from poundlock.checkpoint.participant import Counts, Orphan, Prepared
 from poundlock.checkpoint.skew import Skew
+from poundlock.metrics.timeline import CommitCall
+from poundlock.metrics.user_totals import UserMetrics
 from poundlock.operators.time_values import DecidedTime
 
 
@@ -46,6 +48,7 @@ class TaskResults:
     )  # per sink name, how far event time has come for its rows
     state: Sequence[Any] = ()
     skew: Skew = field(default_factory=Skew)
+    metrics: UserMetrics = field(default_factory=UserMetrics)  # what the job's functions have counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,7 @@ class Outcome:
     committed: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     # how long "run", "verify", "decide" and "commit" took
     durations_ms: Mapping[str, int] = field(default_factory=dict)
+    calls: Sequence[CommitCall] = ()  # per sink, when and how often it was asked to commit
 
     @property
     def files_made(self) -> int:

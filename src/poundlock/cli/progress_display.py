@@ -81,7 +81,7 @@ class _JsonWatcher:
     def update(self, progress: Progress) -> None:
         self._newest = progress
         with suppress(OSError, ValueError):  # the reader is gone; the job is not its business
-            self._output.json(dataclasses.asdict(progress))
+            self._output.json(dataclasses.asdict(progress.for_a_line()))
 
     def say(self, text: str) -> None:
         self._output.note(text)

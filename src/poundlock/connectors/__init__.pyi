@@ -75,6 +75,7 @@ from poundlock.connectors.base import (
     ExplainsErrors as ExplainsErrors,
     IdentifyingEnumerator as IdentifyingEnumerator,
     LagReportingEnumerator as LagReportingEnumerator,
+    PartitionLagEnumerator as PartitionLagEnumerator,
     MeasuringEnumerator as MeasuringEnumerator,
     MeteredReader as MeteredReader,
     ObjectSource as ObjectSource,

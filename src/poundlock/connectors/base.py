@@ -145,6 +145,14 @@ class LagReportingEnumerator(Protocol):
         """
 
 
+@runtime_checkable
+class PartitionLagEnumerator(LagReportingEnumerator, Protocol):
+    """One that knows it by partition, too."""
+
+    def partition_lags(self, position: JSON) -> Mapping[str, int]:
+        """Return how many records wait behind a position in each partition, as far as `lag` has learnt it; asks nobody, and is quick."""
+
+
 @dataclass(slots=True)
 class PartitionRead:
     """What was read of a partition: the weight of its splits, and how many bytes the values of its records had."""

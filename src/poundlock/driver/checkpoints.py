@@ -20,15 +20,18 @@ from poundlock.checkpoint.decision import Decision, EventTime
 from poundlock.checkpoint.outcome import Outcome, TaskResults
 from poundlock.checkpoint.participant import Occasion
 from poundlock.checkpoint.skew import Skew, together
+from poundlock.driver.attempts import Attempt, Attempts, known_undecided
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.parallelism import JobParallelism
 from poundlock.driver.planner import CheckpointPlan, Planner
 from poundlock.driver.progress import Tracker
 from poundlock.driver.requests import CheckpointScheduler, Trigger
-from poundlock.driver.restart import Attempt, Attempts, known_undecided
 from poundlock.driver.state_locality import StateLocality
 from poundlock.errors import TransientError
 from poundlock.failpoints import Failpoint, hit
+from poundlock.metrics.load import NO_LOAD, JobLoad, of_calls
+from poundlock.metrics.timeline import Timeline
+from poundlock.metrics.user_totals import over_tasks
 from poundlock.operators.stream_times import Advanced
 from poundlock.operators.time_values import DecidedTime, SourceInput, TimeDirective
 from poundlock.plan.row_accounts import sink_counts
@@ -36,6 +39,7 @@ from poundlock.plan.stages import StageChain
 from poundlock.spark.batch_job import BatchJobs
 from poundlock.state.directive import StateDirective
 from poundlock.state.job_state import JobState
+from poundlock.tasks.loads import load_of, of_end
 from poundlock.tasks.report import Directive, TaskReport, total_counts
 from poundlock.threads import has_ended, in_thread
 
@@ -66,6 +70,7 @@ class JobRan(Ran):
 
     planned: CheckpointPlan
     advanced: Advanced
+    load: JobLoad = NO_LOAD
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,7 @@ class _Commit:
     decision: Decision
     durations_ms: Mapping[str, int]
     turn: Future[tuple[Carried, float]]
+    attempt: Attempt  # up to its decision
 
 
 @dataclass
@@ -181,12 +187,27 @@ class JobCheckpoints:
     def _completed(self, commit: _Commit, outcome: Outcome, took_ms: int) -> None:
         checkpoint = outcome.decision.checkpoint
         counts = {name: sink.counts for name, sink in outcome.decision.sinks.items()}
-        read = sum(commit.ran.results.rows_read.values())
-        self.tracker.checkpoint(checkpoint, read, counts, outcome.files_made, took_ms, commit.ran.results.skew)
+        results, timeline = commit.ran.results, self._timeline(commit, outcome, took_ms)
+        load = of_end(of_calls(outcome.calls), ((phase.name, phase.took_ms) for phase in timeline.phases))
+        read = sum(results.rows_read.values())
+        self.tracker.checkpoint(
+            checkpoint, read, counts, outcome.files_made, took_ms, results.skew, load=load, timeline=timeline
+        )
         self._show_time()
         self.planner.committed(self.coordinator.sources)
         self.on_checkpoint()
         self.scheduler.completed(commit.plan.began, commit.plan.served, checkpoint)
+
+    def _timeline(self, commit: _Commit, outcome: Outcome, took_ms: int) -> Timeline:
+        attempt = commit.attempt
+        ended = attempt.began + took_ms / 1000
+        return Timeline(
+            outcome.decision.checkpoint,
+            attempt.began_ms,
+            attempt.began_ms + took_ms,
+            attempt.until(ended),
+            tuple(outcome.calls),
+        )
 
     # --- the steps -------------------------------------------------------------------------------------------------------
 
@@ -236,11 +257,16 @@ class JobCheckpoints:
 
     @contextmanager
     def taking(self, plan: JobPlan) -> Iterator[None]:
+        def never_decided() -> bool:
+            return known_undecided(lambda: self.coordinator.newest.checkpoint, plan.checkpoint)
+
         def undecided() -> bool:  # what fails while another commit is under way is that one's failure, or nobody's
-            return self._commit is None and known_undecided(lambda: self.coordinator.newest.checkpoint, plan.checkpoint)
+            return self._commit is None and never_decided()
 
         with (
-            self.attempts.attempt(plan.checkpoint, undecided) as self._attempt,
+            self.attempts.attempt(
+                plan.checkpoint, undecided, never_decided=never_decided, began=plan.began
+            ) as self._attempt,
             self.coordinator.taking(plan.checkpoint),
         ):
             yield
@@ -274,7 +300,7 @@ class JobCheckpoints:
             self.tracker.locality(self._locality.measured(reports))
         if not plan.again:
             self.parallelism.ran(run_s, sum(results.rows_read.values()))
-        return JobRan(plan.reads, given, results, advanced)
+        return JobRan(plan.reads, given, results, advanced, load_of(reports))
 
     def _state_directives(self, plan: JobPlan) -> Mapping[str, StateDirective]:
         if self.state is None:
@@ -285,10 +311,12 @@ class JobCheckpoints:
         return min(plan.parallelism, self.max_parallelism)
 
     def await_commit(self, plan: JobPlan) -> bool:
+        self._attempt.enter("await")
         self.settle()
         return plan.again or not self.produced_again
 
     def verify(self, ran: JobRan) -> Verified:
+        self._attempt.enter("verify")
         # Sources and sinks are other systems: they are asked at once.
         checked = in_thread(lambda: self.planner.check_identity(ran.planned), "poundlock-sources")
         try:
@@ -296,7 +324,9 @@ class JobCheckpoints:
         finally:
             has_ended(checked, None)  # nobody else may use the enumerators before
         checked.result()
-        return verified
+        self._attempt.enter("decide")
+        plan_ms = round(next((each.took_ms for each in self._attempt.until(0) if each.name == "plan"), 0.0))
+        return replace(verified, durations_ms={"plan": plan_ms, **verified.durations_ms})
 
     def dropped(self, plan: JobPlan) -> None:
         self.parallelism.dropped()
@@ -309,16 +339,20 @@ class JobCheckpoints:
                 self.coordinator.log.info("spread", why="keyed tasks keep moving between executors")
                 self.jobs.spread()
             self.time.checkpointed(ran.advanced, drained=plan.drain)
-        begun = self._attempt.began
+            self.tracker.decided(ran.load)
+        attempt = self._attempt
+        attempt.enter("commit")
 
         def commit() -> tuple[Carried, float]:
             with (
-                self.attempts.attempt(plan.checkpoint, lambda: False, began=begun),
+                self.attempts.attempt(plan.checkpoint, lambda: False, began=attempt.began, phase="commit"),
                 self.coordinator.taking(plan.checkpoint),
             ):
                 return self.coordinator.commit(decision), time.monotonic()
 
-        self._commit = _Commit(plan, ran, decision, verified.durations_ms, in_thread(commit, "poundlock-commit"))
+        self._commit = _Commit(
+            plan, ran, decision, verified.durations_ms, in_thread(commit, "poundlock-commit"), attempt
+        )
         self.scheduler.decided(plan.began)
         self.ended = self.planner.finished(self.coordinator.sources)
 
@@ -351,6 +385,7 @@ def task_results(
         watermarks=watermarks,
         event_time=event_time,
         state=[report.state for report in reports if report.state is not None],
+        metrics=over_tasks(report.metrics for report in reports),
         skew=Skew(together(report.groups for report in reports), together(report.splits for report in reports)),
     )
 

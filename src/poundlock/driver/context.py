@@ -21,6 +21,7 @@ from poundlock.checkpoint.participant import Kind
 from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource
 from poundlock.control import cluster_driver as submitted
+from poundlock.driver.attempts import Attempts
 from poundlock.driver.autoscaler import Autoscaler
 from poundlock.driver.checkpoints import JobCheckpoints
 from poundlock.driver.job_time import JobTime
@@ -29,7 +30,6 @@ from poundlock.driver.parallelism import JobParallelism
 from poundlock.driver.planner import Planner
 from poundlock.driver.progress import Tracker
 from poundlock.driver.requests import CheckpointScheduler, Requests
-from poundlock.driver.restart import Attempts
 from poundlock.driver.savepoints.checkpoint_as_savepoint import cut
 from poundlock.driver.savepoints.retained_checkpoints import Retained
 from poundlock.errors import DefinitionError, TerminalError, TransientError

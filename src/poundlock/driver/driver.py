@@ -18,13 +18,13 @@ from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity, open_identity, rename
 from poundlock.checkpoint.participant import Occasion
 from poundlock.config import Settings, load_settings
+from poundlock.driver.attempts import Attempts, CheckpointTimedOut
 from poundlock.driver.autoscaler import autoscaler_of, check_autoscaler
 from poundlock.driver.context import Assembly
+from poundlock.driver.failure_record import FailureRecord
 from poundlock.driver.progress import Progress, State, StopRequest, Tracker
 from poundlock.driver.requests import Requests
 from poundlock.driver.restart import (
-    Attempts,
-    CheckpointTimedOut,
     ExponentialDelayRestart,
     RestartState,
     RestartStrategy,
@@ -39,6 +39,7 @@ from poundlock.driver.savepoints.retained_checkpoints import newest_whole
 from poundlock.driver.standing import Standing, begin_look, look
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.job import Job
+from poundlock.metrics.timeline import FailedCheckpoint, Timeline
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan, refuse_read, refuse_swept
 from poundlock.savepoint.operator_ids import refuse_changed
@@ -286,6 +287,7 @@ class Driver(Assembly):
 
     def _keep_running(self, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
         restarts = RestartState(strategy_of(self.job, self.settings))
+        failures = self._follow_failures(FailureRecord(storage, epoch.number, identity.job_id, self.say))
         rng = random.Random(identity.job_id)
         while True:
             if self.stop.canceling:
@@ -306,10 +308,24 @@ class Driver(Assembly):
                     self.tracker.state("FAILED")
                     raise error from as_caught(failure)
                 again = f"again in {delay.total_seconds():.1f} s" + (f"; {error.next}" if error.next else "")
+                failures.restarted()
                 self.tracker.state("RESTARTING", f"{error.what} ({again})", restarts=1)
                 self.stop.wait(delay.total_seconds())
                 if self.stop.canceling:
                     return self._canceled()
+
+    def _follow_failures(self, record: FailureRecord) -> FailureRecord:
+        """Have failed checkpoints written down and shown; what a cancel ends has not failed."""
+
+        def failed(checkpoint: FailedCheckpoint, timeline: Timeline) -> None:
+            if not self.stop.canceling:
+                record.failed(checkpoint)
+                self.tracker.failed(record.failures.checkpoints, record.failures.newest, timeline)
+
+        self.attempts.on_failure = failed
+        known = record.failures
+        self.tracker.failures_before(known.checkpoints, known.newest, known.restarts)
+        return record
 
     def _explained(self, failure: Exception) -> PoundlockError:
         """Return the error to show; a call into a JVM that is gone can fail as anything, even as storage trouble."""

@@ -43,6 +43,7 @@ class JobLoop:
     _turn: Future[None] | None = field(default=None, init=False)
     _held: bool = field(default=False, init=False)
     _shown_at: float = field(default=0.0, init=False)
+    _under_way_at: float = field(default=0.0, init=False)
     _savepoints: Savepoints = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,6 +74,7 @@ class JobLoop:
             if self._turn is not None:
                 self.checkpoints.committing(0)  # raises what the commit beside it failed with
                 if not has_ended(self._turn, _POLL_S):
+                    self._show_under_way()
                     continue
                 turn, self._turn = self._turn, None
                 turn.result()  # raises what it failed with
@@ -82,6 +84,7 @@ class JobLoop:
                 self._begin(self.checkpoints.take)
                 continue
             if self.checkpoints.committing(min(_POLL_S, self.checkpoints.scheduler.wait_s or _POLL_S)):
+                self._show_under_way()
                 continue
             self.checkpoints.settle()
             if self.checkpoints.produced_again:
@@ -150,7 +153,14 @@ class JobLoop:
         if last or now - self._shown_at >= _TELL_S:
             self._shown_at = now
             lag, state = self.checkpoints.planner.lag(self.checkpoints.coordinator.sources), self.checkpoints.state
-            self.checkpoints.tracker.lag(lag, None if state is None else state.bytes)
+            lags = self.checkpoints.planner.lags(self.checkpoints.coordinator.sources)
+            self.checkpoints.tracker.lag(lag, None if state is None else state.bytes, lags)
+
+    def _show_under_way(self) -> None:
+        now = time.monotonic()
+        if now - self._under_way_at >= _TELL_S:
+            self._under_way_at = now
+            self.checkpoints.tracker.under_way(self.checkpoints.attempts.under_way())
 
     def _receive_requests(self) -> None:
         while (trigger := self.requests.take()) is not None:

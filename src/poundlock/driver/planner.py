@@ -22,6 +22,7 @@ from poundlock.connectors.base import (
     LagReportingEnumerator,
     MeasuringEnumerator,
     PartitionedEnumerator,
+    PartitionLagEnumerator,
     PartitionRead,
     PausableEnumerator,
     RangeCheckingEnumerator,
@@ -122,6 +123,14 @@ class Planner:
         ]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if known else None
+
+    def lags(self, decided: Mapping[str, SourceRange]) -> dict[str, Mapping[str, int]]:
+        """Return how many records wait in each partition, by source, of the sources that know it; `lag` asks for them."""
+        return {
+            name: enumerator.partition_lags(self._position(name, decided))
+            for name, enumerator in self._enumerators.items()
+            if isinstance(enumerator, PartitionLagEnumerator)
+        }
 
     def plan_again(self, checkpoint: int, decided: Mapping[str, SourceRange]) -> CheckpointPlan:
         """Plan a decided checkpoint once more, over the ranges it was decided with."""

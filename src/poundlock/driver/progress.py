@@ -13,6 +13,8 @@ import msgspec
 
 from poundlock.checkpoint.participant import DEAD_LETTER, Counts
 from poundlock.checkpoint.skew import NO_SKEW, Skew
+from poundlock.metrics.load import NO_LOAD, JobLoad
+from poundlock.metrics.timeline import FailedCheckpoint, Timeline, UnderWay
 from poundlock.operators.time_values import MIN
 
 State = Literal["INITIALIZING", "RUNNING", "RESTARTING", "FINISHED", "CANCELED", "FAILED"]
@@ -44,6 +46,14 @@ class Progress:
         state_locality: of the key groups that the newest checkpoint worked, the part that was on the same executor at the one before;
             None where there is no cluster or no state.
         message: the newest thing worth a line: restored offsets, a restart with its cause.
+        load: what decided checkpoints did since this process started, by operator, task and sink.
+        under_way: the checkpoints that have begun and not ended, a second old at most.
+        failed_checkpoints: how many were begun and never decided, in the job's whole life.
+        failed_before: how many of them before this process.
+        newest_failed: those of them that failed last, the newest last.
+        all_restarts: how often the job was restarted in its whole life, by drivers; starts of processes are not among them.
+        timeline: of the checkpoint that completed or failed last in this process, None before the first.
+        lags: records waiting, by source and partition; of sources that know it.
     """
 
     state: State
@@ -66,12 +76,34 @@ class Progress:
     parallelism: int | None = None
     state_locality: float | None = None
     message: str = ""
+    load: JobLoad = NO_LOAD
+    under_way: tuple[UnderWay, ...] = ()
+    failed_checkpoints: int = 0
+    failed_before: int = 0
+    newest_failed: tuple[FailedCheckpoint, ...] = ()
+    all_restarts: int = 0
+    timeline: Timeline | None = None
+    lags: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Progress:
         """Return what fields say that were written as JSON, by this version or a newer one."""
         known = {name: value for name, value in values.items() if name in cls.__slots__}
-        return cls(**{**known, "skew": msgspec.convert(known.get("skew") or {}, Skew)})
+        made = {name: msgspec.convert(known[name], kind) for name, kind in _MADE.items() if known.get(name) is not None}
+        return cls(**{**{name: value for name, value in known.items() if name not in _MADE}, **made})
+
+    def for_a_line(self) -> Progress:
+        """Return it without what grows with operators and tasks, for a line of a log."""
+        return replace(self, load=NO_LOAD, timeline=None, newest_failed=())
+
+
+_MADE: Mapping[str, Any] = {
+    "skew": Skew,
+    "load": JobLoad,
+    "under_way": tuple[UnderWay, ...],
+    "newest_failed": tuple[FailedCheckpoint, ...],
+    "timeline": Timeline,
+}
 
 
 @dataclass(slots=True)
@@ -127,7 +159,35 @@ class Tracker:
 
     def state(self, state: State, message: str = "", restarts: int = 0) -> None:
         """Note a change of state; `restarts` are added."""
-        self._set(state=state, message=message, restarts=self.progress.restarts + restarts)
+        was = self.progress
+        over: dict[str, Any] = {} if state == "RUNNING" else {"under_way": ()}
+        self._set(
+            state=state,
+            message=message,
+            restarts=was.restarts + restarts,
+            all_restarts=was.all_restarts + restarts,
+            **over,
+        )
+
+    def failures_before(self, checkpoints: int, newest: tuple[FailedCheckpoint, ...], restarts: int) -> None:
+        """Note what went wrong in the job's life before this process."""
+        if (checkpoints, restarts) != (0, 0):
+            self._set(
+                failed_checkpoints=checkpoints,
+                failed_before=checkpoints,
+                newest_failed=newest,
+                all_restarts=restarts,
+                message="",
+            )
+
+    def failed(self, checkpoints: int, newest: tuple[FailedCheckpoint, ...], timeline: Timeline) -> None:
+        """Note how a checkpoint went that failed, and how many have in all."""
+        self._set(failed_checkpoints=checkpoints, newest_failed=newest, timeline=timeline, message="")
+
+    def under_way(self, checkpoints: tuple[UnderWay, ...]) -> None:
+        """Note the checkpoints that have begun and not ended."""
+        if checkpoints != self.progress.under_way:
+            self._set(under_way=checkpoints, message="")
 
     def application(self, id: str) -> None:
         """Note the cluster's id of the application that the tasks belong to."""
@@ -144,9 +204,11 @@ class Tracker:
         if share is not None and share != self.progress.state_locality:
             self._set(state_locality=share, message="")
 
-    def lag(self, lag: int | None, state_bytes: int | None = None) -> None:
-        """Note how many records wait, and how much memory state takes."""
-        self._set(lag=lag, state_bytes=state_bytes, message="")
+    def lag(
+        self, lag: int | None, state_bytes: int | None = None, lags: Mapping[str, Mapping[str, int]] | None = None
+    ) -> None:
+        """Note how many records wait, in all and by source and partition, and how much memory state takes."""
+        self._set(lag=lag, state_bytes=state_bytes, lags=lags or {}, message="")
 
     def event_time(self, watermark: int, held_by: object | None) -> None:
         """Note the watermark, ms, and who holds it back."""
@@ -160,10 +222,22 @@ class Tracker:
         if files:
             self._set(files_finished=self.progress.files_finished + files, message="")
 
+    def decided(self, load: JobLoad) -> None:
+        """Note what the tasks of a checkpoint did, now that it counts; it is shown with what comes next."""
+        self.progress = replace(self.progress, load=self.progress.load.plus(load))
+
     def checkpoint(
-        self, number: int, read: int, counts: Mapping[str, Counts], files: int, took_ms: int, skew: Skew = NO_SKEW
+        self,
+        number: int,
+        read: int,
+        counts: Mapping[str, Counts],
+        files: int,
+        took_ms: int,
+        skew: Skew = NO_SKEW,
+        load: JobLoad = NO_LOAD,
+        timeline: Timeline | None = None,
     ) -> None:
-        """Note a completed checkpoint."""
+        """Note a completed checkpoint. `load`: what is known of it now, besides what its tasks did."""
         now = time.monotonic()
         self._recent.append((now, read))
         first = self._recent[0][0]
@@ -187,5 +261,8 @@ class Tracker:
             last_ms=took_ms,
             files_finished=was.files_finished + files,
             skew=skew or was.skew,
+            load=was.load.plus(load),
+            timeline=timeline,
+            under_way=tuple(each for each in was.under_way if each.checkpoint > number),
             message="",
         )

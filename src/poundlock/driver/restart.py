@@ -1,23 +1,20 @@
-"""Whether and when a failed job is started again, with Flink's names, defaults and meaning; and which failures do not count.
+"""Whether and when a failed job is started again, with Flink's names, defaults and meaning.
 
-Deciding is pure: time and chance are arguments, so every sequence of restarts can be replayed. A checkpoint fails when it takes too
-long, or when its tasks are through and it cannot be decided. What fails in a task is the job's failure and no checkpoint's.
+Deciding is pure: time and chance are arguments, so every sequence of restarts can be replayed.
 """
 
 from __future__ import annotations
 
 import random
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from poundlock.arguments import NUMBER, check_kind
-from poundlock.errors import DefinitionError, FencedError, PoundlockError, TerminalError, TransientError, next_of
-from poundlock.values import duration, format_duration
+from poundlock.errors import DefinitionError, FencedError, PoundlockError, TerminalError, next_of
+from poundlock.values import duration
 
 if TYPE_CHECKING:
     from poundlock.config import Settings
@@ -274,93 +271,3 @@ def _ms(span: timedelta) -> int:
 def _at_least(name: str, value: float, least: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
         raise DefinitionError(f"{name}={value!r} is below {least}", next=f"set {name} to {least} or more")
-
-
-class CheckpointTimedOut(PoundlockError):
-    """A checkpoint took longer than `checkpoint_timeout`. Nothing of it is decided, or all of it is carried out by the next start."""
-
-
-@dataclass(slots=True, eq=False)
-class Attempt:
-    """One checkpoint that is under way."""
-
-    checkpoint: int
-    began: float  # by the monotonic clock
-    ran: bool = False  # its tasks are through, so that what fails now is the checkpoint
-
-
-@dataclass(eq=False)
-class Attempts:
-    """The attempts of one driver. Begun by the query's thread, watched by the driver's."""
-
-    timeout: timedelta | None = None  # how long a checkpoint may take; None or zero = as long as it likes
-    tolerable: int = 0  # how many in a row may fail before that counts for the restart strategy
-    now: Callable[[], float] = time.monotonic
-    # the newest, and the one before it while it is committed
-    _running: list[Attempt] = field(default_factory=list, init=False)
-    _newest: Attempt | None = field(default=None, init=False)
-    _failed: bool = field(default=False, init=False)
-    _in_a_row: int = field(default=0, init=False)
-
-    @contextmanager
-    def attempt(
-        self, checkpoint: int, undecided: Callable[[], bool], *, began: float | None = None
-    ) -> Iterator[Attempt]:
-        """Watch a checkpoint while the block runs.
-
-        Args:
-            undecided: tells, when it has failed, whether it is known not to be decided.
-            began: when it began, by the monotonic clock; None = now.
-        """
-        mine = self._newest = Attempt(checkpoint, self.now() if began is None else began)
-        running = self._running
-        running.append(mine)
-        try:
-            yield mine
-        except Exception:
-            # One that was given up long ago says nothing about the one that runs now.
-            if self._newest is mine and mine.ran and undecided():
-                self._failed = True
-            raise
-        finally:
-            running.remove(mine)
-            if self._newest is mine:
-                self._newest = None
-
-    def check(self) -> None:
-        """Raise CheckpointTimedOut if the running checkpoint takes too long."""
-        running = min(self._running, key=lambda each: each.began, default=None)
-        if running is None or not self.timeout:
-            return
-        if self.now() - running.began > self.timeout.total_seconds():
-            raise CheckpointTimedOut(
-                f"checkpoint {running.checkpoint} took longer than checkpoint_timeout ({format_duration(self.timeout)})",
-                next="look for what is slow, let a checkpoint read less, or raise it: -D checkpoint_timeout=…",
-                checkpoint=running.checkpoint,
-            )
-
-    def completed(self) -> None:
-        """Note that a checkpoint was decided and committed: failures before it no longer count."""
-        self._in_a_row = 0
-
-    def tolerates(self, error: PoundlockError) -> bool:
-        """Return whether a life ended with a failed checkpoint that need not count for the restart strategy."""
-        failed, self._failed, self._running, self._newest = self._failed, False, [], None
-        if isinstance(error, DefinitionError | TerminalError | FencedError):
-            return False  # no restart mends it
-        if not failed and not isinstance(error, CheckpointTimedOut):
-            return False
-        self._in_a_row += 1
-        return self._in_a_row <= self.tolerable
-
-
-def known_undecided(newest: Callable[[], int], checkpoint: int) -> bool:
-    """Return whether a checkpoint is known not to be decided.
-
-    Args:
-        newest: gives the newest decided checkpoint; raises TransientError where that is not known.
-    """
-    try:
-        return newest() < checkpoint
-    except TransientError:
-        return False

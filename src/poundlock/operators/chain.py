@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from functools import partial
+from time import perf_counter_ns, thread_time_ns
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from poundlock.formats.chunk import Chunk, origin_of
 from poundlock.formats.convert import row_bytes
 from poundlock.formats.reject import Reject
+from poundlock.metrics.user import TaskMetrics, activate
 from poundlock.stream.functions.base import RichFunction
 
 Emit = Callable[[str, Chunk], None]  # (tag, chunk); the main output is the tag ""
 MAIN = ""
+T = TypeVar("T")
 
 
 class Operator(Protocol):
@@ -99,6 +103,9 @@ class StepCounts:
         rows_out: rows that went out, by tag; of a sink, under the main tag, those that were written.
         rejected: rows that became dead letters, or were skipped.
         late: rows that a window or a join dropped because they came behind the watermark.
+        busy_ns: CPU time of the thread in the step itself, without the steps behind it.
+        waiting_ns: the rest of the time that the step itself took.
+        bytes_in: size of what came over an exchange; None where nothing did.
     """
 
     rows_in: int = 0
@@ -106,9 +113,16 @@ class StepCounts:
     filtered: int = 0
     rejected: int = 0
     late: int = 0
+    busy_ns: int = field(default=0, compare=False)
+    waiting_ns: int = field(default=0, compare=False)
+    bytes_in: int | None = field(default=None, compare=False)
 
     def add(self, other: StepCounts) -> None:
         """Add another task's counts to these."""
+        self.busy_ns += other.busy_ns
+        self.waiting_ns += other.waiting_ns
+        if other.bytes_in is not None:
+            self.bytes_in = (self.bytes_in or 0) + other.bytes_in
         self.rows_in += other.rows_in
         self.filtered += other.filtered
         self.rejected += other.rejected
@@ -132,8 +146,11 @@ class Chain:
         self.tallies = {step.id: StepCounts() for step in steps}
         self._reject = reject
         self.steps = {step.id: self._prepared(step) for step in steps}
-        self._opened: list[UserFunction] | None = None
+        self._opened: list[tuple[str, UserFunction]] | None = None
         self.head = next(step.id for step in steps if not step.inputs)
+        self.metrics = TaskMetrics()
+        """What the functions of the steps count."""
+        self._inner = (0, 0)  # time and CPU time of what was called by the step that is being timed
         self._readers: dict[tuple[str, str], list[str]] = {}
         for step in steps:
             for edge in step.inputs:
@@ -161,8 +178,8 @@ class Chain:
             self._opened = []
             for step in self.steps.values():
                 if isinstance(step.operator, UserFunction):
-                    self._opened.append(step.operator)
-                    step.operator.open()
+                    self._opened.append((step.id, step.operator))
+                    self.timed(step.id, step.operator.open)
 
     def close(self) -> None:
         """Close every function that was opened, once; the first error is raised when all were asked.
@@ -172,8 +189,9 @@ class Chain:
         """
         errors: list[Exception] = []
         while self._opened:
+            step, operator = self._opened.pop()
             try:
-                self._opened.pop().close()
+                self.timed(step, operator.close)
             except Exception as error:
                 errors.append(error)
         if errors:
@@ -194,10 +212,31 @@ class Chain:
         operator = self.steps[name].operator
         if isinstance(operator, LeavesOut) and operator.leaves_out:
             before = tally.rows_out.get(MAIN, 0) + tally.rejected
-            operator.process(chunk, emit)
+            self.timed(name, partial(operator.process, chunk, emit))
             tally.filtered += rows - (tally.rows_out.get(MAIN, 0) + tally.rejected - before)
         else:
-            operator.process(chunk, emit)
+            self.timed(name, partial(operator.process, chunk, emit))
+
+    def timed(self, step: str, call: Callable[[], T]) -> T:
+        """Call something that is a step's work, and whose metrics are the step's.
+
+        Its time is the step's, less that of the steps it is called for meanwhile.
+        """
+        outer, self._inner = self._inner, (0, 0)
+        running = activate(self.metrics.group(step))
+        began, cpu_began = perf_counter_ns(), thread_time_ns()
+        try:
+            result = call()
+        finally:
+            activate(running)
+        took, cpu = perf_counter_ns() - began, thread_time_ns() - cpu_began
+        inner, cpu_inner = self._inner
+        tally = self.tallies[step]
+        busy = cpu - cpu_inner
+        tally.busy_ns += busy
+        tally.waiting_ns += max(0, took - inner - busy)
+        self._inner = (outer[0] + took, outer[1] + cpu)
+        return result
 
     def emit(self, step: str, tag: str, chunk: Chunk) -> None:
         """Send on what a step emitted under a tag; for steps that do their work outside the chain, too."""

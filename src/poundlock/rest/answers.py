@@ -5,10 +5,9 @@ Figures that are not known are null, never zero; times that are not there yet ar
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import time
-from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
@@ -18,8 +17,9 @@ from poundlock.checkpoint.skew import Shares
 from poundlock.control.registry import ENDED, now_ms
 from poundlock.driver.requests import Kind, Trigger
 from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.metrics.user_totals import plain_values
 from poundlock.rest import models
-from poundlock.rest.figures import CheckpointFigures
+from poundlock.rest.checkpoint_lines import checkpoints_of, line_of
 from poundlock.rest.observed import Observed, Vertex
 from poundlock.rest.prometheus import CONTENT_TYPE, exposition
 from poundlock.savepoint.kept_state import NoStateError, kept_state
@@ -132,7 +132,7 @@ def details(job: JobCalled) -> models.JobDetails:
         timestamps=dict(job.entry.since),
         vertices=[_vertex(job, vertex) for vertex in job.setup.vertices],
         status_counts=_tasks(job),
-        progress=dataclasses.asdict(job.progress),
+        progress=asdict(job.progress),
     )
 
 
@@ -159,7 +159,7 @@ def metrics(
     """The names of metrics, or the values of some."""
     values = {
         name: value
-        for name, value in dataclasses.asdict(job.progress).items()
+        for name, value in asdict(job.progress).items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
     values["uptime"] = _times(job)["duration"]
@@ -167,9 +167,16 @@ def metrics(
     watermark = job.progress.watermark if job.progress.watermark is not None else job.figures.refresh().watermark_ms
     if watermark is not None:
         values["currentWatermark"] = watermark
+    values |= plain_values(job.figures.refresh().metrics)
     if get is None:
         return [models.Metric(id=name) for name in values]
     return [models.Metric(id=name, value=str(values[name])) for name in get.split(",") if name in values]
+
+
+@router.get("/jobs/{jid}/user-metrics")
+def user_metrics(job: JobCalled) -> models.UserMetricValues:
+    """The metrics that the job's functions keep, by operator, summed over all decided checkpoints of its life."""
+    return models.UserMetricValues.model_validate(asdict(job.figures.refresh().metrics))
 
 
 @router.get("/jobs/{jid}/skew")
@@ -214,30 +221,8 @@ def job_config(job: JobCalled) -> models.JobConfiguration:
 
 @router.get("/jobs/{jid}/checkpoints")
 def checkpoints(job: JobCalled) -> models.Checkpoints:
-    """The checkpoints of this process."""
-    history = job.figures.history()
-    completed = job.figures.refresh().records.get("checkpoint", 0)
-    restored = None
-    saved = job.figures.restored_savepoint
-    if job.figures.restored is not None:
-        restored = models.Restored(
-            id=job.figures.restored,
-            restore_timestamp=job.figures.restored_ms,
-            is_savepoint=saved is not None,
-            external_path=saved,
-        )
-    return models.Checkpoints(
-        counts=models.CheckpointCounts(
-            restored=int(restored is not None), total=completed, in_progress=0, completed=completed, failed=0
-        ),
-        summary=models.CheckpointSummary(
-            checkpointed_size=_spread([each.size for each in history if each.size is not None]),
-            end_to_end_duration=_spread([each.duration_ms for each in history]),
-        ),
-        latest=models.Latest(completed=_line(history[0]) if history else None, restored=restored),
-        history=[_line(each) for each in history],
-        began_with=job.figures.began_with,
-    )
+    """The checkpoints of this process: those under way, then those that failed or completed, the newest first."""
+    return checkpoints_of(job)
 
 
 @router.get("/jobs/{jid}/checkpoints/details/{number}")
@@ -250,7 +235,7 @@ def checkpoint(job: JobCalled, number: Annotated[int, Path(ge=0, le=_LARGEST)]) 
         name: models.SourceOfCheckpoint(start=start, end=end, rows=rows, bytes=size)
         for name, (start, end, rows, size) in figures.sources.items()
     }
-    return models.CheckpointDetails(**_line(figures).model_dump(), sources=sources)
+    return models.CheckpointDetails(**line_of(figures).model_dump(), sources=sources)
 
 
 @router.get("/jobs/{jid}/checkpoints/{trigger_id}", response_model_exclude_none=True)
@@ -331,20 +316,6 @@ def _vertex(job: Observed, vertex: Vertex) -> models.VertexDetails:
     )
 
 
-def _line(figures: CheckpointFigures) -> models.CheckpointLine:
-    return models.CheckpointLine(
-        id=figures.number,
-        trigger_timestamp=figures.started_ms,
-        latest_ack_timestamp=figures.decided_ms,
-        checkpointed_size=figures.size,
-        end_to_end_duration=figures.duration_ms,
-        rows_read=figures.rows_read,
-        rows_written=figures.rows_written,
-        rows_late=figures.late,
-        rows_dead_lettered=figures.dead_lettered,
-    )
-
-
 def _shares(id: str, shares: Shares) -> models.RowShares:
     return models.RowShares(
         id=id,
@@ -356,9 +327,3 @@ def _shares(id: str, shares: Shares) -> models.RowShares:
             for part in shares.largest
         ],
     )
-
-
-def _spread(values: Sequence[int]) -> models.MinMaxAverage:
-    if not values:
-        return models.MinMaxAverage(min=0, max=0, avg=0)
-    return models.MinMaxAverage(min=min(values), max=max(values), avg=round(sum(values) / len(values)))

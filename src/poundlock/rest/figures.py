@@ -12,13 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from typing import TypeVar
 
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import Counts
 from poundlock.errors import PoundlockError
+from poundlock.metrics.timeline import Timeline
+from poundlock.metrics.user_totals import UserMetrics
 
+T = TypeVar("T")
 _HISTORY = 100
+_OF_THE_ONE_BEFORE = ("decide", "commit")  # in a record they are those of the record before, which could not know them
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _SIZES = tuple(float(1 << power) for power in (10, 14, 17, 20, 23, 26, 30, 33))
 
@@ -33,6 +38,7 @@ class CheckpointFigures:
         size: bytes of what was written to sinks in it; None where a sink does not tell.
         rows_read, rows_written: rows; None where nobody counted.
         sources: per source, (start, end, rows, bytes).
+        phases_ms: how long each phase took, as far as it is known.
     """
 
     number: int
@@ -45,6 +51,7 @@ class CheckpointFigures:
     late: int
     dead_lettered: int
     sources: Mapping[str, tuple[object, object, int | None, int | None]]
+    phases_ms: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, decision: Decision) -> CheckpointFigures:
@@ -63,6 +70,7 @@ class CheckpointFigures:
             late=sum(sink.counts.late for sink in decision.sinks.values()),
             dead_lettered=sum(sink.counts.dead_lettered for sink in decision.sinks.values()),
             sources={name: (span.start, span.end, span.rows, span.bytes) for name, span in decision.sources.items()},
+            phases_ms={name: ms for name, ms in decision.durations_ms.items() if name not in _OF_THE_ONE_BEFORE},
         )
 
 
@@ -98,9 +106,12 @@ class Totals:
     seconds: Spread = field(default_factory=lambda: Spread(_SECONDS))
     sizes: Spread = field(default_factory=lambda: Spread(_SIZES))
     watermark_ms: int | None = None
+    metrics: UserMetrics = field(default_factory=UserMetrics)  # of the job's whole life
 
     def add(self, decision: Decision) -> None:
         self.records[decision.occasion] += 1
+        if decision.metrics is not None:
+            self.metrics = decision.metrics
         if decision.occasion != "checkpoint" or decision.redo:
             return
         for name, span in decision.sources.items():
@@ -145,6 +156,10 @@ class Figures:
         self._totals = Totals()
         self._history: deque[CheckpointFigures] = deque(maxlen=_HISTORY)
         self._took: dict[int, int] = {}
+        self._phases: dict[int, Mapping[str, float]] = {}
+        self._last: tuple[int, int] | None = (
+            None  # number and checkpoint of the newest record that was added, if it is one's own
+        )
 
     def _begin(self) -> int:
         """Return the number of the newest record that was there before; what follows is counted."""
@@ -176,9 +191,12 @@ class Figures:
 
     def took(self, checkpoint: int, ms: int) -> None:
         """Note how long a checkpoint took from its start to its end."""
-        self._took[checkpoint] = ms
-        while len(self._took) > _HISTORY:
-            del self._took[next(iter(self._took))]
+        _keep(self._took, checkpoint, ms)
+
+    def went(self, timeline: Timeline) -> None:
+        """Note how long the phases of a completed checkpoint were."""
+        phases: Mapping[str, float] = {phase.name: phase.took_ms for phase in timeline.phases}
+        _keep(self._phases, timeline.checkpoint, phases)
 
     def refresh(self) -> Totals:
         """Read what is new and return the sums."""
@@ -216,6 +234,7 @@ class Figures:
 
     def _add(self, decision: Decision) -> None:
         self._totals.add(decision)
+        self._add_end(decision)
         if decision.occasion == "checkpoint" and not decision.redo:
             figures = self._timed(CheckpointFigures.of(decision))
             self._history.append(figures)
@@ -223,6 +242,24 @@ class Figures:
             if figures.size is not None:
                 self._totals.sizes.add(figures.size)
 
+    def _add_end(self, decision: Decision) -> None:
+        """Add to the checkpoint before what its own record could not say: how long its decision and its commit took."""
+        before, own = self._last, decision.occasion == "checkpoint" and not decision.redo
+        self._last = (decision.number, decision.checkpoint) if own else None
+        if before is not None and before[0] == decision.number - 1 and self._history:
+            ends = {name: ms for name, ms in decision.durations_ms.items() if name in _OF_THE_ONE_BEFORE}
+            newest = self._history[-1]
+            if newest.number == before[1]:
+                self._history[-1] = replace(newest, phases_ms={**newest.phases_ms, **ends})
+
     def _timed(self, figures: CheckpointFigures) -> CheckpointFigures:
-        took = self._took.get(figures.number)
-        return figures if took is None else replace(figures, duration_ms=took)
+        took, phases = self._took.get(figures.number), self._phases.get(figures.number)
+        timed = figures if took is None else replace(figures, duration_ms=took)
+        return timed if phases is None else replace(timed, phases_ms=phases)
+
+
+def _keep(known: dict[int, T], checkpoint: int, value: T) -> None:
+    """Note something of a checkpoint, and forget the oldest where there are too many."""
+    known[checkpoint] = value
+    while len(known) > _HISTORY:
+        del known[next(iter(known))]

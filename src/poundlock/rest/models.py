@@ -175,13 +175,14 @@ class KeyState(BaseModel):
 
 
 class CheckpointCounts(BaseModel):
-    """How many checkpoints, since this process started."""
+    """How many checkpoints, since this process started; `failed_in_all`: those that failed in the job's whole life."""
 
     restored: int
     total: int
     in_progress: int
     completed: int
     failed: int
+    failed_in_all: int = 0
 
 
 class MinMaxAverage(BaseModel):
@@ -199,11 +200,17 @@ class CheckpointSummary(BaseModel):
     end_to_end_duration: MinMaxAverage
 
 
+CheckpointState = Literal["COMPLETED", "FAILED", "IN_PROGRESS"]
+
+
 class CheckpointLine(BaseModel):
-    """One checkpoint. Sizes are of what it wrote to sinks; null where a sink does not tell."""
+    """One checkpoint. Sizes are of what it wrote to sinks; null where a sink does not tell.
+
+    `phase` is the one that it is in, or failed in; null where it is complete. `phases` are how long each took, ms, as far as known.
+    """
 
     id: int
-    status: Literal["COMPLETED"] = "COMPLETED"
+    status: CheckpointState = "COMPLETED"
     is_savepoint: bool = False
     trigger_timestamp: int
     latest_ack_timestamp: int
@@ -213,6 +220,10 @@ class CheckpointLine(BaseModel):
     rows_written: int
     rows_late: int
     rows_dead_lettered: int
+    phase: str | None = None
+    phases: dict[str, float] = {}
+    failure_timestamp: int | None = None
+    failure_message: str | None = None
 
 
 class SourceOfCheckpoint(BaseModel):
@@ -286,6 +297,29 @@ class Metric(BaseModel):
 
     id: str
     value: str | None = None
+
+
+class UserGauge(BaseModel):
+    """A gauge: its value in the newest checkpoint in which a task set it, and how the values of several tasks are combined."""
+
+    value: float
+    combine: str
+
+
+class UserHistogram(BaseModel):
+    """A histogram: how many values are up to each bound, one class each and one beyond the last, and their sum."""
+
+    bounds: list[float]
+    counts: list[int]
+    sum: float
+
+
+class UserMetricValues(BaseModel):
+    """The metrics that a job's functions keep, by operator and name."""
+
+    counters: dict[str, dict[str, int]]
+    gauges: dict[str, dict[str, UserGauge]]
+    histograms: dict[str, dict[str, UserHistogram]]
 
 
 class JobConfiguration(_Answer):

@@ -63,6 +63,8 @@ class Observed:
             self.entry = self.entry.after(progress)
         if progress.checkpoint is not None and progress.last_ms is not None:
             self.figures.took(progress.checkpoint, progress.last_ms)
+        if progress.timeline is not None and progress.timeline.failure is None:
+            self.figures.went(progress.timeline)
 
     @property
     def job_id(self) -> str:

@@ -226,6 +226,7 @@ def restore(
         sinks=states,
         watermarks=metadata.decision.watermarks,
         state=without_operators(metadata.decision.state, restoring.dropped),
+        metrics=metadata.decision.metrics,
         restored={"savepoint": metadata.name, "path": savepoint.root, "job_id": metadata.job_id},
     )
     ledger = Ledger(checkpoint)

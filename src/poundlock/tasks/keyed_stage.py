@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ from poundlock.tasks.exchange.waiting import Received, receive
 from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_time, with_times
 from poundlock.tasks.report import Directive, TaskReport
 from poundlock.tasks.stage import Parcel, StageBody, StageRun
+
+_OVER = object()
 
 
 @dataclass(frozen=True)
@@ -130,12 +133,13 @@ class _KeyedTask:
         for head in operators:
             watermark = advanced.watermarks[head.id]
             operator = head.make()
-            operator.open()
+            run.chain.timed(head.id, operator.open)
             try:
-                for _ in self._work(head, operator, watermark.before, watermark.after):
+                work = self._work(head, operator, watermark.before, watermark.after)
+                while run.chain.timed(head.id, partial(next, work, _OVER)) is not _OVER:
                     yield from run.full_parcels()
             finally:
-                operator.close()
+                run.chain.timed(head.id, operator.close)
             run.chain.tallies[head.id].late += operator.late_dropped
         return advanced.used(head.id for head in operators)
 
@@ -147,6 +151,9 @@ class _KeyedTask:
         group = self.state.operator(head.id, watermark=before, processing_time=clock)
         if head.windows is not None:
             group.due = head.windows.partial.due
+        came = [block for (name, _), blocks in self._blocks.items() if name == head.id for block in blocks]
+        if came:
+            self._run.chain.tallies[head.id].bytes_in = sum(len(block.rows) for block in came)
         yield from self._emit(head, operator.advance_processing_time(group, clock))
         if isinstance(operator, ColumnOperator):
             yield from self._work_on_columns(head, operator, group)

@@ -12,6 +12,8 @@ from typing import Any
 from poundlock.checkpoint.participant import JSON, Prepared
 from poundlock.checkpoint.skew import Shares
 from poundlock.connectors.base import PartitionRead, Split
+from poundlock.metrics.load import TaskUsage
+from poundlock.metrics.user_totals import UserMetrics
 from poundlock.operators.chain import StepCounts
 from poundlock.operators.time_values import SplitTimes, TimeDirective
 from poundlock.state.directive import PreparedState, StateDirective
@@ -93,6 +95,9 @@ class TaskReport:
         groups: per operator, how its rows lay over key groups.
         splits: per source, how many rows its splits had.
         executor: where it ran, see `executor_name`; "" where its stage keeps no state.
+        usage: what the attempt took.
+        reasons: records that could not be used, by the kind of reason.
+        metrics: what the functions of its steps have counted.
     """
 
     stage: int
@@ -107,6 +112,9 @@ class TaskReport:
     groups: Mapping[str, Shares] = field(default_factory=dict)
     splits: Mapping[str, Shares] = field(default_factory=dict)
     executor: str = ""
+    usage: TaskUsage = field(default_factory=TaskUsage)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    metrics: UserMetrics = field(default_factory=UserMetrics)
 
 
 def total_counts(reports: Iterable[TaskReport]) -> dict[str, StepCounts]:

@@ -66,7 +66,8 @@ class SourceStage:
             run.sinks.current_source = name
             run.place, run.place_number = each.place, each.number
             rows = run.split_rows.setdefault(name, Counter())
-            for chunk in reader.read(split):
+            chunks = iter(reader.read(split))
+            while (chunk := run.chain.timed(name, partial(next, chunks, None))) is not None:
                 hit(Failpoint.TASKS_READING)
                 if len(chunk):
                     rows[each.place.partition] += len(chunk)

@@ -18,7 +18,8 @@ from poundlock.checkpoint.participant import DEAD_LETTER, Participant, Prepared,
 from poundlock.errors import TerminalError
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
 from poundlock.formats.reject import Reject
-from poundlock.operators.chain import Emit, StepCounts
+from poundlock.metrics.load import count_reason
+from poundlock.operators.chain import Chain, Emit, StepCounts
 from poundlock.tasks.columns import EVENT_TIME
 from poundlock.tasks.report import Directive
 
@@ -72,6 +73,8 @@ class SinkGroup:
     """By the id of the step that writes."""
     current_source: str = field(default="", init=False)
     """The source whose rows are on their way; dead letters without a place name it."""
+    reasons: dict[str, int] = field(default_factory=dict, init=False)
+    """Records that could not be used, by the kind of reason."""
     _letters: list[bytes] = field(default_factory=list, init=False)
     _letter_bytes: int = field(default=0, init=False)
     _dead: RunningSink | None = field(default=None, init=False)
@@ -127,6 +130,7 @@ class SinkGroup:
                 checkpoint=self.directive.checkpoint,
                 participant=sink or self.current_source,
             )
+        count_reason(self.reasons, record.reason)
         if self._dead is not None:
             letter = _dead_letter(record, self.current_source, sink, self.directive.checkpoint)
             self._letters.append(letter)
@@ -148,15 +152,15 @@ class SinkGroup:
         running = self.running.values()
         return bool(running) and all(isinstance(sink.writer, LimitedWriter) and sink.writer.full for sink in running)
 
-    def prepare(self) -> list[Prepared]:
-        """Make everything durable and return what was prepared. Called once, last."""
+    def prepare(self, chain: Chain) -> list[Prepared]:
+        """Make everything durable and return what was prepared. Called once, last. `chain`: whose steps the time it takes belongs to."""
         self._flush()
-        return [
-            Prepared(sink.context.sink, self.subtask, payload)
-            for sink in self._all()
-            if sink.writer is not None
-            for payload in sink.writer.prepare()
-        ]
+        prepared = []
+        for step, sink in [*self.running.items(), *([(DEAD_LETTER, self._dead)] if self._dead is not None else [])]:
+            if sink.writer is not None:
+                payloads = sink.writer.prepare() if sink is self._dead else chain.timed(step, sink.writer.prepare)
+                prepared += [Prepared(sink.context.sink, self.subtask, payload) for payload in payloads]
+        return prepared
 
     def counts(self) -> Iterator[tuple[str, StepCounts]]:
         """Yield the rows of each step that writes, dead letters under their own name; called behind `prepare`."""

@@ -19,6 +19,7 @@ from poundlock.errors import TerminalError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.reject import Reject
+from poundlock.metrics.process_usage import UsageMeter
 from poundlock.operators.calc import Calc
 from poundlock.operators.chain import MAIN, Chain, Emit, Operator, Step, StepCounts
 from poundlock.operators.stream_times import merged
@@ -165,6 +166,7 @@ class StageRun:
     split_rows: dict[str, Counter[str]] = field(default_factory=dict, init=False)
     """Per source, how many rows were read of each split."""
     _undecodable: dict[str, int] = field(default_factory=dict, init=False)
+    _meter: UsageMeter = field(default_factory=UsageMeter, init=False)
 
     def __post_init__(self) -> None:
         self.sinks = SinkGroup(self.body, self.directive, self.subtask, self.attempt)
@@ -197,7 +199,7 @@ class StageRun:
             groups: per operator, how its rows lay over key groups.
         """
         self.chain.close()
-        prepared: list[Prepared] = self.sinks.prepare()
+        prepared: list[Prepared] = self.sinks.prepare(self.chain)
         return TaskReport(
             self.body.number,
             self.subtask,
@@ -211,6 +213,9 @@ class StageRun:
             groups or {},
             {name: Shares.of(rows) for name, rows in self.split_rows.items()},
             "" if state is None else executor_name(),
+            self._meter.usage(),
+            self.sinks.reasons,
+            self.chain.metrics.reported(),
         )
 
     def full_parcels(self) -> Iterator[Parcel]:
@@ -269,5 +274,7 @@ class StageRun:
                     checkpoint=sink.checkpoint,
                     participant=sink.sink,
                 )
+            if step in counts:
+                written.busy_ns, written.waiting_ns = counts[step].busy_ns, counts[step].waiting_ns
             counts[step] = written
         return counts

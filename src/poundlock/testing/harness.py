@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, Literal, NamedTuple, Self
 
 from poundlock.errors import DefinitionError
+from poundlock.metrics.user import MetricGroup, active
 from poundlock.operators.factory import window_operator
 from poundlock.operators.keyed.codec import normal_key
 from poundlock.operators.keyed.group import MAX, MIN, TimerEntries
@@ -33,6 +34,7 @@ from poundlock.stream.functions.process import (
 from poundlock.stream.windows.assigners import WindowAssigner
 from poundlock.stream.windows.evictors import Evictor
 from poundlock.stream.windows.triggers import Trigger
+from poundlock.testing.metrics import CollectedMetrics
 from poundlock.values import duration, span_ms
 
 KeySelector = Callable[[Any], Hashable] | str | Sequence[str] | None
@@ -129,6 +131,7 @@ class KeyedOperatorHarness:
         self._operators: list[KeyedOperator] = []
         self._emitted: dict[str, list[Emitted]] = {}
         self._late_before = 0
+        self._metrics = MetricGroup()
         self._start(instances)
 
     def __enter__(self) -> Self:
@@ -139,13 +142,15 @@ class KeyedOperatorHarness:
 
     def _start(self, instances: int) -> None:
         self._operators = [self._make() for _ in range(instances)]
-        for operator in self._operators:
-            operator.open()
+        with active(self._metrics):
+            for operator in self._operators:
+                operator.open()
 
     def close(self) -> None:
         """Close the operator's functions."""
-        for operator in self._operators:
-            operator.close()
+        with active(self._metrics):
+            for operator in self._operators:
+                operator.close()
         self._late_before += sum(operator.late_dropped for operator in self._operators)
         self._operators = []
 
@@ -209,13 +214,14 @@ class KeyedOperatorHarness:
 
     def _run(self, chunks: Iterator[OutputChunk]) -> list[Emitted]:
         out: list[Emitted] = []
-        for chunk in chunks:
-            self._check(chunk)
-            windows = [None] * len(chunk) if chunk.windows is None else [as_window(w) for w in chunk.windows]
-            rows = list(map(Emitted, chunk.keys, chunk.values, chunk.timestamps, windows))
-            self._emitted.setdefault(chunk.tag, []).extend(rows)
-            if chunk.tag == MAIN:
-                out += rows
+        with active(self._metrics):
+            for chunk in chunks:
+                self._check(chunk)
+                windows = [None] * len(chunk) if chunk.windows is None else [as_window(w) for w in chunk.windows]
+                rows = list(map(Emitted, chunk.keys, chunk.values, chunk.timestamps, windows))
+                self._emitted.setdefault(chunk.tag, []).extend(rows)
+                if chunk.tag == MAIN:
+                    out += rows
         return out
 
     def _check(self, chunk: OutputChunk) -> None:
@@ -244,6 +250,11 @@ class KeyedOperatorHarness:
     def rescale(self, instances: int) -> None:
         """Go on with another number of instances, by a snapshot and a restore."""
         self.restore(self.snapshot(), instances=instances)
+
+    @property
+    def metrics(self) -> CollectedMetrics:
+        """What the operator's functions have counted so far, over all instances."""
+        return CollectedMetrics(self._metrics)
 
     # --- what came out ----------------------------------------------------------------------------------------------
 

@@ -7,8 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from poundlock.driver.restart import Attempts, CheckpointTimedOut, known_undecided
+from poundlock.driver.attempts import Attempts, CheckpointTimedOut, known_undecided
 from poundlock.errors import PoundlockError, TerminalError, TransientError
+from poundlock.metrics.timeline import FailedCheckpoint, Timeline
 
 
 class Clock:
@@ -92,3 +93,25 @@ def test_a_checkpoint_whose_fate_is_not_known_is_not_known_to_be_undecided() -> 
     assert not known_undecided(unknown, 3)
     assert known_undecided(lambda: 2, 3)
     assert not known_undecided(lambda: 3, 3)
+
+
+def test_whoever_watches_learns_of_each_failed_checkpoint_once() -> None:
+    seen: list[tuple[FailedCheckpoint, Timeline]] = []
+    clock = Clock()
+    attempts = Attempts(timedelta(seconds=1), now=clock, on_failure=lambda *each: seen.append(each))
+    with suppress(TransientError), attempts.attempt(4, lambda: False, never_decided=lambda: True) as attempt:
+        attempt.enter("verify")
+        assert [(each.checkpoint, each.phase) for each in attempts.under_way()] == [(4, "verify")]
+        clock.now += 5
+        with suppress(CheckpointTimedOut):
+            attempts.check()
+        raise TransientError("its tasks were cancelled")
+    assert attempts.under_way() == ()
+    ((failed, timeline),) = seen
+    assert (failed.checkpoint, failed.phase) == (4, "verify")
+    assert failed.cause.startswith("checkpoint 4 took longer"), "the first that went wrong is the cause"
+    assert [phase.name for phase in timeline.phases] == ["plan", "run", "verify"]
+    assert timeline.failure == failed.cause
+    with suppress(TransientError), attempts.attempt(5, lambda: False):
+        raise TransientError("a commit of what is decided")
+    assert len(seen) == 1

@@ -20,13 +20,13 @@ from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import JSON, Aborted, Committed, Counts, Occasion, Prepared, Staged
+from poundlock.driver.attempts import Attempts
 from poundlock.driver.checkpoints import JobCheckpoints, JobPlan, JobRan
 from poundlock.driver.loop import JobLoop
 from poundlock.driver.parallelism import JobParallelism
 from poundlock.driver.planner import Planner
 from poundlock.driver.progress import StopRequest, Tracker
 from poundlock.driver.requests import CheckpointScheduler, Requests
-from poundlock.driver.restart import Attempts
 from poundlock.errors import PoundlockError, TerminalError
 from poundlock.savepoint.take import Cut
 from poundlock.storage import LocalStorage
@@ -228,7 +228,7 @@ def test_the_next_tasks_run_beside_a_commit_and_their_decision_waits(world: Worl
 def test_the_lag_of_a_job_that_has_ended_is_that_of_its_end(world: World) -> None:
     world.checkpoints.planner.lag = lambda sources: 2 - world.coordinator.newest.checkpoint  # type: ignore[method-assign]
     shown: list[int | None] = []
-    world.checkpoints.tracker.lag = lambda lag, state_bytes=None: shown.append(lag)  # type: ignore[method-assign]
+    world.checkpoints.tracker.lag = lambda lag, state_bytes=None, lags=None: shown.append(lag)  # type: ignore[method-assign]
     world.thread.start()
     assert world.end() is Occasion.END
     assert (shown[0], shown[-1]) == (3, 0)

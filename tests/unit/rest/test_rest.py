@@ -85,7 +85,14 @@ def test_a_job_with_what_went_through_it(client: TestClient) -> None:
 
 def test_checkpoints_of_this_process_and_of_those_before(client: TestClient) -> None:
     found = get(client, f"/jobs/{ID}/checkpoints")
-    assert found["counts"] == {"restored": 1, "total": 2, "in_progress": 0, "completed": 2, "failed": 0}
+    assert found["counts"] == {
+        "restored": 1,
+        "total": 2,
+        "in_progress": 0,
+        "completed": 2,
+        "failed": 0,
+        "failed_in_all": 0,
+    }
     assert [line["id"] for line in found["history"]] == [2, 1]
     assert found["latest"]["completed"]["end_to_end_duration"] == 300, "as the driver measured it"
     assert found["history"][1]["end_to_end_duration"] == 120, "as the ledger says"

@@ -25,6 +25,7 @@ from poundlock.checkpoint.participant import JSON, Counts, Occasion, Participant
 from poundlock.checkpoint.validation import check_owner, check_removed_sinks
 from poundlock.errors import FencedError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
+from poundlock.metrics.user_totals import UserMetrics
 from poundlock.operators.time_values import DecidedTime
 from poundlock.values import Clock
 
@@ -54,6 +55,8 @@ class History:
     """The watermarks behind the newest decided checkpoint; None where there are none."""
     parallelism: int | None = field(default=None, init=False)
     """The parallelism of the newest decided checkpoint; None where its decision does not say."""
+    metrics: UserMetrics | None = field(default=None, init=False)
+    """What the job's own metrics add up to; None where it has none."""
     redo: Mapping[str, Redo] = field(default_factory=dict, init=False)
     """Per sink, what of the newest checkpoint was aborted from outside."""
     _newest: Decision | None = field(default=None, init=False)  # None also while a decision's fate is not known
@@ -127,6 +130,7 @@ class History:
             parallelism=latest.parallelism if latest else None,
             watermarks=latest.watermarks if latest else None,
             state=state,
+            metrics=latest.metrics if latest else None,
         )
         try:
             self.ledger.append(start)
@@ -135,7 +139,7 @@ class History:
             return False
         self.ledger.mark_committed(start.number)
         self._newest, self._open, self.sources, self.redo = start, False, start.sources, start.redo
-        self.watermarks, self.parallelism = start.watermarks, start.parallelism
+        self.watermarks, self.parallelism, self.metrics = start.watermarks, start.parallelism, start.metrics
         return True
 
     # --- a decision ----------------------------------------------------------------------------------------------------
@@ -199,7 +203,11 @@ class History:
             self.state.decided()
         if decision.occasion == Occasion.CHECKPOINT.value:
             self.sources, self.redo = decision.sources, to_redo(decision)
-            self.watermarks, self.parallelism = decision.watermarks, decision.parallelism
+            self.watermarks, self.parallelism, self.metrics = (
+                decision.watermarks,
+                decision.parallelism,
+                decision.metrics,
+            )
         self._last_ms = {"decide": max(0, self.clock.now_ms() - begun)}
 
     def commit(self, decision: Decision) -> Carried:
@@ -222,7 +230,8 @@ class History:
         """
         self._note(decision, carried)
         self._last_ms["commit"] = carried.took_ms
-        return Outcome(decision=decision, committed=carried.done, durations_ms={**durations_ms, **self._last_ms})
+        durations = {**durations_ms, **self._last_ms}
+        return Outcome(decision=decision, committed=carried.done, durations_ms=durations, calls=carried.calls)
 
     def _note(self, decision: Decision, carried: Carried) -> None:
         self.redo = to_redo(decision, carried) or to_redo(decision)

@@ -133,7 +133,7 @@ def _metadata(given: Storage, identity: Identity, plan: Plan, clock: Clock) -> M
     return metadata_of(
         identity,
         copy_name(newest.checkpoint),
-        replace(newest, sources=record.sources, watermarks=record.watermarks, state=state),
+        replace(newest, sources=record.sources, watermarks=record.watermarks, state=state, metrics=record.metrics),
         operators=_operators(given, newest, record, plan, state),
         sinks=described_sinks(given),
         clock=clock,
@@ -215,7 +215,11 @@ def cut(
         identity,
         name,
         replace(
-            c.newest, sources=c.sources, watermarks=c.watermarks, state=None if c.state is None else c.state.snapshot()
+            c.newest,
+            sources=c.sources,
+            watermarks=c.watermarks,
+            state=None if c.state is None else c.state.snapshot(),
+            metrics=c.metrics,
         ),
         operators=operators(plan),
         sinks={n: sink.describe_json() for n, sink in sinks.items() if isinstance(sink, Inspectable)},

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from poundlock.errors import DefinitionError
+from poundlock.metrics.user import MetricGroup, current_group
 from poundlock.operators.keyed.accumulators import AggregateFold, Fold, ReduceFold
 from poundlock.operators.keyed.codec import canonical_key
 from poundlock.operators.keyed.group import KeyGroup, Table
@@ -280,6 +281,10 @@ class StateStore:
         self._windowed = windowed
         self._broadcast = broadcast
         self._states: dict[str, tuple[StateDescriptor, Any]] = {}
+
+    def get_metric_group(self) -> MetricGroup:
+        """Return the metrics of the operator that is opened."""
+        return current_group()
 
     def use(self, group: KeyGroup) -> None:
         """Move to another group. The clock of the group is read here; call it again when the clock has moved."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from poundlock.errors import DefinitionError
+from poundlock.metrics.user import MetricGroup, current_group
 from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
 from poundlock.operators.keyed.state import StateStore
 from poundlock.stream.functions.process import TimeDomain
@@ -36,6 +37,10 @@ class NoState:
             f"state {descriptor.name!r} was asked for on a stream without key",
             next="call key_by(…) before process(…), and derive from a Keyed…Function",
         )
+
+    def get_metric_group(self) -> MetricGroup:
+        """Return the metrics of the operator that is opened."""
+        return current_group()
 
     get_state = get_list_state = get_map_state = get_reducing_state = get_aggregating_state = _refuse
 

@@ -11,6 +11,7 @@ from poundlock.calls import check_methods
 from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
+    from poundlock.metrics.user import MetricGroup
     from poundlock.stream.functions.state import (
         AggregatingState,
         AggregatingStateDescriptor,
@@ -46,6 +47,9 @@ class KeyedStateStore(Protocol):
 
 class RuntimeContext(KeyedStateStore, Protocol):
     """What a function is opened with."""
+
+    def get_metric_group(self) -> MetricGroup:
+        """Return where the function's own metrics come from: counters, gauges, histograms."""
 
 
 class Function:

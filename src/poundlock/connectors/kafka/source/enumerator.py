@@ -75,6 +75,7 @@ class KafkaEnumerator:
         self._checked = False
         self._renewed: tuple[float, Offsets] | None = None
         self._sent: Offsets = {}  # what the group was given
+        self._there: Offsets = {}  # the ends that `lag` saw last
         self._ends: tuple[float, Offsets] | None = None  # what the newest plan was answered, and when
         # With very many partitions the same is worked out once: their names, whether they are read, a position's offsets.
         self._names: dict[Partition, str] = {}
@@ -335,7 +336,17 @@ class KafkaEnumerator:
                 return None
         if self._source.end is not None and self._until is not None:
             there = {place: min(offset, self._until.get(place, 0)) for place, offset in there.items()}
+        self._there = there
         return sum(max(0, there[place] - offset) for place, offset in offsets.items())
+
+    def partition_lags(self, position: Position) -> dict[str, int]:
+        """Return how many offsets wait behind a position in each partition, by the ends that `lag` saw last."""
+        offsets = self._view(position).read
+        return {
+            self._name(place): max(0, self._there[place] - offset)
+            for place, offset in offsets.items()
+            if place in self._there
+        }
 
     def close(self) -> None:
         """Close the connections."""
