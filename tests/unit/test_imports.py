@@ -46,7 +46,7 @@ RANKS = [
     {"checkpoint", "audit", "connectors", "state"},
     {"plan", "tasks"},
     {"job", "savepoint", "spark", "driver", "control", "sql"},
-    {"cli", "deploy", "rest", "dashboard", "testing", "demo", "__main__"},
+    {"cli", "deploy", "rest", "telemetry", "dashboard", "testing", "demo", "__main__"},
 ]
 RANK = {name: number for number, names in enumerate(RANKS) for name in names}
 

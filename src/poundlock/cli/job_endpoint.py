@@ -7,10 +7,12 @@ They begin when the process is the only one on its checkpoint, so that no job ev
 from __future__ import annotations
 
 import dataclasses
+import os
 import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -34,6 +36,11 @@ from poundlock.rest.figures import Figures
 from poundlock.rest.observed import JobSetup, Observed, Vertex
 from poundlock.rest.server import RestServer, not_installed, read_token, take_port
 from poundlock.storage import LocalStorage, open_storage
+from poundlock.telemetry.variables import Wanted, wanted
+from poundlock.telemetry.variables import not_installed as telemetry_missing
+
+if TYPE_CHECKING:
+    from poundlock.telemetry.export import Telemetry
 
 
 @dataclass(kw_only=True)
@@ -57,9 +64,16 @@ class Presence:
     _files: ControlServer | None = None
     _observed: Observed | None = None
     _newest: Progress | None = None
+    _exported: Wanted | None = None
+    _telemetry: Telemetry | None = None
 
     def take_port(self) -> None:
-        """Take the REST server's port and token before anything is touched. Raises DefinitionError if that cannot be."""
+        """Take the REST server's port and token, and what OpenTelemetry's variables ask for, before anything is touched.
+
+        Raises:
+            DefinitionError: that cannot be.
+        """
+        self._exported = self._wanted()
         if not self.settings.rest_enabled:
             return
         if (missing := not_installed()) is not None:
@@ -101,14 +115,28 @@ class Presence:
             entry = self._listed(entry, Registry(self.settings.state_dir))
         own = dataclasses.replace(entry, started_ms=now_ms())  # of this process, whoever supervises it
         self._serve_files(own, folder)
-        if self._server is not None:
+        if self._server is not None or self._exported:
             figures = Figures(Ledger(open_storage(folder)))
             self._observed = Observed(
                 entry=own, setup=self._setup(folder), figures=figures, stop=self.stop, requests=self.requests
             )
+        if self._observed is not None and self._exported:
+            from poundlock.telemetry.export import Telemetry
+
+            self._telemetry = Telemetry(self._observed, self._exported, os.environ)
+            self._telemetry.start()
+        if self._server is not None and self._observed is not None:
             self._server.start(self._observed)
             host, port = self._server.address
             self.log.logger.info("REST", address=f"http://{host}:{port}")
+
+    def _wanted(self) -> Wanted | None:
+        """Return what OpenTelemetry's variables ask for; None where they ask for nothing, or its SDK is not installed."""
+        asked = wanted(os.environ)
+        if asked and (missing := telemetry_missing()) is not None:
+            self.log.logger.warning(f"OpenTelemetry is off: {missing.what}", next=missing.next)
+            return None
+        return asked or None
 
     def _listed(self, entry: JobEntry, registry: Registry) -> JobEntry:
         """List the job on this machine; return its entry with the way to its REST server."""
@@ -145,7 +173,7 @@ class Presence:
         before, self._newest = self._newest, progress
         if self.supervised is not None and progress.last_ms is not None:
             self.supervised.checkpointed()
-        for each in (self._observed, self._files):
+        for each in (self._observed, self._files, self._telemetry):
             if each is not None:
                 each.update(progress)
         changed = before is None or (before.state, before.application) != (progress.state, progress.application)
@@ -169,6 +197,8 @@ class Presence:
             self._entry.end(state, exit_code, failure=failure, progress=progress)
         if self._files is not None:
             self._files.end(state, exit_code, failure=failure, progress=progress)
+        if self._telemetry is not None:
+            self._telemetry.close()
         if self._server is not None:
             self._server.close()
         elif self._listening is not None:

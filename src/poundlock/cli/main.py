@@ -38,7 +38,7 @@ _COMMANDS: Mapping[str, str] = {
     "demo": "setup.trials:demo", "kafka": "setup.trials", "deploy": "setup.deploy", "doctor": "setup.doctor",
     "connectors": "setup.doctor:connectors", "fsck": "data.sinks:fsck", "state": "data.state", "ledger": "data.ledger",
     "audit": "data.sinks:audit", "replay": "data.replay", "files": "data.sinks:files", "warm": "setup.doctor:warm",
-    "version": "setup.doctor:version",
+    "version": "setup.doctor:version", "metrics": "setup.metrics",
 }  # fmt: skip
 
 

@@ -6,7 +6,6 @@ by its error alone, so nothing is printed before a job gets going and no line sa
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -81,7 +80,7 @@ class _JsonWatcher:
     def update(self, progress: Progress) -> None:
         self._newest = progress
         with suppress(OSError, ValueError):  # the reader is gone; the job is not its business
-            self._output.json(dataclasses.asdict(progress.for_a_line()))
+            self._output.json(progress.line())
 
     def say(self, text: str) -> None:
         self._output.note(text)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
@@ -92,9 +92,10 @@ class Progress:
         made = {name: msgspec.convert(known[name], kind) for name, kind in _MADE.items() if known.get(name) is not None}
         return cls(**{**{name: value for name, value in known.items() if name not in _MADE}, **made})
 
-    def for_a_line(self) -> Progress:
-        """Return it without what grows with operators and tasks, for a line of a log."""
-        return replace(self, load=NO_LOAD, timeline=None, newest_failed=())
+    def line(self) -> dict[str, Any]:
+        """Return the fields that do not grow with operators and tasks, for a line of a log."""
+        short = asdict(replace(self, load=NO_LOAD, timeline=None, newest_failed=()))
+        return {name: value for name, value in short.items() if name not in ("load", "timeline", "newest_failed")}
 
 
 _MADE: Mapping[str, Any] = {
