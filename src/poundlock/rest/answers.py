@@ -284,7 +284,9 @@ def _parallelism(job: Observed) -> int:
 
 def _times(job: Observed) -> dict[str, int]:
     """Return when it started and ended (-1 = not yet) and how long it has run, ms."""
-    begin, end = job.entry.started_ms, job.entry.since.get(job.entry.state, -1) if job.ended else -1
+    begin, end = job.entry.started_ms, -1
+    if job.ended:  # a driver that is looked at through its folder has left the end alone
+        end = job.entry.since.get(job.entry.state) or job.entry.ended_ms or -1
     return {"start_time": begin, "end_time": end, "duration": max(0, (end if end >= 0 else now_ms()) - begin)}
 
 

@@ -96,14 +96,7 @@ class Gateway:
     def __init__(self, storage: Storage, entry: JobEntry, channel: Callable[[JobEntry], ControlChannel]) -> None:
         self._storage = storage
         self._channel = channel
-        ledger = Ledger(storage)
-        self.observed = Observed(
-            entry=entry,
-            setup=self._setup(),
-            figures=Figures(ledger, entry.started_ms),
-            stop=StopRequest(),
-            requests=Requests(),
-        )
+        self.observed = observed_in(storage, entry)
         self._forwarding = self._begin(entry)
 
     def run(self, ended: threading.Event) -> None:
@@ -120,7 +113,7 @@ class Gateway:
         if now.driver != job.entry.driver:
             job.requests.close()
             job.stop, job.requests = StopRequest(), Requests()
-            job.setup, job.figures = self._setup(), Figures(Ledger(self._storage), now.started_ms)
+            job.setup, job.figures = _setup(self._storage), Figures(Ledger(self._storage), now.started_ms)
             self._forwarding = self._begin(now)
         elif now.ended and not job.ended:
             job.requests.close(None if now.failure is None else PoundlockError(now.failure[0], next=now.failure[1]))
@@ -129,7 +122,19 @@ class Gateway:
     def _begin(self, entry: JobEntry) -> Forwarding:
         return Forwarding(entry, self._channel(entry), self.observed.stop, self.observed.requests)
 
-    def _setup(self) -> JobSetup:
-        with suppress(*TROUBLE):
-            return msgspec.json.decode(self._storage.read(SETUP), type=ready(JobSetup))
-        return JobSetup()
+
+def observed_in(storage: Storage, entry: JobEntry) -> Observed:
+    """Return a job as its checkpoint folder shows it; of one that has ended, as it was at its end."""
+    return Observed(
+        entry=entry,
+        setup=_setup(storage),
+        figures=Figures(Ledger(storage), entry.started_ms),
+        stop=StopRequest(),
+        requests=Requests(),
+    )
+
+
+def _setup(storage: Storage) -> JobSetup:
+    with suppress(*TROUBLE):
+        return msgspec.json.decode(storage.read(SETUP), type=ready(JobSetup))
+    return JobSetup()
