@@ -31,7 +31,7 @@ from poundlock.driver.parallelism import JobParallelism
 from poundlock.driver.planner import Planner
 from poundlock.driver.progress import Tracker
 from poundlock.driver.requests import CheckpointScheduler, Requests
-from poundlock.driver.restart import Attempts
+from poundlock.driver.failures.attempts import Attempts
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_graph import TimeGraph, TimeNode
 from poundlock.operators.time_values import SplitTimes

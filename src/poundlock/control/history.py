@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from poundlock.control.control_files import DRIVER, TROUBLE
 from poundlock.control.driver_status import in_folder
 from poundlock.control.registry import JobEntry
-from poundlock.driver.failure_record import Failures, read_failures
+from poundlock.driver.failures.failure_record import Failures, read_failures
 from poundlock.driver.progress import Progress
 from poundlock.errors import PoundlockError
 from poundlock.storage import Storage, open_storage

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from poundlock.control.control_server import ControlServer
 from poundlock.control.history import read_history
 from poundlock.control.registry import registered
-from poundlock.driver.failure_record import FailureRecord
+from poundlock.driver.failures.failure_record import FailureRecord
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.errors import DefinitionError
