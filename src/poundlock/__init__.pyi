@@ -52,7 +52,7 @@ from poundlock.formats.custom import (
     BulkWriterFactory as BulkWriterFactory,
     Encoder as Encoder,
 )
-from poundlock.formats.bulk.parquet_options import BloomFilter as BloomFilter, ParquetOptions as ParquetOptions
+from poundlock.formats.parquet_options import BloomFilter as BloomFilter, ParquetOptions as ParquetOptions
 from poundlock.job import Job as Job
 from poundlock.metrics.user import (
     Counter as Counter,

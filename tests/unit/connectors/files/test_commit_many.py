@@ -16,7 +16,7 @@ from poundlock.connectors.files.file_values import FileCommittable, FileSinkStat
 from poundlock.connectors.files.sink.committer import abort_many, commit, commit_many, leftovers, remove, verify_many
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import CommitUnknown, TerminalError, TransientError
-from poundlock.formats.bulk.encode_bulk import BulkMerger
+from poundlock.formats.encode_bulk import BulkMerger
 from poundlock.storage import LocalStorage, Storage
 from poundlock.storage import local as local_storage
 from poundlock.storage.base import Entry

@@ -26,8 +26,8 @@ from poundlock.connectors.files.buckets.assigners import (
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
-from poundlock.formats.bulk.parquet_options import ParquetOptions
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records
+from poundlock.formats.parquet_options import ParquetOptions
 from support.sinks import FileSinkHarness, batch, lines
 
 fastavro = pytest.importorskip("fastavro")

@@ -12,8 +12,8 @@ from poundlock.connectors.files.partitions.sealed import SealedBuckets
 from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.errors import DefinitionError, required
-from poundlock.formats.bulk.parquet_options import ParquetOptions
 from poundlock.formats.custom import BULK, BulkWriterFactory, Encoder
+from poundlock.formats.parquet_options import ParquetOptions
 
 if TYPE_CHECKING:
     from poundlock.connectors.files.sink.sink import FileSink

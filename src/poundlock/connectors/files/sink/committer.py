@@ -35,7 +35,7 @@ from poundlock.threads import call_all
 
 if TYPE_CHECKING:
     from poundlock.connectors.files.partitions.commit import CompletionRule
-    from poundlock.formats.bulk.encode_bulk import BulkMerger
+    from poundlock.formats.encode_bulk import BulkMerger
 
 _BLOCK = 1 << 20
 _BATCH = 1024  # files of a local folder that become durable together

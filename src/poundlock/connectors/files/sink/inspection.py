@@ -21,7 +21,7 @@ from poundlock.connectors.files.sink.names import join
 from poundlock.storage import Storage
 
 if TYPE_CHECKING:
-    from poundlock.formats.bulk.encode_bulk import BulkMerger
+    from poundlock.formats.encode_bulk import BulkMerger
 
 _LOOKS = 2
 """So often something may change while a file is looked at: it gets its name, and its segments go."""
@@ -130,7 +130,7 @@ def audit(storage: Storage, committable: FileCommittable) -> Sequence[Disagreeme
         if storage.stat(final) is None:  # its segments may have become the file since the first look
             return [Disagreement(checkpoint, path, f"the file is gone, with {committable.rows} rows")]
     if committable.merged_by_record:
-        from poundlock.formats.bulk.encode_bulk import count_rows
+        from poundlock.formats.encode_bulk import count_rows
 
         with storage.open(final) as handle:
             rows, expected = count_rows(committable.kind, handle), committable.rows

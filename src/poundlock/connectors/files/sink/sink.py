@@ -58,15 +58,15 @@ from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy
 from poundlock.connectors.files.sink.names import join, owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.errors import DefinitionError
-from poundlock.formats.bulk.parquet_options import ParquetOptions
 from poundlock.formats.custom import BULK, BulkWriterFactory, Encoder
+from poundlock.formats.parquet_options import ParquetOptions
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.uploads import Uploads
 
 if TYPE_CHECKING:
     from poundlock.connectors.files.file_values import FileSinkState
     from poundlock.connectors.files.sink.commit_plan import Rules
-    from poundlock.formats.bulk.encode_bulk import BulkMerger
+    from poundlock.formats.encode_bulk import BulkMerger
 
 __all__ = ["FileSink", "RollingPolicy"]
 
@@ -463,7 +463,7 @@ class FileSink(
 
     @property
     def _merger(self) -> BulkMerger:
-        from poundlock.formats.bulk.encode_bulk import BulkMerger, BulkOptions
+        from poundlock.formats.encode_bulk import BulkMerger, BulkOptions
 
         return BulkMerger(BulkOptions(self.codec, self.parquet))
 

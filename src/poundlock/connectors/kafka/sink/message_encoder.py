@@ -203,9 +203,9 @@ def _avro(
     parsed: Any = None
 
     def encode(batch: pa.RecordBatch) -> _Encoded:
-        from poundlock.formats.bulk.encode_bulk import avro_schema as schema_of
         from poundlock.formats.decode_avro import load_fastavro
         from poundlock.formats.encode import values
+        from poundlock.formats.encode_bulk import avro_schema as schema_of
 
         nonlocal parsed
         fastavro = load_fastavro()

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from poundlock.errors import DefinitionError
-from poundlock.formats.bulk.parquet_options import ParquetOptions
 from poundlock.formats.custom import BulkWriterFactory
 from poundlock.formats.encode import Passing, values
+from poundlock.formats.parquet_options import ParquetOptions
 from poundlock.storage.base import Storage
 
 _MARKER = "poundlock.merge"

@@ -1,1 +1,0 @@
-"""Bulk formats of files: their writers, the options of Parquet files."""
