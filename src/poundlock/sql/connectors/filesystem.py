@@ -14,7 +14,7 @@ from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.connectors.files.source.source import FileSource
 from poundlock.formats import ddl
 from poundlock.formats.arrays import Numbers
-from poundlock.formats.parquet_options import ParquetOptions
+from poundlock.formats.own.parquet_options import ParquetOptions
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.partition_commit import partition_commit_of, read_partition_options
 from poundlock.sql.connectors.partition_rows import BUCKET, PartitionedProgram, replaced_buckets
