@@ -16,8 +16,8 @@ from poundlock.connectors.files.partitions.commit import PartitionCommit as Part
 from poundlock.connectors.files.partitions.sealed import SealedBucket as SealedBucket
 from poundlock.connectors.files.partitions.sealed import SealedBuckets as SealedBuckets
 from poundlock.connectors.files.partitions.times import PartitionTimePattern as PartitionTimePattern
-from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy as CustomRollingPolicy
-from poundlock.connectors.files.sink.custom_rolling import PartFile as PartFile
+from poundlock.connectors.files.custom_rolling import CustomRollingPolicy as CustomRollingPolicy
+from poundlock.connectors.files.custom_rolling import PartFile as PartFile
 from poundlock.connectors.files.sink.rolling import FileCompaction as FileCompaction
 from poundlock.connectors.files.sink.rolling import RollingPolicy as RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink as FileSink
@@ -47,12 +47,12 @@ from poundlock.errors import (
     TerminalError as TerminalError,
     TransientError as TransientError,
 )
-from poundlock.formats.custom import (
+from poundlock.formats.own.custom import (
     BulkWriter as BulkWriter,
     BulkWriterFactory as BulkWriterFactory,
     Encoder as Encoder,
 )
-from poundlock.formats.parquet_options import BloomFilter as BloomFilter, ParquetOptions as ParquetOptions
+from poundlock.formats.own.parquet_options import BloomFilter as BloomFilter, ParquetOptions as ParquetOptions
 from poundlock.job import Job as Job
 from poundlock.spark.foreach_batch import foreach_batch as foreach_batch
 from poundlock.sql.user.declared import (

@@ -17,9 +17,9 @@ import pytest
 
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.files.buckets.assigners import ProcessingTimeBucketAssigner
+from poundlock.connectors.files.custom_rolling import CustomRollingPolicy, PartFile
 from poundlock.connectors.files.file_values import CompactionState, WaitingFile
 from poundlock.connectors.files.sink.commit_plan import compact
-from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy, PartFile
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from support.sinks import FileSinkHarness, batch

@@ -23,8 +23,8 @@ import pyarrow.csv as pa_csv
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.formats.chunk import Batch, Records
 from poundlock.formats.convert import not_utf8, python_values
-from poundlock.formats.custom import Encoder
 from poundlock.formats.object_rows import ObjectRows
+from poundlock.formats.own.custom import Encoder
 
 
 @dataclass(frozen=True, slots=True)

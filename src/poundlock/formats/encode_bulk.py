@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from poundlock.errors import DefinitionError
-from poundlock.formats.custom import BulkWriterFactory
+from poundlock.errors import DefinitionError, pip_install
 from poundlock.formats.encode import Passing, values
-from poundlock.formats.parquet_options import ParquetOptions
+from poundlock.formats.own.custom import BulkWriterFactory
+from poundlock.formats.own.parquet_options import ParquetOptions
 from poundlock.storage.base import Storage
 
 _MARKER = "poundlock.merge"
@@ -51,7 +51,7 @@ class ParquetFile:
         except (TypeError, pa.ArrowInvalid, pa.ArrowException) as error:
             raise DefinitionError(
                 f"Parquet files with {options} cannot be written: {error}",
-                next="change the options; Bloom filters need a pyarrow that has them: pip install -U pyarrow",
+                next=f"change the options; for Bloom filters {pip_install('--upgrade', 'pyarrow')}",
             ) from error
         self._rows = 0
         self._batches: list[pa.RecordBatch] = []

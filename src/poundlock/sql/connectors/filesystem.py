@@ -21,7 +21,7 @@ from poundlock.formats import ddl
 from poundlock.formats.arrays import Numbers, texts_of
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, SubsetOrigin, origin_of
 from poundlock.formats.convert import to_batch
-from poundlock.formats.parquet_options import ParquetOptions
+from poundlock.formats.own.parquet_options import ParquetOptions
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.partition_commit import partition_commit_of, read_partition_options
 from poundlock.sql.connectors.table import DecodeProgram, TableContext, TableSink, TableSource

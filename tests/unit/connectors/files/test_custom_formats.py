@@ -19,8 +19,8 @@ from poundlock.connectors.files.buckets.assigners import ColumnBucketAssigner
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError, TerminalError
-from poundlock.formats.custom import BulkWriter, BulkWriterFactory, Encoder
-from poundlock.formats.parquet_options import BloomFilter, ParquetOptions
+from poundlock.formats.own.custom import BulkWriter, BulkWriterFactory, Encoder
+from poundlock.formats.own.parquet_options import BloomFilter, ParquetOptions
 from support.sinks import JOB, FileSinkHarness, batch
 
 

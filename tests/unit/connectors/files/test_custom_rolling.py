@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from poundlock.checkpoint.participant import Occasion
-from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy, PartFile
+from poundlock.connectors.files.custom_rolling import CustomRollingPolicy, PartFile
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import TerminalError
 from support.sinks import JOB, FileSinkHarness, batch, lines

@@ -27,7 +27,7 @@ from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolic
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records
-from poundlock.formats.parquet_options import ParquetOptions
+from poundlock.formats.own.parquet_options import ParquetOptions
 from support.sinks import FileSinkHarness, batch, lines
 
 fastavro = pytest.importorskip("fastavro")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from poundlock.arguments import refuse_without_effect
 from poundlock.connectors.files.buckets.assigners import BucketAssigner, EventTimeBucketAssigner
+from poundlock.connectors.files.custom_rolling import CustomRollingPolicy
 from poundlock.connectors.files.partitions.commit import PartitionCommit
 from poundlock.connectors.files.partitions.sealed import SealedBuckets
-from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.errors import DefinitionError, required
-from poundlock.formats.custom import BULK, BulkWriterFactory, Encoder
-from poundlock.formats.parquet_options import ParquetOptions
+from poundlock.formats.own.custom import BULK, BulkWriterFactory, Encoder
+from poundlock.formats.own.parquet_options import ParquetOptions
 
 if TYPE_CHECKING:
     from poundlock.connectors.files.sink.sink import FileSink

@@ -16,6 +16,7 @@ from msgspec.structs import asdict, replace
 from poundlock.checkpoint.capabilities import SinkTime
 from poundlock.checkpoint.participant import Occasion, Prepared
 from poundlock.connectors.files.checksums import combined
+from poundlock.connectors.files.custom_rolling import CustomRollingPolicy, PartFile
 from poundlock.connectors.files.file_values import (
     CompactionState,
     FileCommittable,
@@ -32,7 +33,6 @@ from poundlock.connectors.files.partitions.manifests import BucketFile
 from poundlock.connectors.files.partitions.pending import Sealing, due_partitions, next_commit_ms, next_watermark, seal
 from poundlock.connectors.files.partitions.policies import PartitionMark
 from poundlock.connectors.files.partitions.sealed import SealingRule
-from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy, PartFile
 from poundlock.connectors.files.sink.names import final_name, join, name_pattern, numbers_of
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.errors import TerminalError, TransientError

@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from poundlock.connectors.files.custom_rolling import CustomRollingPolicy, PartFile, rows_before_roll
 from poundlock.connectors.files.file_values import OpenPartSeen, PreparedFile
-from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy, PartFile, rows_before_roll
 from poundlock.connectors.files.sink.multipart import UploadWriter, of_storage
 from poundlock.connectors.files.sink.partition_rows import Slice
 from poundlock.connectors.files.sink.rolling import RollingPolicy
-from poundlock.formats.custom import BULK, BulkWriterFactory
 from poundlock.formats.encode import Passing, SegmentOutput, open_output
 from poundlock.formats.encode_bulk import BulkFile, BulkOptions, open_bulk, schema_digest
-from poundlock.formats.parquet_options import ParquetOptions
+from poundlock.formats.own.custom import BULK, BulkWriterFactory
+from poundlock.formats.own.parquet_options import ParquetOptions
 from poundlock.storage.base import Storage
 from poundlock.storage.object_files import ObjectWriter
 from poundlock.storage.uploads import LEAST_PART

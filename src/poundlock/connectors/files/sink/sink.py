@@ -51,15 +51,15 @@ from poundlock.connectors.files.buckets.assigners import (
     ProcessingTimeBucketAssigner,
     PythonBucketAssigner,
 )
+from poundlock.connectors.files.custom_rolling import CustomRollingPolicy
 from poundlock.connectors.files.partitions.commit import CompletionRule, PartitionCommit
 from poundlock.connectors.files.partitions.sealed import SealedBuckets
 from poundlock.connectors.files.sink import checks
-from poundlock.connectors.files.sink.custom_rolling import CustomRollingPolicy
 from poundlock.connectors.files.sink.names import join, owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.errors import DefinitionError
-from poundlock.formats.custom import BULK, BulkWriterFactory, Encoder
-from poundlock.formats.parquet_options import ParquetOptions
+from poundlock.formats.own.custom import BULK, BulkWriterFactory, Encoder
+from poundlock.formats.own.parquet_options import ParquetOptions
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.uploads import Uploads
 
@@ -73,8 +73,6 @@ __all__ = ["FileSink", "RollingPolicy"]
 Format = Literal["json", "csv", "parquet", "orc", "avro"]
 
 _ENDING = {"gzip": ".gz", "zstd": ".zst"}
-_FORMAT = 1  # of a description
-_DESCRIBED = ("row", "format", "prefix", "suffix", "compression", "header", "tag")
 
 
 @dataclass(frozen=True)
@@ -349,12 +347,7 @@ class FileSink(
 
     def describe_json(self) -> JSON:
         """Return what it takes to sweep, inspect and commit again; buckets, rolling and columns are the writers' matter."""
-        chosen = {name: getattr(self, name) for name in _DESCRIBED}
-        if isinstance(self.format, Encoder | BulkWriterFactory):  # whose files are moved and joined as bytes alone
-            chosen |= {"row": "value", "format": None, "suffix": self.ending}
-        if self.parquet is not None:
-            chosen["parquet"] = self.parquet.to_json()
-        return {"v": _FORMAT, "kind": "files", "path": self.storage().root, **chosen}
+        return parts.description.described(self)
 
     @classmethod
     def from_json(cls, description: JSON) -> FileSink:
@@ -363,14 +356,7 @@ class FileSink(
         Raises:
             DefinitionError: another version of poundlock wrote the description.
         """
-        if description.get("v") != _FORMAT:
-            raise DefinitionError(
-                f"a file sink is described in format {description.get('v')!r}, which this version does not know",
-                next="use the version of poundlock that ran the job",
-            )
-        laid_out = description.get("parquet")
-        parquet = None if laid_out is None else ParquetOptions.from_json(laid_out)
-        return cls(**{name: description[name] for name in ("path", *_DESCRIBED)}, parquet=parquet)
+        return cls(**parts.description.settings_of(description))
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
         file = parts.file_values.FileCommittable.of(committable)

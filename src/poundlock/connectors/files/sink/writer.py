@@ -32,8 +32,8 @@ from poundlock.errors import TransientError, next_of
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk, Records, origin_of
 from poundlock.formats.convert import row_values, to_batch
-from poundlock.formats.custom import BulkWriterFactory, Encoder
 from poundlock.formats.encode import CsvEncoder, CustomRowEncoder, JsonEncoder, RowEncoder, select
+from poundlock.formats.own.custom import BulkWriterFactory, Encoder
 from poundlock.formats.reject import Reject, as_json
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What users write down of formats: their own, and how files of Parquet are laid out."""
