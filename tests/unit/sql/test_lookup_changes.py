@@ -152,13 +152,13 @@ def test_a_second_join_and_an_aggregate_stand_behind_it(root: Path) -> None:
 # --- what is planned ---------------------------------------------------------------------------------------------------
 
 
-def planned(query: str) -> Any:
+def planned(query: str, *, reads_all: bool = False) -> Any:
     session, script = SqlSession(), TABLES.format(files=FILES, root="x") + query
     result: Any = None
     for statement in statements_of(script):
         result = session.take(statement, script)
     assert isinstance(result, RunsQuery)
-    builder = JobBuilder(new_job("check", {}), session.zone, {})
+    builder = JobBuilder(new_job("check", {}), session.zone, {}, reads_all=reads_all)
     (relation,) = builder._wanted([result.relation])
     builder._stream(relation)
     return relation
@@ -179,6 +179,7 @@ def test_the_clock_of_rows_without_a_key_is_refused() -> None:
     pairs = "(SELECT a.k, b.v, PROCTIME() AS pt FROM t AS a LEFT JOIN t AS b ON a.k = b.k)"
     join = f"FROM {pairs} AS o JOIN d FOR SYSTEM_TIME AS OF o.pt AS d ON o.k = d.id"
     planned(f"SELECT o.k, d.word {join}")
+    planned(f"SELECT o.k, d.word {join} WHERE d.version > 1", reads_all=True)  # as in a job of Python
     with pytest.raises(DefinitionError, match="that gives pt, the time of the clock, of rows that change"):
         planned(f"SELECT o.k, o.pt, d.word {join}")
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from poundlock.errors import DefinitionError
+from poundlock.sql.expressions.tree import columns_of
 from poundlock.sql.relations.changes import Updates, is_updating, upsert_key
 from poundlock.sql.relations.fields import ColumnNames, Field
 from poundlock.sql.relations.renaming import with_inputs
 from poundlock.sql.relations.tree import (
     LogicalAggregate,
     LogicalChangelogNormalize,
+    LogicalFilter,
     LogicalLookupJoin,
     LogicalProject,
     LogicalRelation,
@@ -61,11 +63,31 @@ class KeptLookups:
         """
         known = self._made.get(id(relation))
         if known is None:
-            made = with_inputs(relation, [self.of(each) for each in relation.inputs])
+            whole = _without_unread_clock(relation) if isinstance(relation, LogicalProject) else relation
+            made = with_inputs(whole, [self.of(each) for each in whole.inputs])
             if isinstance(made, LogicalLookupJoin) and is_updating(made.left, self._of_table):
                 made = _kept(made)
             known = self._made[id(relation)] = relation, made
         return known[1]
+
+
+def _without_unread_clock(project: LogicalProject) -> LogicalProject:
+    """Return a projection of a lookup join without the time of the clock, where it is not read: it is another one for each row."""
+    filters, join = [], project.input
+    while isinstance(join, LogicalFilter):
+        filters.append(join)
+        join = join.input
+    if not isinstance(join, LogicalLookupJoin):
+        return project
+    expressions = (*project.expressions, *(each.condition for each in filters))
+    read = {column for each in expressions for column in columns_of(each)}
+    fields = tuple(each for each in join.fields if each.time != "proctime" or each.column in read)
+    if len(fields) == len(join.fields):
+        return project
+    made: LogicalRelation = replace(join, fields=fields)
+    for each in reversed(filters):
+        made = LogicalFilter(fields, made, each.condition)
+    return replace(project, input=made)
 
 
 def _kept(join: LogicalLookupJoin) -> LogicalRelation:
