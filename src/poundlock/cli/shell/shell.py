@@ -132,6 +132,14 @@ class Shell:
         """Run the statements of a text, each when the one before has ended; return whether all of them did well."""
         statements = statements_in(text)
         for number, statement in enumerate(statements, 1):
+            command = command_of(statement)
+            if command == "clear":
+                self._command(command)
+                continue
+            if command in ("quit", "exit"):  # as in a script; the shell ends where it is typed alone
+                if number < len(statements):
+                    self.output.note(f"not run: {plural(len(statements) - number, 'statement')} behind {command}")
+                return True
             if not self._statement(statement):
                 if number < len(statements) and self.ended_by is None:
                     self.output.note(f"not run: {plural(len(statements) - number, 'statement')} behind it")

@@ -147,6 +147,13 @@ def test_a_word_ends_it(shell: Shell, word: str) -> None:
     assert typed.left == ["SHOW TABLES;"]
 
 
+def test_a_word_among_statements_ends_those(shell: Shell) -> None:
+    shell.loop(Typed("SHOW CATALOGS; quit; SHOW TABLES;", "SET;"))
+    assert errors(shell) == ["not run: 1 statement behind quit"]
+    assert "| default_catalog |" in lines(shell)
+    assert not [line for line in lines(shell) if "table name" in line]
+
+
 def test_help_names_what_can_be_typed(shell: Shell) -> None:
     shell.loop(Typed("help"))
     assert "INSERT INTO" in "\n".join(lines(shell))
