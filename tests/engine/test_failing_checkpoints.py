@@ -104,7 +104,7 @@ def test_windows_survive_a_checkpoint_that_fails_and_a_function_has_the_rows_of_
     assert sum(task.rows_in for task in tasks if task.stage == 0) == 1800
     assert all(task.took_ms > 0 for task in tasks)
     assert progress.load.phases_ms.keys() == set(PHASES)
-    assert progress.load.sinks["parts-out"].committables >= 6
+    assert progress.load.sinks["parts-out"].committables > 0, "at the end, too"
     assert progress.load.worker_memory_bytes is not None
     start = 1545184220
     kept = sorted((row["start"], row["n"]) for row in rows(tmp_path / "kept"))

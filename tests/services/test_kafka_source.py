@@ -448,6 +448,7 @@ def test_group_offsets_and_lag(kafka_broker: EmbeddedKafka, plan: Plan, topic: s
     enumerator = plan(topics=topic, job=f"job-{topic}")
     enumerator.committed({topic: {"0": 4, "1": 0}})
     assert lag(enumerator, {topic: {"0": 4, "1": 0}}) == 6
+    assert enumerator.partition_lags({topic: {"0": 4, "1": 0}}) == {f"{topic}-0": 6, f"{topic}-1": 0}
     assert lag(enumerator, {topic: {"0": 10, "1": 0}}) == 0
     other = Consumer({"bootstrap.servers": kafka_broker.bootstrap_servers, "group.id": f"poundlock-job-{topic}"})
     told = until(lambda: other.committed([TopicPartition(topic, 0)], timeout=10)[0].offset, 4)

@@ -25,6 +25,7 @@ from poundlock.checkpoint.sweeping import remove_left, sweep_all
 from poundlock.checkpoint.validation import check_continues, check_counts, check_same_ranges
 from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.failpoints import Failpoint, hit
+from poundlock.metrics.timeline import CommitCall
 from poundlock.metrics.user_totals import after
 from poundlock.storage.storage_errors import explained
 
@@ -260,6 +261,7 @@ class Coordinator(History):
             self.ready()
             last: Outcome | None = None
             visible: dict[str, list[Mapping[str, Any]]] = {}
+            calls: list[CommitCall] = []
             staged = self._stage([], occasion)
             for _ in range(_END_ROUNDS):
                 if not self._changes(staged):
@@ -267,6 +269,7 @@ class Coordinator(History):
                 last = self._decide_roll(occasion, staged)
                 if occasion is not Occasion.END:
                     return last
+                calls += last.calls
                 for name, details in last.committed.items():
                     visible.setdefault(name, []).extend(details)
                 staged = self._stage([], occasion)
@@ -274,7 +277,7 @@ class Coordinator(History):
                 raise TerminalError(f"a sink still had data to finish after {_END_ROUNDS} rounds", next="report this")
             if occasion is Occasion.END and any(sink.committables for sink in self.newest.sinks.values()):
                 self._decide_roll(occasion, staged)
-            return None if last is None else replace(last, committed=visible)
+            return None if last is None else replace(last, committed=visible, calls=calls)
 
     def sweep(self) -> None:
         """Remove what tasks of failed attempts left behind, between two checkpoints and with no task running.

@@ -41,7 +41,7 @@ class EndedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class JobHistory:
     """What a checkpoint root has.
 
     Args:
@@ -55,7 +55,7 @@ class History:
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_history(root: str) -> History:
+def read_history(root: str) -> JobHistory:
     """Return the ended jobs of a checkpoint folder, or of a folder with checkpoint folders in it.
 
     Raises:
@@ -83,7 +83,7 @@ def read_history(root: str) -> History:
         except TROUBLE as error:
             unreadable[folder] = error.what if isinstance(error, PoundlockError) else str(error)
     jobs.sort(key=lambda job: job.ended_ms, reverse=True)
-    return History(jobs=tuple(jobs), running=running, unreadable=unreadable)
+    return JobHistory(jobs=tuple(jobs), running=running, unreadable=unreadable)
 
 
 def _is_checkpoint(storage: Storage) -> bool:

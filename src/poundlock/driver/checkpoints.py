@@ -129,7 +129,7 @@ class JobCheckpoints:
         """Decide and commit what is due by time alone, or at the end; see `Coordinator.roll`."""
         outcome = self.coordinator.roll(occasion)
         if outcome is not None:
-            self.tracker.rolled(outcome.files_made)
+            self.tracker.rolled(outcome.files_made, of_calls(outcome.calls))
 
     @property
     def waits_for_time(self) -> bool:

@@ -7,13 +7,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec
 
 import msgspec
 
 from poundlock.checkpoint.participant import DEAD_LETTER, Counts
 from poundlock.checkpoint.skew import NO_SKEW, Skew
-from poundlock.metrics.load import NO_LOAD, JobLoad
+from poundlock.metrics.load import NO_LOAD, CommitLoad, JobLoad
 from poundlock.metrics.timeline import FailedCheckpoint, Timeline, UnderWay
 from poundlock.operators.time_values import MIN
 
@@ -142,12 +143,27 @@ class StopRequest:
         return self._stop.wait(seconds)
 
 
+P = ParamSpec("P")
+
+
+def _alone(method: Callable[Concatenate[Tracker, P], None]) -> Callable[Concatenate[Tracker, P], None]:
+    """Have a method called by one thread at a time: each makes the next progress of the one that is there."""
+
+    @wraps(method)
+    def called(tracker: Tracker, /, *given: P.args, **named: P.kwargs) -> None:
+        with tracker._lock:
+            method(tracker, *given, **named)
+
+    return called
+
+
 class Tracker:
-    """Keeps the newest Progress and hands every change to `listener`."""
+    """Keeps the newest Progress and hands every change to `listener`, one at a time: the loop's thread and that of checkpoints both tell it."""
 
     def __init__(self, listener: Callable[[Progress], None] | None) -> None:
         self._listener = listener
         self._recent: deque[tuple[float, int]] = deque(maxlen=16)
+        self._lock = threading.RLock()
         self.progress = Progress("INITIALIZING")
 
     def _set(self, **changes: Any) -> None:
@@ -158,6 +174,7 @@ class Tracker:
         if self._listener is not None:
             self._listener(progress)
 
+    @_alone
     def state(self, state: State, message: str = "", restarts: int = 0) -> None:
         """Note a change of state; `restarts` are added."""
         was = self.progress
@@ -170,6 +187,7 @@ class Tracker:
             **over,
         )
 
+    @_alone
     def failures_before(self, checkpoints: int, newest: tuple[FailedCheckpoint, ...], restarts: int) -> None:
         """Note what went wrong in the job's life before this process."""
         if (checkpoints, restarts) != (0, 0):
@@ -181,36 +199,43 @@ class Tracker:
                 message="",
             )
 
+    @_alone
     def failed(self, checkpoints: int, newest: tuple[FailedCheckpoint, ...], timeline: Timeline) -> None:
         """Note how a checkpoint went that failed, and how many have in all."""
         self._set(failed_checkpoints=checkpoints, newest_failed=newest, timeline=timeline, message="")
 
+    @_alone
     def under_way(self, checkpoints: tuple[UnderWay, ...]) -> None:
         """Note the checkpoints that have begun and not ended."""
         if checkpoints != self.progress.under_way:
             self._set(under_way=checkpoints, message="")
 
+    @_alone
     def application(self, id: str) -> None:
         """Note the cluster's id of the application that the tasks belong to."""
         if id != self.progress.application:
             self._set(application=id, message=f"Application {id}")
 
+    @_alone
     def parallelism(self, parallelism: int) -> None:
         """Note how many tasks the next checkpoint has."""
         if parallelism != self.progress.parallelism:
             self._set(parallelism=parallelism, message="")
 
+    @_alone
     def locality(self, share: float | None) -> None:
         """Note which part of the key groups was worked where it was before."""
         if share is not None and share != self.progress.state_locality:
             self._set(state_locality=share, message="")
 
+    @_alone
     def lag(
         self, lag: int | None, state_bytes: int | None = None, lags: Mapping[str, Mapping[str, int]] | None = None
     ) -> None:
         """Note how many records wait, in all and by source and partition, and how much memory state takes."""
         self._set(lag=lag, state_bytes=state_bytes, lags=lags or {}, message="")
 
+    @_alone
     def event_time(self, watermark: int, held_by: object | None) -> None:
         """Note the watermark, ms, and who holds it back."""
         shown = None if watermark == MIN else watermark
@@ -218,15 +243,20 @@ class Tracker:
         if (shown, who) != (self.progress.watermark, self.progress.held_by):
             self._set(watermark=shown, held_by=who, message="")
 
-    def rolled(self, files: int) -> None:
-        """Note files that became visible between checkpoints."""
-        if files:
-            self._set(files_finished=self.progress.files_finished + files, message="")
+    @_alone
+    def rolled(self, files: int, commits: Mapping[str, CommitLoad] | None = None) -> None:
+        """Note files that became visible between checkpoints, and the commits that made them so."""
+        if files or commits:
+            was = self.progress
+            load = was.load.plus(JobLoad(sinks=commits or {}))
+            self._set(files_finished=was.files_finished + files, load=load, message="")
 
+    @_alone
     def decided(self, load: JobLoad) -> None:
         """Note what the tasks of a checkpoint did, now that it counts; it is shown with what comes next."""
         self.progress = replace(self.progress, load=self.progress.load.plus(load))
 
+    @_alone
     def checkpoint(
         self,
         number: int,

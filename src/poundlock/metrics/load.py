@@ -167,7 +167,10 @@ def commits_added(one: Mapping[str, CommitLoad], other: Mapping[str, CommitLoad]
 
 def of_calls(calls: Iterable[CommitCall]) -> dict[str, CommitLoad]:
     """Return what commit calls come to by sink."""
-    return {call.sink: CommitLoad(call.committables, call.retries, call.took_ms) for call in calls}
+    loads: dict[str, CommitLoad] = {}
+    for call in calls:
+        loads = commits_added(loads, {call.sink: CommitLoad(call.committables, call.retries, call.took_ms)})
+    return loads
 
 
 def reasons_added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:

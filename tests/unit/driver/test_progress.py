@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from poundlock.checkpoint.participant import Counts
 from poundlock.driver.progress import Progress, State, Tracker
+from poundlock.metrics.timeline import UnderWay
 
 
 def test_counts_add_up_over_checkpoints() -> None:
@@ -29,3 +33,21 @@ def test_a_checkpoint_that_was_under_way_does_not_bring_an_ended_job_back(end: S
     tracker.state(end)
     tracker.checkpoint(0, 10, {"out": Counts(read=10, written=10)}, 0, 5)
     assert told[-1].state == end
+
+
+def test_threads_that_tell_at_once_lose_nothing() -> None:
+    tracker, together = Tracker(lambda progress: time.sleep(0)), threading.Barrier(2)
+
+    def complete() -> None:
+        together.wait()
+        for number in range(300):
+            tracker.checkpoint(number, 1, {}, 0, 1)
+
+    thread = threading.Thread(target=complete)
+    thread.start()
+    together.wait()
+    for number in range(300):
+        tracker.under_way((UnderWay(number, "run", number),))
+        tracker.lag(number)
+    thread.join()
+    assert tracker.progress.rows_read == 300

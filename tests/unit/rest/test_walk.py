@@ -25,6 +25,7 @@ PATHS = {
     "/jobs/{jid}/checkpoints/details/{number}", "/jobs/{jid}/checkpoints/{trigger_id}", "/jobs/{jid}/exceptions",
     "/jobs/{jid}/metrics", "/jobs/{jid}/skew", "/jobs/{jid}/config", "/jobs/{jid}/stop", "/jobs/{jid}/savepoints",
     "/jobs/{jid}/savepoints/{trigger_id}", "/jobs/{jid}/operators/{operator}/state/{key}", "/metrics/prometheus",
+    "/jobs/{jid}/user-metrics",
 }  # fmt: skip
 
 Operation = tuple[str, str, Mapping[str, Any]]
