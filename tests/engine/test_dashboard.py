@@ -184,11 +184,9 @@ def test_it_is_alive(watched: Watched) -> None:
     page.get_by_role("link", name="orders").click()
     number = page.locator(".facts div", has_text="Checkpoint").first.locator("dd")
     number.wait_for()
-    page.wait_for_function("document.querySelectorAll('.facts dd')[1].innerText !== '–'")
+    until(lambda: number.inner_text() != "–")
     first = int(number.inner_text().replace(",", ""))
-    page.wait_for_function(
-        f"Number(document.querySelectorAll('.facts dd')[1].innerText.replace(',', '')) > {first + 1}"
-    )
+    until(lambda: int(number.inner_text().replace(",", "")) > first + 1)
     assert "RUNNING" in page.title()
 
 

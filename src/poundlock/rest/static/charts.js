@@ -40,7 +40,7 @@ function Chart({ title, lines, show, data, theme }) {
     plot.current = new window.uPlot({
       width: Math.max(260, box.current.clientWidth), height: 190, cursor: { sync: { key: "poundlock" } },
       tzDate: (seconds) => window.uPlot.tzDate(new Date(seconds * 1000), "UTC"),
-      axes: [{ ...axis, values: (_, ticks) => ticks.map(hour) }, { ...axis, size: 70, values: (_, ticks) => ticks.map((v) => show(v)) }],
+      axes: [{ ...axis, values: (_, ticks) => ticks.map(hour) }, { ...axis, size: 86, values: (_, ticks) => ticks.map((v) => show(v)) }],
       scales: { y: { range: (_, least, most) => (least === null ? [0, 1] : [Math.min(0, least), most === 0 ? 1 : most * 1.08]) } },
       series: [{ label: "UTC", value: (_, v) => (v === null ? "–" : new Date(v * 1000).toISOString().slice(11, 19)) }, ...lines.map(([name], n) => ({
         label: name, stroke: color(`--chart-${n + 1}`), width: 2, dash: DASHES[n], spanGaps: true, points: { show: false }, value: (_, v) => (v === null || v === undefined ? "–" : show(v)),
