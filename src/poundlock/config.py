@@ -138,6 +138,14 @@ class Settings(BaseModel):
     rest_port: Annotated[int, Field(ge=0, le=65535)] = 0
     rest_bind_address: str = "127.0.0.1"
     rest_token_file: Folder | None = None
+    rest_insecure: bool = False
+    rest_allowed_hosts: Listed = ()
+    rest_operations_log: Folder | None = None
+    security_ssl_rest_enabled: bool = False
+    security_ssl_rest_certificate_file: Folder | None = None
+    security_ssl_rest_key_file: Folder | None = None
+    security_ssl_rest_key_password: str | None = Field(default=None, repr=False)
+    security_ssl_rest_ca_file: Folder | None = None
     spark: dict[str, str] = Field(default_factory=dict, repr=False)
 
     restart_strategy_type: Annotated[
@@ -179,13 +187,18 @@ class Settings(BaseModel):
         super().__init__(**values | ({"spark": spark} if "spark" in values else {}))
 
     @property
+    def operations_log(self) -> Path:
+        """The file that has a line for each operation: `rest.operations-log`, or `operations.log` among the logs."""
+        return self.rest_operations_log or self.logs / "operations.log"
+
+    @property
     def logs(self) -> Path:
         """The folder of the logs: `log_dir`, or `logs` in the state directory."""
         return self.log_dir or self.state_dir / "logs"
 
     def secrets(self) -> frozenset[str]:
         """Return the values that must not appear in a log or on a terminal."""
-        return secret_values(self.spark)
+        return secret_values({**self.spark, "password": self.security_ssl_rest_key_password})
 
     def shown(self) -> dict[str, Any]:
         """Return what is set, as plain data without secrets, for logs and explanations."""
@@ -235,11 +248,12 @@ def _pairs(options: Iterable[str], flag: str) -> dict[str, Any]:
 def _spelled(field: str) -> str:
     """Return how a field is written in a TOML file: restart strategies and the autoscaler as in Flink, all others as they are."""
     parts = re.fullmatch(
-        r"(rest|autoscaler|restart_strategy(?:_(?:fixed_delay|failure_rate|exponential_delay))?)_(.+)", field
+        r"(rest|security_ssl_rest|autoscaler|restart_strategy(?:_(?:fixed_delay|failure_rate|exponential_delay))?)_(.+)",
+        field,
     )
     if parts is None:
         return field
-    table = parts[1].replace("restart_strategy_", "restart_strategy.")
+    table = parts[1].replace("restart_strategy_", "restart_strategy.").replace("security_ssl_rest", "security.ssl.rest")
     return f"{table}.{parts[2]}".replace("_", "-")
 
 
@@ -263,9 +277,17 @@ def _resolve(flat: Mapping[str, Any], where: str) -> dict[str, Any]:
     return values
 
 
+_PEM = "security.ssl.rest.certificate-file, key-file or ca-file to PEM files"
+_TABLES = "autoscaler.…, rest.…, restart-strategy.…, security.ssl.rest.…, spark.…"
+
+
 def _suggestion(key: str) -> str:
     names = {_spelled(field): field for field in Settings.model_fields} | _SAME_AS
-    every = f"use one of: {', '.join(sorted(n for n in names if '.' not in n))}, autoscaler.…, rest.…, restart-strategy.…, spark.…"
+    if key.startswith("security.ssl.") and re.search(r"\.(?:keystore|truststore)", key):
+        return (
+            f"a store of Java's is not read here: set {_PEM}, which `openssl pkcs12 -in STORE -out FILE` makes of one"
+        )
+    every = f"use one of: {', '.join(sorted(n for n in names if '.' not in n))}, {_TABLES}"
     return did_you_mean(key.lower(), names, every, n=2)
 
 

@@ -22,6 +22,7 @@ from poundlock.control.control_files import SETUP, TROUBLE, put
 from poundlock.control.control_logs import LogCopy
 from poundlock.control.control_server import ControlServer
 from poundlock.control.logs import JobLog
+from poundlock.control.operations_log import OperationsLog
 from poundlock.control.registry import ENDED, JobEntry, Registration, Registry, now_ms, registered
 from poundlock.control.supervisor import Ending, Supervised
 from poundlock.driver.driver import CHECKPOINTING, checkpoint_dir
@@ -30,9 +31,10 @@ from poundlock.driver.requests import Requests
 from poundlock.errors import PoundlockError
 from poundlock.job import Job
 from poundlock.redaction import redact_text
+from poundlock.rest.access.access import Access
 from poundlock.rest.figures import Figures
 from poundlock.rest.observed import JobSetup, Observed, Vertex
-from poundlock.rest.server import RestServer, not_installed, read_token, take_port
+from poundlock.rest.server import RestServer, not_installed, take_port
 from poundlock.storage import LocalStorage, open_storage
 
 
@@ -51,7 +53,7 @@ class Presence:
     is_shell: bool = False
     supervised: Supervised | None = None
     _listening: socket.socket | None = None
-    _token: str | None = None
+    _access: Access = dataclasses.field(default_factory=Access)
     _server: RestServer | None = None
     _entry: Registration | None = None
     _files: ControlServer | None = None
@@ -59,14 +61,19 @@ class Presence:
     _newest: Progress | None = None
 
     def take_port(self) -> None:
-        """Take the REST server's port and token before anything is touched. Raises DefinitionError if that cannot be."""
+        """Take the REST server's port, and what it is reached by, before anything is touched. Raises DefinitionError."""
         if not self.settings.rest_enabled:
             return
         if (missing := not_installed()) is not None:
             self.log.logger.info(f"REST is off: {missing.what}", next=missing.next)
             return
-        self._token = read_token(self.settings.rest_token_file)
-        self._listening = take_port(self.settings.rest_bind_address, self.settings.rest_port)
+        listening = take_port(self.settings.rest_bind_address, self.settings.rest_port)
+        try:
+            self._access = Access.of(self.settings, listening.getsockname()[0])
+        except BaseException:
+            listening.close()
+            raise
+        self._listening = listening
 
     def claimed(self, identity: Identity) -> None:
         """Take whose checkpoint this process runs: list it, and begin to answer."""
@@ -107,19 +114,28 @@ class Presence:
                 entry=own, setup=self._setup(folder), figures=figures, stop=self.stop, requests=self.requests
             )
             self._server.start(self._observed)
-            host, port = self._server.address
-            self.log.logger.info("REST", address=f"http://{host}:{port}")
+            self.log.logger.info("REST", address=self._server.url)
 
     def _listed(self, entry: JobEntry, registry: Registry) -> JobEntry:
         """List the job on this machine; return its entry with the way to its REST server."""
         token = None
         if self._listening is not None:
-            token = self._token or secrets.token_urlsafe(32)
+            token = secrets.token_urlsafe(32)
             self.log.hide([token])
-            self._server = RestServer(self._listening, token)
-            entry = dataclasses.replace(entry, rest=self._server.address)
+            self._server = RestServer(self._listening, token, self._access, self._operations(entry))
+            certificate = self._access.certificate
+            entry = dataclasses.replace(
+                entry,
+                rest=self._server.address,
+                rest_certificate=None if certificate is None else str(certificate.certificate),
+            )
         self._entry = registry.register(entry, token)
         return self._entry.entry
+
+    def _operations(self, entry: JobEntry) -> OperationsLog:
+        """Return the log of what is asked of this job; that of a container's driver goes with its own log."""
+        path = None if entry.application is not None else self.settings.operations_log
+        return OperationsLog(path=path, job_id=entry.job_id, job=entry.name, say=self.log.logger.info)
 
     def _serve_files(self, entry: JobEntry, folder: str) -> None:
         """Begin to answer through the checkpoint folder, for those who are on another machine."""
@@ -133,6 +149,7 @@ class Presence:
             self.log.logger.warning,
             self._fenced if entry.application is not None else lambda: None,
             LogCopy(self.log.path, entry.started_ms) if away else None,
+            self._operations(entry),
         )
         self._files.start()
         try:

@@ -47,12 +47,14 @@ _END_S = 60.0
 class KnownJob:
     """A job that runs or has run; `again` looks again, and returns None where there is no entry any more.
 
-    `say` shows that its driver does not answer, while an answer is waited for.
+    `say` shows that its driver does not answer, while an answer is waited for; `authorities` is the setting
+    `security.ssl.rest.ca-file`.
     """
 
     entry: JobEntry
     again: Callable[[], JobEntry | None]
     say: Callable[[PoundlockError], None] = lambda error: None
+    authorities: Path | None = None
 
     def channel(self, say: Callable[[PoundlockError], None] | None = None) -> ControlChannel:
         """Return the way to it: by REST, by a signal to a process of this machine that is the job alone, or by its checkpoint folder."""
@@ -65,7 +67,7 @@ class KnownJob:
         if self.entry.between:
             return SignalChannel(self.entry)
         try:
-            http = HttpChannel.of(self.entry, say)
+            http = HttpChannel.of(self.entry, say, authorities=self.authorities)
         except NoAnswer:
             http = None
         ways: list[ControlChannel] = [] if http is None else [http]
@@ -87,12 +89,13 @@ def find_job(wanted: str, call: Call) -> KnownJob:
     def say(error: PoundlockError) -> None:
         call.output.note(str(error))
 
-    registry = Registry(call.settings().state_dir)
+    settings = call.settings()
+    registry, authorities = Registry(settings.state_dir), settings.security_ssl_rest_ca_file
     if names_folder(wanted):
         storage = find_checkpoint(wanted, call).storage
-        return KnownJob(_in_folder(storage), lambda: in_folder(storage), say)
+        return KnownJob(_in_folder(storage), lambda: in_folder(storage), say, authorities)
     entry = registry.resolve(wanted)
-    return KnownJob(entry, lambda: registry.reread(entry), say)
+    return KnownJob(entry, lambda: registry.reread(entry), say, authorities)
 
 
 def jobs_in(folder: str) -> list[JobEntry]:

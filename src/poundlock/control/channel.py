@@ -5,9 +5,12 @@ Nothing is asked twice that was taken: the next way is tried only where nobody a
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 import secrets
 import signal
+import socket
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -155,7 +158,7 @@ class FolderChannel(ControlChannel):
 
     def ask(self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False) -> Answer:
         name = f"{secrets.token_hex(16)}.json"
-        body = {"kind": kind, "directory": directory, "then": then, "drain": drain}
+        body = {"kind": kind, "directory": directory, "then": then, "drain": drain, "by": _user()}
         # Before it is asked: a driver that begins in between forgets what the one before it was asked.
         seen = first = newest_entry(self.storage)
         self.storage.create_exclusive(f"{REQUESTS}/{name}", json.dumps(body).encode())
@@ -220,6 +223,15 @@ class FolderChannel(ControlChannel):
             raise getattr(errors, kind, PoundlockError)(what, next=next)
         location: str | int | None = answer["location"]
         return location
+
+
+def _user() -> str:
+    """Return who asks, for the log of operations; nobody checks it."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # an id without a name, as containers have it
+        name = f"uid {os.getuid()}"
+    return f"{name}@{socket.gethostname()}"
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from poundlock.control.control_files import (
     put_entry,
 )
 from poundlock.control.control_logs import LogCopy
+from poundlock.control.operations_log import OperationsLog
 from poundlock.control.registry import ENDED, JobEntry, now_ms
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests, Then, Trigger
@@ -39,6 +40,7 @@ _PATIENCE_S = 60.0
 _FIRST_S = 10.0  # so long after it has taken over, and a driver of a cluster has written its first entry
 _LAST_S = 30.0  # so long a last entry is tried where there is no other record of the end
 _POLL_S = 0.3
+_FOLDER = "checkpoint folder"  # who may write there may ask; the name that a request gives is its own word
 
 
 @dataclass
@@ -49,6 +51,7 @@ class ControlServer:
         log: gets what could not be written or read.
         taken_over: called where another driver has begun on this checkpoint; from then on nothing is written any more.
         copy: of the driver's log; None = who is on its machine reads the log itself.
+        operations: gets a line for what is asked; None = nobody wants to know.
     """
 
     storage: Storage
@@ -58,6 +61,7 @@ class ControlServer:
     log: Callable[[str], None] = lambda line: None
     taken_over: Callable[[], None] = lambda: None
     copy: LogCopy | None = None
+    operations: OperationsLog | None = None
     _triggers: dict[str, Trigger] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _over: threading.Event = field(default_factory=threading.Event)
@@ -161,10 +165,24 @@ class ControlServer:
         if name not in self._taken:  # else it was taken, and only could not be deleted
             with suppress(ValueError, KeyError, TypeError, FileNotFoundError):  # nothing that we wrote
                 asked = json.loads(self.storage.read(path))
-                self._triggers[name] = self._begin(asked["kind"], asked)
+                self._triggers[name] = trigger = self._begin(asked["kind"], asked)
+                self._note(asked, trigger)
             self._taken.add(name)
         self.storage.delete(path)
         self._taken.discard(name)
+
+    def _note(self, asked: Mapping[str, Any], trigger: Trigger) -> None:
+        if self.operations is not None:
+            known = {name: value for name in ("directory", "then", "drain") if (value := asked.get(name))}
+            self.operations.note(
+                asked["kind"],
+                "accepted",
+                who=_FOLDER,
+                source=asked.get("by"),
+                arguments=known or None,
+                request_id=trigger.id,
+            )
+            self.operations.follow(asked["kind"], trigger, who=_FOLDER)
 
     def _begin(self, kind: str, asked: Mapping[str, Any]) -> Trigger:
         if kind == "cancel":

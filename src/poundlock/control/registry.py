@@ -52,6 +52,7 @@ class JobEntry:
         is_shell: whether the process is a shell, which goes on when the job has ended: its signals are not the job's.
         rest: (host, port) of its REST server; None = it has none.
         token_file: file of the bearer token; None without REST.
+        rest_certificate: file of the certificate that its REST server shows; None = it speaks plain HTTP.
         failure: the two lines it failed with, as (what, next); (what it was restarted for, "") while it is RESTARTING.
         progress: the newest that is known, as fields of Progress; while it runs, the job itself knows better.
         application: the cluster's id of it where its driver runs there; None = it is a process of a machine.
@@ -78,6 +79,7 @@ class JobEntry:
     folder: str = ""
     rest: tuple[str, int] | None = None
     token_file: str | None = None
+    rest_certificate: str | None = None
     ended_ms: Number | None = None
     exit_code: Number | None = None
     failure: tuple[str, str] | None = None
@@ -325,7 +327,13 @@ class Registration:
         """Note that the job's process has crashed and its supervisor will start it again, for the `restarts`-th time: nobody answers until then."""
         self._forget_token()
         self.update(
-            state="RESTARTING", failure=(why, ""), rest=None, token_file=None, child=None, process_restarts=restarts
+            state="RESTARTING",
+            failure=(why, ""),
+            rest=None,
+            rest_certificate=None,
+            token_file=None,
+            child=None,
+            process_restarts=restarts,
         )
 
     def _forget_token(self) -> None:

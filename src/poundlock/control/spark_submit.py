@@ -41,7 +41,9 @@ _APPLICATION = re.compile(r"\bapplication_[0-9]+_[0-9]+\b")
 # Of this machine, or of what is asked for here: the driver has a container's.
 _STAY = {
     "config", "deploy_mode", "py_files", "archives", "state_dir", "cache_dir", "log_dir", "jars_dir", "ivy_settings",
-    "java_home", "rest_enabled", "rest_port", "rest_bind_address", "rest_token_file",
+    "java_home", "rest_enabled", "rest_port", "rest_bind_address", "rest_token_file", "rest_insecure",
+    "rest_allowed_hosts", "rest_operations_log", "security_ssl_rest_enabled", "security_ssl_rest_certificate_file",
+    "security_ssl_rest_key_file", "security_ssl_rest_key_password", "security_ssl_rest_ca_file",
 }  # fmt: skip
 # Not for the containers, which would take them from this process: they have what travels.
 _NOT_PASSED_ON = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME")

@@ -24,6 +24,7 @@ Manifest = dict[str, Any]
 STATE = "/var/lib/poundlock"
 JOB = "/etc/poundlock/job"
 TOKEN = "/etc/poundlock/token"
+TLS = "/etc/poundlock/tls"
 TOKEN_KEY = "token"
 _LONGEST_NAME = 52  # Kubernetes appends a hash of eleven to a label of 63
 _LARGEST_CONFIG_MAP = 1 << 20
@@ -45,6 +46,7 @@ class KubernetesCluster:
         image: with Python, poundlock, its extra `rest`, Java and what the job imports.
         storage: size of the volume of state, as Kubernetes writes it.
         token_secret: name of a Secret that has the token under "token"; None = one is made.
+        tls_secret: name of a Secret of the type kubernetes.io/tls, with which REST speaks TLS; None = it does not, within the cluster's network.
         env_secret: name of a Secret whose entries become variables; None = there is none.
         executors: whether the tasks run in pods of their own, which the driver starts; else they run in its pod.
     """
@@ -57,12 +59,13 @@ class KubernetesCluster:
     cpu: int = 1
     rest_port: int = 8081
     token_secret: str | None = None
+    tls_secret: str | None = None
     env_secret: str | None = None
     executors: bool = False
 
     def __post_init__(self) -> None:
         check_name(self.name, "--name", longest=_LONGEST_NAME)
-        for name in ("namespace", "storage_class", "token_secret", "env_secret"):
+        for name in ("namespace", "storage_class", "token_secret", "tls_secret", "env_secret"):
             if (value := getattr(self, name)) is not None:
                 check_name(value, f"--{name.replace('_', '-')}")
         if not _IMAGE.fullmatch(self.image):
@@ -165,6 +168,7 @@ def _pod(deployed: Deployed, cluster: KubernetesCluster, *, has_config: bool) ->
         "volumes": [
             {"name": "job", "configMap": {"name": f"{cluster.name}-job"}},
             {"name": "token", "secret": {"secretName": token, "defaultMode": 0o440}},
+            *_tls_of(cluster, {"name": "tls", "secret": {"secretName": cluster.tls_secret, "defaultMode": 0o440}}),
             {"name": "tmp", "emptyDir": {}},
         ],
     }
@@ -196,6 +200,7 @@ def _container(deployed: Deployed, cluster: KubernetesCluster, *, has_config: bo
             {"name": "state", "mountPath": STATE},
             {"name": "job", "mountPath": JOB, "readOnly": True},
             {"name": "token", "mountPath": TOKEN, "readOnly": True},
+            *_tls_of(cluster, {"name": "tls", "mountPath": TLS, "readOnly": True}),
             {"name": "tmp", "mountPath": "/tmp"},
         ],
     }
@@ -221,8 +226,24 @@ def _environment(deployed: Deployed, cluster: KubernetesCluster, *, has_config: 
         "POUNDLOCK_REST_PORT": str(cluster.rest_port),
         "POUNDLOCK_REST_BIND_ADDRESS": "0.0.0.0",
         "POUNDLOCK_REST_TOKEN_FILE": f"{TOKEN}/{TOKEN_KEY}",
+        **_tls_settings(cluster),
         **({"POUNDLOCK_CONFIG": f"{JOB}/poundlock.toml"} if has_config else {}),
         **deployed.environment,
+    }
+
+
+def _tls_of(cluster: KubernetesCluster, what: Manifest) -> list[Manifest]:
+    return [] if cluster.tls_secret is None else [what]
+
+
+def _tls_settings(cluster: KubernetesCluster) -> dict[str, str]:
+    """Return how REST is reached from other pods; without a certificate that has to be allowed by name."""
+    if cluster.tls_secret is None:
+        return {"POUNDLOCK_REST_INSECURE": "true"}
+    return {
+        "POUNDLOCK_SECURITY_SSL_REST_ENABLED": "true",
+        "POUNDLOCK_SECURITY_SSL_REST_CERTIFICATE_FILE": f"{TLS}/tls.crt",
+        "POUNDLOCK_SECURITY_SSL_REST_KEY_FILE": f"{TLS}/tls.key",
     }
 
 

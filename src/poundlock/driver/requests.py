@@ -67,6 +67,10 @@ class Trigger:
         with suppress(InvalidStateError):
             self._outcome.set_exception(error)
 
+    def when_ended(self, act: Callable[[], None]) -> None:
+        """Have something done once it has ended, by whoever ends it; at once if it has."""
+        self._outcome.add_done_callback(lambda _: act())
+
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until it has ended, at most so long; return whether it has."""
         return has_ended(self._outcome, seconds)

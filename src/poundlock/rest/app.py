@@ -1,14 +1,11 @@
-"""The web application: the token in front of all routes, and those that change something.
+"""The web application: the guard in front of all routes, and those that change something.
 
-Without the token nothing is looked up and nothing changes; whatever is asked, the answer is JSON and no stack trace.
+Without a token nothing is looked up and nothing changes; whatever is asked, the answer is JSON and no stack trace.
 """
 
 from __future__ import annotations
 
-import hmac
 import json
-import logging
-from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -19,23 +16,20 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from poundlock.control.driver_status import start_command
-from poundlock.driver.requests import Then
+from poundlock.control.operations_log import OperationsLog
+from poundlock.driver.requests import Then, Trigger
 from poundlock.rest import answers, models
+from poundlock.rest.access.guard import NEXT, Guard
+from poundlock.rest.access.tokens import TokenStore
 from poundlock.rest.answers import JobCalled, refusal
 from poundlock.rest.observed import Observed
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-_LARGEST_BODY = 1 << 16
-_NEXT = "see what can be asked: GET /openapi.json; send a body as JSON, with Content-Type: application/json"
-_log = logging.getLogger("poundlock.rest")
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status.value: {"model": models.Errors, "description": status.phrase}
     for status in (
         HTTPStatus.BAD_REQUEST,
         HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.FORBIDDEN,
         HTTPStatus(404),
         HTTPStatus.METHOD_NOT_ALLOWED,
         HTTPStatus.CONFLICT,
@@ -45,8 +39,19 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def make_app(job: Observed, token: str) -> Any:
-    """Return the ASGI application of a job; every request has to bring the token, as `Authorization: Bearer …`."""
+def make_app(
+    job: Observed,
+    token: str | TokenStore,
+    *,
+    hosts: frozenset[str] | None = None,
+    operations: OperationsLog | None = None,
+) -> Guard:
+    """Return the ASGI application of a job; every request has to bring a token, as `Authorization: Bearer …`.
+
+    Args:
+        token: the one that may do everything, or several.
+        hosts, operations: see Guard.
+    """
     app = FastAPI(
         title="poundlock",
         version="1",
@@ -62,56 +67,12 @@ def make_app(job: Observed, token: str) -> Any:
     app.state.job = job
     app.include_router(answers.router)
     app.include_router(router)
-    return _Guard(app, token)
-
-
-class _Guard:
-    """Lets nothing through that does not bring the token, or is larger than any request that means something."""
-
-    def __init__(self, app: FastAPI, token: str) -> None:
-        self.app = app
-        self._wanted = f"Bearer {token}".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._allowed(scope):
-            refusal = JSONResponse(
-                {"errors": ["the token is missing or wrong", "send Authorization: Bearer with the job's token file"]},
-                status_code=HTTPStatus.UNAUTHORIZED,
-                headers={"WWW-Authenticate": "Bearer"},
-            )
-            await refusal(scope, receive, send)
-        elif scope["type"] in ("http", "lifespan"):
-            try:
-                await self.app(scope, _limited(receive), send)
-            except Exception:
-                # It has been answered; whoever runs the server would print the stack trace on the job's terminal.
-                _log.exception("a request failed: %s %s", scope.get("method"), scope.get("path"))
-
-    def _allowed(self, scope: Scope) -> bool:
-        given = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
-        return len(given) == 1 and hmac.compare_digest(given[0], self._wanted)
-
-
-def _limited(receive: Receive) -> Receive:
-    """Return what gives a request up to a size that nothing here exceeds: the job's memory is for rows."""
-    seen = 0
-
-    async def limited() -> MutableMapping[str, Any]:
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > _LARGEST_BODY:
-            raise refusal(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {_LARGEST_BODY:,} bytes", _NEXT
-            )
-        return message
-
-    return limited
+    return Guard(app, token if isinstance(token, TokenStore) else TokenStore(token), hosts, operations)
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
-    errors = error.detail if isinstance(error.detail, list) else [str(error.detail), _NEXT]
+    errors = error.detail if isinstance(error.detail, list) else [str(error.detail), NEXT]
     return JSONResponse({"errors": errors}, status_code=error.status_code, headers=error.headers)
 
 
@@ -124,7 +85,7 @@ async def _invalid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     what = "; ".join(f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors())
     # What was sent may hold what no encoding can say.
-    text = json.dumps({"errors": [what, _NEXT]}, ensure_ascii=True)
+    text = json.dumps({"errors": [what, NEXT]}, ensure_ascii=True)
     return Response(text, status_code=HTTPStatus.BAD_REQUEST, media_type="application/json")
 
 
@@ -141,22 +102,23 @@ JobAlive = Annotated[Observed, Depends(_job_alive)]
 
 
 @router.post("/jobs/{jid}/checkpoints", status_code=HTTPStatus.ACCEPTED)
-def trigger_checkpoint(job: JobAlive, body: models.CheckpointRequest | None = None) -> models.RequestId:
+def trigger_checkpoint(
+    job: JobAlive, request: Request, body: models.CheckpointRequest | None = None
+) -> models.RequestId:
     """Take a checkpoint now."""
-    return models.RequestId(request_id=job.requests.trigger("checkpoint").id)
+    return _asked(request, job.requests.trigger("checkpoint"))
 
 
 @router.post("/jobs/{jid}/savepoints", status_code=HTTPStatus.ACCEPTED)
-def trigger_savepoint(job: JobAlive, body: models.SavepointRequest | None = None) -> models.RequestId:
+def trigger_savepoint(job: JobAlive, request: Request, body: models.SavepointRequest | None = None) -> models.RequestId:
     """Take a savepoint."""
     body = body or models.SavepointRequest()
     then: Then = "cancel" if body.cancel_job else "go on"
-    made = job.requests.trigger("savepoint", directory=body.target_directory, then=then)
-    return models.RequestId(request_id=made.id)
+    return _asked(request, job.requests.trigger("savepoint", directory=body.target_directory, then=then))
 
 
 @router.post("/jobs/{jid}/stop", status_code=HTTPStatus.ACCEPTED)
-def stop(job: JobAlive, body: models.StopRequestBody | None = None) -> models.RequestId:
+def stop(job: JobAlive, request: Request, body: models.StopRequestBody | None = None) -> models.RequestId:
     """Finish the running checkpoint and all pending files and end; with a directory or `drain`, after a savepoint."""
     body = body or models.StopRequestBody()
     if body.targetDirectory is not None or body.drain:
@@ -164,11 +126,18 @@ def stop(job: JobAlive, body: models.StopRequestBody | None = None) -> models.Re
     else:
         made = job.requests.trigger("stop")
         job.stop.stop()
-    return models.RequestId(request_id=made.id)
+    return _asked(request, made)
 
 
 @router.patch("/jobs/{jid}", status_code=HTTPStatus.ACCEPTED)
-def cancel(job: JobAlive, mode: Literal["cancel"] = "cancel") -> dict[str, str]:
+def cancel(job: JobAlive, request: Request, mode: Literal["cancel"] = "cancel") -> dict[str, str]:
     """End the job at once. Pending data stays hidden for the next start, and nothing is lost."""
+    _asked(request, job.requests.trigger("stop"))
     job.stop.cancel()
     return {}
+
+
+def _asked(request: Request, made: Trigger) -> models.RequestId:
+    """Return the answer to what was asked for, whose end the log of operations gets as well."""
+    request.state.trigger = made
+    return models.RequestId(request_id=made.id)

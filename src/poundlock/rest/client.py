@@ -1,4 +1,4 @@
-"""How the command line asks a running job: plain HTTP with the token of the registry's entry.
+"""How the command line asks a running job: HTTP, over TLS where the job has it, with the token of the registry's entry.
 
 No proxy is used: the token must not go anywhere but to the job.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 import threading
 import time
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ from poundlock.control.channel import TELL_S, Answer, ControlChannel, EndedMeanw
 from poundlock.control.registry import JobEntry
 from poundlock.driver.requests import Then
 from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
+from poundlock.rest.access.certificate import trusting
+from poundlock.rest.access.pinned import pinned_context
 
 _TIMEOUT_S = 30.0
 _STATUS_S = 2.0  # how a job goes is in its checkpoint folder, too
@@ -33,27 +36,39 @@ class HttpChannel(ControlChannel):
     entry: JobEntry
     address: tuple[str, int]
     token: str = field(repr=False)
+    context: ssl.SSLContext | None = None
+    """How the server is made sure of; None = it speaks plain HTTP."""
     say: Say = lambda error: None
     """Is called where an answer does not come, and goes on being waited for, or is looked for in the checkpoint folder."""
 
     @classmethod
-    def of(cls, entry: JobEntry, say: Say = lambda error: None) -> HttpChannel | None:
+    def of(
+        cls, entry: JobEntry, say: Say = lambda error: None, *, authorities: Path | None = None
+    ) -> HttpChannel | None:
         """Return the way to a job; None if it has no server, or one that another machine keeps to itself.
+
+        Args:
+            authorities: the PEM file of those whom a server's certificate has to be from, and it has to be for the name by
+                which it is asked; None = it has to be the one in the file that the job names.
 
         Raises:
             NoAnswer: the token file cannot be read: the job has ended, or it is another user's.
+            DefinitionError: the file of authorities cannot be used.
         """
         if entry.rest is None or entry.token_file is None or not entry.here:
             return None
+        context = None
         try:
             token = Path(entry.token_file).read_text(encoding="utf-8").strip()
+            if entry.rest_certificate is not None:
+                context = trusting(authorities) if authorities else pinned_context(Path(entry.rest_certificate))
         except OSError as error:
             raise NoAnswer(
-                f"the token of job {entry.name} cannot be read: {entry.token_file}: {error.strerror or error}",
+                f"the token or certificate of job {entry.name} cannot be read: {error.filename or ''}: {error.strerror or error}",
                 next=f"see whether it still runs: poundlock info {entry.job_id[:8]}",
             ) from error
         host, port = entry.rest
-        return cls(entry=entry, address=(_ANY.get(host, host), port), token=token, say=say)
+        return cls(entry=entry, address=(_ANY.get(host, host), port), token=token, context=context, say=say)
 
     def ask(self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False) -> Answer:
         body: dict[str, Any]
@@ -97,7 +112,12 @@ class HttpChannel(ControlChannel):
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, waits: bool = True) -> Any:
         """Return the answer to a request for `/jobs/<id><path>`, or say soon that it is waited for. Raises PoundlockError."""
         host, port = self.address
-        connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S if waits else _STATUS_S)
+        timeout = _TIMEOUT_S if waits else _STATUS_S
+        connection = (
+            http.client.HTTPConnection(host, port, timeout=timeout)
+            if self.context is None
+            else http.client.HTTPSConnection(host, port, timeout=timeout, context=self.context)
+        )
         late = unanswered(self.entry, f"does not answer on {host}:{port}; it is waited for, up to {_TIMEOUT_S:.0f} s")
         timer = threading.Timer(TELL_S, self.say, [late])
         if waits:
@@ -110,6 +130,11 @@ class HttpChannel(ControlChannel):
             connection.request(method, f"/jobs/{self.entry.job_id}{path}", body=data, headers=headers)
             answer = connection.getresponse()
             status, text = answer.status, answer.read()
+        except ssl.SSLCertVerificationError as error:
+            raise DefinitionError(
+                f"what answers for job {self.entry.name} on {host}:{port} has a wrong certificate: {error.verify_message}",
+                next=f"compare it with {self.entry.rest_certificate}, and see security.ssl.rest.ca-file",
+            ) from error
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, TimeoutError) and not waits:
                 self.say(unanswered(self.entry, f"does not answer on {host}:{port}"))

@@ -12,15 +12,17 @@ import socket
 import threading
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
+from poundlock.control.operations_log import OperationsLog
 from poundlock.errors import DefinitionError, missing_package
+from poundlock.rest.access.access import Access, is_loopback
+from poundlock.rest.access.certificate import ServedCertificate
+from poundlock.rest.access.tokens import TokenStore
 from poundlock.rest.observed import Observed
 
 _END_S = 2.0
 _FOLLOW_S = 5.0
-_SHORTEST_TOKEN = 16
 _log = logging.getLogger("poundlock.rest")
 
 
@@ -48,37 +50,22 @@ def take_port(host: str, port: int) -> socket.socket:
         raise DefinitionError(f"REST cannot listen on {host}:{port}: {error.args[-1]}", next=next) from error
 
 
-def read_token(path: Path | None) -> str | None:
-    """Return the token that a file has, None without a file.
-
-    Raises:
-        DefinitionError: it cannot be read, or has no token that is worth the name.
-    """
-    if path is None:
-        return None
-    try:
-        token = path.read_text(encoding="ascii").strip()
-    except (OSError, ValueError) as error:
-        what = "it is not ASCII" if isinstance(error, ValueError) else error.strerror or error
-        raise DefinitionError(
-            f"the REST token of rest.token-file cannot be read: {path}: {what}",
-            next="name a file with a token in it, or leave rest.token-file out and one is made",
-        ) from error
-    if len(token) < _SHORTEST_TOKEN or not all("!" <= letter <= "~" for letter in token):
-        raise DefinitionError(
-            f"{path} has no token of at least {_SHORTEST_TOKEN} letters without blanks",
-            next=f"make one: python -c 'import secrets; print(secrets.token_urlsafe(32))' > {path}",
-        )
-    return token
-
-
 @dataclass
 class RestServer:
-    """A server that listens already and answers from `start` on."""
+    """A server that listens already and answers from `start` on.
+
+    Args:
+        token: of this process, which may do everything.
+        access: further tokens, and TLS.
+        operations: gets a line for each operation.
+    """
 
     listening: socket.socket
     token: str
+    access: Access = field(default_factory=Access)
+    operations: OperationsLog | None = None
     _server: Any = None
+    _certificate: ServedCertificate | None = None
     _thread: threading.Thread | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
     _wake: tuple[socket.socket, socket.socket] = field(default_factory=socket.socketpair)
@@ -88,8 +75,15 @@ class RestServer:
         host, port = self.listening.getsockname()[:2]
         return str(host), int(port)
 
+    @property
+    def url(self) -> str:
+        """The address as it is typed."""
+        return http_address(*self.address, tls=self.access.certificate is not None)
+
     def start(self, job: Observed) -> None:
         """Begin to answer; returns at once. The server is loaded for the first request: a job that nobody asks pays nothing."""
+        if self.access.certificate is not None:
+            self._certificate = ServedCertificate(self.access.certificate)
         self._thread = threading.Thread(target=self._run, args=(job,), name="poundlock-rest", daemon=True)
         self._thread.start()
         # Records are added up as they come, so that the first look after a day does not read a day of them.
@@ -113,11 +107,10 @@ class RestServer:
                 return
             import uvicorn
 
-            from poundlock.rest.app import make_app
-
             config = uvicorn.Config(
-                make_app(job, self.token),
+                self._app(job),
                 log_config=None,
+                proxy_headers=False,  # who asked is in the log of operations: only the connection knows
                 access_log=False,
                 lifespan="off",
                 server_header=False,
@@ -126,12 +119,28 @@ class RestServer:
             # What it has to say of bad requests must not reach the job's terminal.
             logging.getLogger("uvicorn").propagate = False
             logging.getLogger("uvicorn").addHandler(logging.NullHandler())
+            config.load()
+            config.ssl = None if self._certificate is None else self._certificate.context
             self._server = uvicorn.Server(config)
             if not self._ended.is_set():
                 self._server.run(sockets=[self.listening])
         except BaseException:
             _log.warning("REST is off: the server failed; the job goes on", exc_info=True)
 
+    def _app(self, job: Observed) -> Any:
+        from poundlock.rest.app import make_app
+
+        # On the loopback, a name of the network in a request is one that somebody has led here.
+        hosts = self.access.hosts if is_loopback(self.address[0]) else None
+        return make_app(job, TokenStore(self.token, self.access.token_file), hosts=hosts, operations=self.operations)
+
     def _follow(self, job: Observed) -> None:
         while not self._ended.wait(_FOLLOW_S):
             job.figures.refresh()
+            if self._certificate is not None:
+                self._certificate.look()
+
+
+def http_address(host: str, port: int, *, tls: bool = False) -> str:
+    """Return the address of a server as it is typed."""
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from poundlock.control import control_server as control
 from poundlock.control.channel import FolderChannel
 from poundlock.control.control_files import newest_entry
 from poundlock.control.control_server import ControlServer
+from poundlock.control.operations_log import OperationsLog
 from poundlock.control.registry import Registry, registered
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
@@ -78,6 +80,27 @@ def test_a_savepoint_is_asked_for_and_answered(driver: ControlServer, storage: L
     thread.join(30)
     assert found == ["/there/savepoint-1"]
     assert list(storage.names("control/requests")) == []
+
+
+def test_what_is_asked_leaves_a_line_with_who_says_that_they_ask(tmp_path: Path) -> None:
+    storage, log = LocalStorage(str(tmp_path / "checkpoint")), tmp_path / "operations.log"
+    operations = OperationsLog(path=log, job_id="a" * 32, job="job", say=lambda line: None)
+    made = ControlServer(storage, FIRST, StopRequest(), Requests(), operations=operations)
+    made.start()
+    thread, found = asked(lambda: FolderChannel(storage, "job").savepoint("s3://bucket/saved", then="stop"))
+    while (trigger := made.requests.take()) is None:
+        time.sleep(0.01)
+    trigger.complete("s3://bucket/saved/savepoint-1")
+    thread.join()
+    assert found == ["s3://bucket/saved/savepoint-1"]
+    first, second = (json.loads(line) for line in log.read_text().splitlines())
+    assert first["source"].endswith(f"@{socket.gethostname()}")
+    assert first["arguments"] == {"directory": "s3://bucket/saved", "then": "stop"}
+    for line, outcome in ((first, "accepted"), (second, "completed")):
+        assert (line["who"], line["operation"], line["outcome"]) == ("checkpoint folder", "savepoint", outcome)
+    assert second["result"] == "s3://bucket/saved/savepoint-1"
+    made.requests.close()
+    made.end("FINISHED", 0, failure=None, progress={})
 
 
 def test_a_failure_comes_back_as_it_was(driver: ControlServer, storage: LocalStorage) -> None:

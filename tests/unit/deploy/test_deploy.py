@@ -209,13 +209,26 @@ ALL_OPTIONS = (
 )
 
 
-@pytest.mark.parametrize("options", [(), ALL_OPTIONS, ("--token-secret", "mine", "-p", "3")])
+@pytest.mark.parametrize("options", [(), ALL_OPTIONS, ("--token-secret", "mine", "-p", "3"), ("--tls-secret", "pair")])
 def test_objects_fit_the_published_schema(capsys: pytest.CaptureFixture[str], options: tuple[str, ...]) -> None:
     found = objects(said(capsys, "kubernetes", "job.py", "--image", "registry.example:5000/jobs/made:1.0", *options))
     own_token = "--token-secret" in options
     assert list(found) == [*([] if own_token else ["Secret"]), "ConfigMap", "Service", "StatefulSet"]
     for each in found.values():
         kubernetes_validate.validate(each, SCHEMA, strict=True)
+
+
+def test_rest_has_the_certificate_of_a_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    pod = objects(said(capsys, "kubernetes", "job.py", "--image", "made", "--tls-secret", "pair"))["StatefulSet"][
+        "spec"
+    ]
+    (container,) = pod["template"]["spec"]["containers"]
+    environment = {each["name"]: each["value"] for each in container["env"]}
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert "POUNDLOCK_REST_INSECURE" not in environment
+    assert environment["POUNDLOCK_SECURITY_SSL_REST_ENABLED"] == "true"
+    assert environment["POUNDLOCK_SECURITY_SSL_REST_CERTIFICATE_FILE"] == f"{mounts['tls']}/tls.crt"
+    assert environment["POUNDLOCK_SECURITY_SSL_REST_KEY_FILE"] == f"{mounts['tls']}/tls.key"
 
 
 def test_the_schema_finds_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
@@ -254,6 +267,9 @@ def test_two_drivers_never_run_at_once_and_a_stop_is_clean(capsys: pytest.Captur
     assert set(mounts) == claims | {each["name"] for each in pod["volumes"]}
     assert environment["POUNDLOCK_STATE_DIR"] == mounts["state"] == container["workingDir"]
     assert environment["POUNDLOCK_REST_TOKEN_FILE"].startswith(mounts["token"])
+    assert environment["POUNDLOCK_REST_INSECURE"] == "true", (
+        "it listens on the pod's address, and says that it has no TLS"
+    )
     assert (
         spec["selector"]["matchLabels"]
         == spec["template"]["metadata"]["labels"]

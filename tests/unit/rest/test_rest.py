@@ -16,12 +16,12 @@ from tests.unit.cli.data.test_state import kept
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.skew import Shares, Skew
 from poundlock.driver.progress import Progress
-from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.errors import PoundlockError
 from poundlock.rest.app import make_app
 from poundlock.rest.figures import Figures
 from poundlock.rest.observed import Observed
 from poundlock.rest.probe import answers
-from poundlock.rest.server import RestServer, read_token, take_port
+from poundlock.rest.server import RestServer, take_port
 from poundlock.storage import open_storage
 from support.rest_job import ID, TOKEN, decision, observed
 
@@ -214,23 +214,14 @@ def test_the_probe_asks_the_job_with_the_token_of_its_file(tmp_path: Path, job: 
     asked = {"POUNDLOCK_REST_PORT": str(server.address[1])}
     assert answers({**asked, "POUNDLOCK_REST_TOKEN_FILE": str(right)}) is None
     assert answers({**asked, "POUNDLOCK_REST_TOKEN_FILE": str(wrong)}) == "the job answers with HTTP status 401"
+    right.write_text("# tokens\nalice read sha256:" + "0" * 64 + "\nbob operate a-token-of-a-secret\n")
+    assert answers({**asked, "POUNDLOCK_REST_TOKEN_FILE": str(right)}) is None, (
+        "the first that stands there as it is sent"
+    )
     assert "have to say where to ask" in str(answers({}))
     assert "have to say where to ask" in str(answers({**asked, "POUNDLOCK_REST_TOKEN_FILE": str(tmp_path / "none")}))
     server.close()
     assert "does not answer on port" in str(answers({**asked, "POUNDLOCK_REST_TOKEN_FILE": str(right)}))
-
-
-@pytest.mark.parametrize("text", ["", "short", "a token with blanks in it", "é" * 20])
-def test_a_token_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "token"
-    file.write_text(text)
-    with pytest.raises(DefinitionError, match="token"):
-        read_token(file)
-    with pytest.raises(DefinitionError, match="No such file"):
-        read_token(tmp_path / "none")
-    assert read_token(None) is None
-    file.write_text("f" * 32 + "\n")
-    assert read_token(file) == "f" * 32
 
 
 def test_a_checkpoint_is_asked_for_and_looked_up(client: TestClient, job: Observed) -> None:

@@ -89,7 +89,7 @@ def _lines(entry: JobEntry, progress: Mapping[str, Any] | None, savepoint: str |
         "checkpoint": entry.checkpoint_dir,
         "savepoint": None if savepoint is None else f"{savepoint}, with which it ended",
         "log": entry.log,
-        "REST": None if entry.rest is None or entry.ended else http_address(*entry.rest),
+        "REST": _rest(entry),
         "token": None if entry.ended else entry.token_file,
         "parallelism": (progress or {}).get("parallelism"),
         "locality": _locality(progress),
@@ -100,6 +100,14 @@ def _lines(entry: JobEntry, progress: Mapping[str, Any] | None, savepoint: str |
         "next": None if entry.failure is None else entry.failure[1] or None,
     }
     yield from (f"  {name:<11} {value}" for name, value in values.items() if value is not None)
+
+
+def _rest(entry: JobEntry) -> str | None:
+    if entry.rest is None or entry.ended:
+        return None
+    from poundlock.rest.server import http_address
+
+    return http_address(*entry.rest, tls=entry.rest_certificate is not None)
 
 
 def _locality(progress: Mapping[str, Any] | None) -> str | None:
@@ -113,7 +121,3 @@ def _watermark(progress: Mapping[str, Any] | None) -> str | None:
     if watermark is None and held_by is None:
         return None
     return watermark_text(watermark) + (f", held back by {held_by}" if held_by else "")
-
-
-def http_address(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

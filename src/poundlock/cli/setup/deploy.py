@@ -123,6 +123,9 @@ def kubernetes(
     token_secret: Annotated[
         str | None, Option("--token-secret", help='Secret that has the REST token as "token"; default: one is made.')
     ] = None,
+    tls_secret: Annotated[
+        str | None, Option("--tls-secret", help="Secret of the type kubernetes.io/tls; default: REST has no TLS.")
+    ] = None,
     env: EnvOption = None,
     env_secret: Annotated[str | None, Option("--env-secret", help="Secret whose entries become variables.")] = None,
     grace: GraceOption = "5 min",
@@ -149,6 +152,7 @@ def kubernetes(
         cpu=cpu,
         rest_port=rest_port,
         token_secret=token_secret,
+        tls_secret=tls_secret,
         env_secret=env_secret,
         executors=deployed.settings.master.startswith("k8s://"),
     )
