@@ -25,9 +25,10 @@ from poundlock.control.logs import JobLog
 from poundlock.control.operations_log import OperationsLog
 from poundlock.control.registry import ENDED, JobEntry, Registration, Registry, now_ms, registered
 from poundlock.control.supervisor import Ending, Supervised
-from poundlock.driver.driver import CHECKPOINTING, checkpoint_dir
+from poundlock.driver.driver import CHECKPOINTING, checkpoint_dir, strategy_of
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
+from poundlock.driver.restart import strategy_name
 from poundlock.errors import PoundlockError
 from poundlock.job import Job
 from poundlock.redaction import redact_text
@@ -199,6 +200,7 @@ class Presence:
         shown = {name: str(getattr(self.job, name)) for name in CHECKPOINTING}
         return JobSetup(
             parallelism=self.job.parallelism,
+            restart_strategy=strategy_name(strategy_of(self.job, self.settings)),
             settings={**self.settings.shown(), "checkpoint_dir": folder, **shown},
             vertices=[
                 *(Vertex(name=n.id, kind="source", description=type(n.source).__name__) for n in self.job.sources),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from poundlock.checkpoint.epoch import DriverLock
 from poundlock.control import yarn
 from poundlock.control.cluster_driver import ANOTHER_ATTEMPT, NOT_INSTALLED, OTHER_PYTHON
-from poundlock.control.control_files import DRIVER, entry_of, last_entry, newest_entry
+from poundlock.control.control_files import DRIVER, TROUBLE, entry_of, last_entry, newest_entry
 from poundlock.control.process_id import is_alive, same_boot
 from poundlock.control.registry import JobEntry, now_ms
 from poundlock.errors import FencedError, PoundlockError, TransientError
@@ -98,6 +98,22 @@ def _is_held(storage: Storage, entry: JobEntry) -> bool:
         return True
     status = storage.stat(DRIVER)  # by the store's clock: that of the other machine may be slow
     return status is not None and now_ms() - status.modified_ms < _LOST_MS
+
+
+def elsewhere(entry: JobEntry) -> JobEntry:
+    """Return the entry of a process of another machine, or of this one when it had another name, as its checkpoint folder has it.
+
+    A folder that is not reached from here leaves it as it was.
+    """
+    try:
+        now = in_folder(open_storage(entry.checkpoint_dir))
+    except TROUBLE:
+        return entry
+    if now is None or entry.between:
+        return entry
+    if (now.host, now.process) == (entry.host, entry.process):
+        return gone(entry) if now.gone else _with(entry, now)
+    return gone(entry) if now.started_ms > entry.started_ms else entry
 
 
 def ended_with(entry: JobEntry) -> str | None:

@@ -290,8 +290,12 @@ class Registry:
                 with suppress(OSError):  # its checkpoint folder will be another's to write to
                     write_whole(self._path(entry), current.to_bytes())
             return current
-        if entry.ended or not entry.here or self._alive(entry.pid, entry.process_start):
+        if entry.ended or (entry.here and self._alive(entry.pid, entry.process_start)):
             return entry
+        if not entry.here:
+            from poundlock.control.driver_status import elsewhere
+
+            return elsewhere(entry)
         # It may have written its last status between the reading and the looking.
         latest = self._load(self._path(entry))
         if latest is not None and latest.ended:

@@ -208,6 +208,13 @@ class RestartState:
             ) from error
 
 
+def strategy_name(strategy: RestartStrategy) -> str:
+    """Return a strategy's name as settings have it; one of a user's own class is named by that."""
+    if isinstance(strategy, NoRestart):
+        return "none"
+    return next((name for name, (_, made, _) in _KINDS.items() if type(strategy) is made), type(strategy).__name__)
+
+
 def strategy_json(strategy: RestartStrategy) -> dict[str, Any]:
     """Return a strategy as plain data."""
     values = {each.name: getattr(strategy, each.name) for each in fields(strategy)}

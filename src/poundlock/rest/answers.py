@@ -205,7 +205,8 @@ def job_config(job: JobCalled) -> models.JobConfiguration:
     """How the job was set up, without secrets."""
     config = {
         "execution-mode": "STREAMING",
-        "restart-strategy": job.setup.settings.get("restart_strategy_type", "exponential-delay"),
+        "restart-strategy": job.setup.restart_strategy
+        or job.setup.settings.get("restart_strategy_type", "exponential-delay"),
         "job-parallelism": job.progress.parallelism or job.setup.parallelism,
         "user-config": dict(job.setup.settings),
     }

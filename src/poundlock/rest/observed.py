@@ -39,9 +39,14 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSetup:
-    """What does not change while a job runs: settings without secrets; no parallelism means the cores of the master."""
+    """What does not change while a job runs: settings without secrets; no parallelism means the cores of the master.
+
+    Args:
+        restart_strategy: the name of the one that holds, by the settings or the job; None in what earlier versions wrote.
+    """
 
     parallelism: int | None = None
+    restart_strategy: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     vertices: Sequence[Vertex] = ()
 

@@ -16,9 +16,13 @@ from typing import Any
 
 import pytest
 
+from poundlock.checkpoint.epoch import DriverLock
+from poundlock.control.control_files import put_entry
 from poundlock.control.process_id import is_alive, process_start, send_signal
-from poundlock.control.registry import JobEntry, Registry, registered, write_whole
+from poundlock.control.registry import JobEntry, Registry, now_ms, registered, write_whole
 from poundlock.errors import DefinitionError, TransientError
+from poundlock.storage import LocalStorage
+from poundlock.values import SystemClock
 
 ONE, TWO = "ab" + "1" * 30, "ab" + "2" * 30
 
@@ -108,6 +112,38 @@ def test_another_hosts_processes_are_left_as_they_said(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     registry.register(entry(process_start="x", host=f"not-{socket.gethostname()}", state="RUNNING"))
     assert [each.state for each in registry.running()] == ["RUNNING"]
+
+
+def of_before(registry: Registry, folder: Path, **changes: Any) -> tuple[JobEntry, LocalStorage]:
+    """List a job that ran here before the machine had its name, with its checkpoint folder."""
+    storage = LocalStorage(str(folder))
+    made = entry(host="the-name-before", checkpoint_dir=storage.root, state="RUNNING")
+    registry.register(made)
+    put_entry(storage, replace(made, started_ms=made.started_ms + 5, written_ms=now_ms(), **changes))
+    return made, storage
+
+
+def test_a_job_of_before_the_machine_had_another_name_does_not_run(tmp_path: Path) -> None:
+    """A container that is started again has a new name, and the state directory of the one before."""
+    registry = Registry(tmp_path / "state")
+    _, storage = of_before(registry, tmp_path / "checkpoint")
+    with DriverLock.acquire(storage, clock=SystemClock()):
+        (listed,) = registry.entries()
+        assert listed.state == "RUNNING", "a driver is at work there"
+    (listed,) = registry.entries()
+    assert (listed.state, listed.gone) == ("FAILED", True)
+    assert listed.failure is not None
+    assert "on the-name-before is gone, without a last word" in listed.failure[0]
+
+
+def test_a_job_elsewhere_stands_as_its_last_word_says_or_the_driver_after_it(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "state")
+    made, storage = of_before(registry, tmp_path / "checkpoint", state="FINISHED", ended_ms=7, exit_code=0)
+    (listed,) = registry.entries()
+    assert (listed.state, listed.gone, listed.ended_ms) == ("FINISHED", False, 7)
+    put_entry(storage, replace(made, host="another", pid=1, started_ms=made.started_ms + 9, written_ms=now_ms()))
+    (listed,) = registry.entries()
+    assert (listed.state, listed.gone) == ("FAILED", True), "another driver has begun there since"
 
 
 def test_terminated_jobs_stay_listed_in_a_bounded_number(tmp_path: Path) -> None:

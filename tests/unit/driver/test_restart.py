@@ -21,6 +21,7 @@ from poundlock.driver.restart import (
     RestartStrategy,
     SameFailure,
     restart_strategy,
+    strategy_name,
 )
 from poundlock.errors import DefinitionError, FencedError, SourceGoneError, TerminalError, TransientError
 
@@ -176,3 +177,14 @@ def test_refused(kind: Any, arguments: dict[str, Any]) -> None:
 def test_from_settings(options: list[str], strategy: RestartStrategy | None, tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     assert restart_strategy(load_settings(options)) == strategy
+
+
+def test_a_strategy_is_named_as_settings_name_it() -> None:
+    class Own(RestartStrategy):
+        pass
+
+    for name in ("none", "fixed-delay", "failure-rate", "exponential-delay"):
+        strategy = restart_strategy(load_settings([f"restart-strategy={name}"]))
+        assert strategy is not None
+        assert strategy_name(strategy) == name
+    assert strategy_name(Own()) == "Own"

@@ -128,6 +128,15 @@ def test_exceptions_metrics_and_settings(client: TestClient, job: Observed) -> N
     }
 
 
+def test_the_restart_strategy_is_the_one_that_holds(client: TestClient, job: Observed) -> None:
+    path = f"/jobs/{ID}/config"
+    assert get(client, path)["execution-config"]["restart-strategy"] == "exponential-delay", (
+        "written by an older driver"
+    )
+    job.setup = replace(job.setup, restart_strategy="fixed-delay")
+    assert get(client, path)["execution-config"]["restart-strategy"] == "fixed-delay"
+
+
 def test_prometheus(client: TestClient, job: Observed) -> None:
     text = client.get("/metrics/prometheus").text
     values = dict(re.findall(r"^(poundlock_\w+(?:\{.*\})?) (\S+)$", text, re.MULTILINE))

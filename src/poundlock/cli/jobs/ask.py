@@ -98,7 +98,9 @@ def cancel(
     entry = known.entry
     if directory is not None:
         output.say(f"Cancelling job {entry.job_id} with CANONICAL savepoint to {savepoint_folder(directory)}.")
-        show_saved(entry, take_savepoint(known, directory, then="cancel"), output)
+        path = take_savepoint(known, directory, then="cancel")
+        output.say(f"Cancelled job {entry.job_id}. Savepoint stored in {path}.")
+        show_saved(entry, path, output)
         return 0
     output.say(f"Cancelling job {entry.job_id}.")
     known.channel().ask("cancel")

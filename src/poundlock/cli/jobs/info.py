@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
@@ -12,10 +13,12 @@ from typer import Argument, Option
 from poundlock.cli.job_lookup import RunningJobArgument, find_job, jobs_in, progress_line, progress_of
 from poundlock.cli.options import Call, with_shared_options
 from poundlock.cli.output import watermark_text
-from poundlock.errors import PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.values import utc_text
 
 if TYPE_CHECKING:
+    from poundlock.cli.jobs.root import FolderJob
+    from poundlock.control.process_memory import ProcessMemory
     from poundlock.control.registry import JobEntry
 
 
@@ -29,12 +32,23 @@ def list_jobs(
         Argument(metavar="[FOLDER]", help="A checkpoint folder, or one with several in it; default: your jobs."),
     ] = None,
     every: Annotated[bool, Option("-a", "--all", help="Jobs that ended, too.")] = False,
+    root: Annotated[
+        str | None,
+        Option(
+            "--root", metavar="CHECKPOINT_ROOT", help="The jobs of all users and machines whose checkpoints are in it."
+        ),
+    ] = None,
     *,
     call: Call,
 ) -> None:
     """List the running jobs."""
     from poundlock.control.registry import Registry
 
+    if root is not None:
+        if folder is not None:
+            raise DefinitionError("both a folder and --root are given", next="give one of them")
+        _show_below(root, every, call)
+        return
     settings = call.settings()
     entries = Registry(settings.state_dir).entries() if folder is None else jobs_in(folder)
     running, ended = ([entry for entry in entries if entry.ended is over] for over in (False, True))
@@ -44,10 +58,34 @@ def list_jobs(
     call.output.show(lines, [entry.to_json() for entry in (*running, *(ended if every else ()))])
 
 
+def _show_below(root: str, every: bool, call: Call) -> None:
+    from poundlock.cli.jobs.root import jobs_below
+    from poundlock.control.registry import now_ms
+
+    jobs, now = jobs_below(root), now_ms()
+    running, ended = ([job for job in jobs if job.ended is over] for over in (False, True))
+
+    def lines(title: str, none: str, those: Sequence[FolderJob]) -> list[str]:
+        return _framed(title, none, [_line_of_folder(job, now) for job in those])
+
+    shown = [*lines("Running/Restarting Jobs", "No running jobs.", running), "No scheduled jobs."]
+    if every:
+        shown += lines("Terminated Jobs", "No terminated jobs.", ended)
+    call.output.show(shown, [job.to_json(now) for job in (*running, *(ended if every else ()))])
+
+
+def _line_of_folder(job: FolderJob, now_ms: int) -> str:
+    started = utc_text(None if job.entry is None else job.entry.started_ms)
+    titled = f"{job.name} ({job.state})" if job.entry is None else _titled(job.entry)
+    return f"{started} : {job.job_id} : {titled} {job.status_text(now_ms)}"
+
+
 def _part(title: str, none: str, entries: Sequence[JobEntry]) -> list[str]:
-    if not entries:
-        return [none]
-    return [f" {title} ".center(_WIDTH, "-"), *(_line(entry) for entry in entries), "-" * _WIDTH]
+    return _framed(title, none, [_line(entry) for entry in entries])
+
+
+def _framed(title: str, none: str, lines: Sequence[str]) -> list[str]:
+    return [f" {title} ".center(_WIDTH, "-"), *lines, "-" * _WIDTH] if lines else [none]
 
 
 def _line(entry: JobEntry) -> str:
@@ -64,18 +102,23 @@ def command(job: RunningJobArgument, *, call: Call) -> None:
     """Show one job: how it goes or how it ended."""
     known = find_job(job, call)
     from poundlock.control.driver_status import ended_with
+    from poundlock.control.process_memory import memory_of
 
     silent: list[PoundlockError] = []
     entry, progress, savepoint = known.entry, progress_of(known, silent.append), ended_with(known.entry)
     why = silent[0] if silent else None
     data = {**entry.to_json(), "gone": entry.gone, "progress": progress, "savepoint": savepoint}
     data["silent"] = None if why is None else why.what
-    call.output.show(_lines(entry, progress, savepoint), data)
+    memory = memory_of(entry.process) if entry.here and not entry.ended and not entry.between else []
+    data["memory"] = [asdict(each) for each in memory]
+    call.output.show(_lines(entry, progress, savepoint, memory), data)
     if why is not None:
         call.output.note(f"{why.what}: this is what it wrote into its checkpoint folder\nNext: {why.next}")
 
 
-def _lines(entry: JobEntry, progress: Mapping[str, Any] | None, savepoint: str | None) -> Iterable[str]:
+def _lines(
+    entry: JobEntry, progress: Mapping[str, Any] | None, savepoint: str | None, memory: Sequence[ProcessMemory]
+) -> Iterable[str]:
     yield f"Job {entry.job_id} : {_titled(entry)}"
     supervises = "" if entry.child is None or entry.ended else f", supervises {entry.child}"
     values = {
@@ -91,6 +134,7 @@ def _lines(entry: JobEntry, progress: Mapping[str, Any] | None, savepoint: str |
         "log": entry.log,
         "REST": _rest(entry),
         "token": None if entry.ended else entry.token_file,
+        "memory": _memory(memory),
         "parallelism": (progress or {}).get("parallelism"),
         "locality": _locality(progress),
         "watermark": _watermark(progress),
@@ -108,6 +152,14 @@ def _rest(entry: JobEntry) -> str | None:
     from poundlock.rest.server import http_address
 
     return http_address(*entry.rest, tls=entry.rest_certificate is not None)
+
+
+def _memory(memory: Sequence[ProcessMemory]) -> str | None:
+    """Return what a job's processes take, all together and each; None where that is not known."""
+    if not memory:
+        return None
+    each = ", ".join(f"{process.program} {process.pid}: {process.bytes >> 20:,}" for process in memory)
+    return f"{sum(process.bytes for process in memory) >> 20:,} MB ({each})"
 
 
 def _locality(progress: Mapping[str, Any] | None) -> str | None:

@@ -389,6 +389,8 @@ def test_a_folder_of_another_file_system_is_refused_and_one_as_a_uri_is_understo
 
     out, _ = said(capsys, 0, *command, "file:///saved/here")
     assert "Path: /saved/here/savepoint\n" in out
+    flinks = f"Cancelled job {ID}. Savepoint stored in /saved/here/savepoint.\n"
+    assert (flinks in out) == (command[0] == "cancel")
     assert not list(tmp_path.glob("*:*"))
 
 
