@@ -26,7 +26,8 @@ class FolderJob:
 
     Args:
         entry: of its newest driver; None = none has written one.
-        checkpoint, decided_ms: its newest decision; None = there is none, or it cannot be read.
+        checkpoint: the newest; None = there is none, or it cannot be read.
+        decided_ms: when its newest decision was made, of a start too.
         trouble: why something cannot be read, None if all can.
     """
 
@@ -72,7 +73,8 @@ class FolderJob:
         if self.entry is not None:
             parts.append(f"on {self.entry.application or self.entry.host}")
         if self.decided_ms is not None:
-            parts.append(f"checkpoint {self.checkpoint} decided {_ago(now_ms - self.decided_ms)}")
+            newest = "no checkpoint yet, begun" if self.checkpoint is None else f"checkpoint {self.checkpoint} decided"
+            parts.append(f"{newest} {_ago(now_ms - self.decided_ms)}")
         if self.entry is not None and self.entry.written_ms is not None:
             parts.append(f"its driver wrote {_ago(now_ms - self.entry.written_ms)}")
         if self.trouble is not None:
@@ -136,7 +138,7 @@ def _job(storage: Storage, identity: Identity) -> FolderJob:
         job_id=identity.job_id,
         name=identity.name,
         entry=entry,
-        checkpoint=None if decision is None else decision.checkpoint,
+        checkpoint=None if decision is None or decision.checkpoint < 0 else decision.checkpoint,
         decided_ms=None if decision is None else decision.time_ms,
         trouble=trouble,
     )

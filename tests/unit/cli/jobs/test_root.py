@@ -84,6 +84,12 @@ def test_ended_ones_and_those_of_which_no_driver_wrote(root: Path, capsys: pytes
     assert data[1]["written_age_ms"] is None
 
 
+def test_a_job_that_has_only_begun(own_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    storage = write(tmp_path, "silent")
+    Ledger(storage).append(replace(decision(1, -1, "start"), job_id=IDS["silent"], time_ms=now_ms()))
+    assert "no checkpoint yet, begun" in "\n".join(lines(capsys, "--root", str(tmp_path), "-a"))
+
+
 def test_a_driver_that_went_silent_does_not_run(
     own_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
