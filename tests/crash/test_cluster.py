@@ -19,6 +19,7 @@ import pytest
 
 from poundlock.testing.job_process import JobProcess, completed
 from support.cluster import StandaloneCluster
+from support.error_lines import bare
 from support.lives import Lives, files_found
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def test_what_a_cluster_cannot_do_is_said_in_two_lines(tmp_path: Path, whole: St
             capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL, timeout=600,
         )  # fmt: skip
         assert done.returncode not in (0, 130), done.stdout
-        return done.stderr.splitlines()
+        return [bare(line) for line in done.stderr.splitlines()]
 
     what, following = said("--conf", "spark.executor.memory=900g", "-D", "executor_timeout=3 s")[-2:]
     assert what.startswith("error: the cluster spark://127.0.0.1:")

@@ -23,6 +23,7 @@ from poundlock.cli.main import main
 from poundlock.control.registry import JobEntry, Registry
 from poundlock.rest.probe import answers
 from poundlock.storage import open_storage
+from support.error_lines import bare
 
 pytestmark = pytest.mark.engine
 
@@ -48,7 +49,7 @@ def poundlock(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0
     got = main(list(arguments))
     captured = capsys.readouterr()
     assert got == code, captured.err
-    return captured.out.splitlines() if code == 0 else captured.err.splitlines()
+    return captured.out.splitlines() if code == 0 else [bare(line) for line in captured.err.splitlines()]
 
 
 def until(condition: Callable[[JobEntry], bool]) -> JobEntry:

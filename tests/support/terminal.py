@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from support.error_lines import bare
+
 
 class Terminal:
     """Runs the command line in a folder of its own."""
@@ -42,7 +44,7 @@ class Terminal:
             preexec_fn=before,
         )
         assert done.returncode == code, done
-        what, next = done.stderr.splitlines()
+        what, next = map(bare, done.stderr.splitlines())
         assert what.startswith("error: "), what
         assert next.startswith("Next: "), next
         assert len(next) > len("Next: ") + 8

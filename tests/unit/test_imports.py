@@ -39,6 +39,7 @@ CONNECTOR_NAMES = {
 
 # A module may import from its own rank and from those below it.
 RANKS = [
+    {"error_codes"},
     {"errors"},
     {"values", "failpoints", "redaction", "threads", "versions", "arguments", "calls"},
     {"formats", "storage", "config"},

@@ -154,21 +154,29 @@ class Presence:
 
     def end(self, exit_code: int, error: BaseException | None = None) -> None:
         """Write down how it ended, and close the port."""
-        failure = None
-        if error is not None:
-            failure = (error.what, error.next) if isinstance(error, PoundlockError) else (repr(error), "")
+        failure, failure_code = None, ""
+        if isinstance(error, PoundlockError):
+            failure, failure_code = (error.what, error.next), error.code
+        elif error is not None:
+            failure = (repr(error), "")
         state = self._newest.state if self._newest is not None and error is None else "FAILED"
         progress = dataclasses.asdict(self._newest) if self._newest is not None else {}
         if self.supervised is not None:
             # Once it ran, its own restart strategy had the word; the supervisor writes down what becomes of the job.
             final = self._entry is not None
             self.supervised.end(
-                Ending(state=state, exit_code=exit_code, final=final, failure=failure, progress=progress)
+                Ending(
+                    state=state,
+                    exit_code=exit_code,
+                    final=final,
+                    failure=failure,
+                    failure_code=failure_code,
+                    progress=progress,
+                )
             )
-        elif self._entry is not None:
-            self._entry.end(state, exit_code, failure=failure, progress=progress)
-        if self._files is not None:
-            self._files.end(state, exit_code, failure=failure, progress=progress)
+        for place in (self._entry if self.supervised is None else None, self._files):
+            if place is not None:
+                place.end(state, exit_code, failure=failure, failure_code=failure_code, progress=progress)
         if self._server is not None:
             self._server.close()
         elif self._listening is not None:

@@ -90,7 +90,7 @@ def _execute(file: Path) -> ModuleType:
         mend = f"mend line {error.lineno}" if error.lineno else "give a Python source file"
         raise DefinitionError(f"{place}: {error.msg}", next=mend) from error
     except PoundlockError as error:
-        raise DefinitionError(f"{_where(error, path)}: {error.what}", next=error.next) from error
+        raise DefinitionError(f"{_where(error, path)}: {error.what}", next=error.next, code=error.code) from error
     except ModuleNotFoundError as error:
         ours = [f"poundlock.{each.name}" for each in iter_modules(poundlock.__path__)]
         mend = did_you_mean(str(error.name), ours, pip_install(str(error.name)), cutoff=0.9)

@@ -216,7 +216,9 @@ def await_end(job: KnownJob, output: Output, patience_s: float | None = None) ->
 def failed(entry: JobEntry, output: Output) -> int:
     """Show how a job failed and return its exit code."""
     what, next = entry.failure or (f"job {entry.name} failed", f"read {entry.log}")
-    output.error(PoundlockError(f"job {entry.job_id} failed: {what}", next=next or f"read {entry.log}"))
+    output.error(
+        PoundlockError(f"job {entry.job_id} failed: {what}", next=next or f"read {entry.log}", code=entry.failure_code)
+    )
     return entry.exit_code or 1
 
 

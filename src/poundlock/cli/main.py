@@ -38,8 +38,13 @@ _COMMANDS: Mapping[str, str] = {
     "demo": "setup.trials:demo", "kafka": "setup.trials", "deploy": "setup.deploy", "doctor": "setup.doctor",
     "connectors": "setup.doctor:connectors", "fsck": "data.sinks:fsck", "state": "data.state", "ledger": "data.ledger",
     "audit": "data.sinks:audit", "replay": "data.replay", "files": "data.sinks:files", "warm": "setup.doctor:warm",
-    "version": "setup.doctor:version",
+    "version": "setup.doctor:version", "help": "setup.help",
 }  # fmt: skip
+
+
+def commands() -> list[str]:
+    """Return the names of all commands."""
+    return list(_COMMANDS)
 
 
 def app(names: Iterable[str] = _COMMANDS) -> typer.Typer:
@@ -159,8 +164,12 @@ def unexpected(error: Exception) -> PoundlockError:
             path.write_text(text, encoding="utf-8")
         except OSError:
             continue
-        return PoundlockError(f"unexpected {what}", next=f"the stack trace is in {path}; please report it")
-    return PoundlockError(f"unexpected {what}", next="no folder for a log could be written; type: poundlock doctor")
+        return PoundlockError(
+            f"unexpected {what}", next=f"the stack trace is in {path}; please report it", kind="unexpected"
+        )
+    return PoundlockError(
+        f"unexpected {what}", next="no folder for a log could be written; type: poundlock doctor", kind="unexpected"
+    )
 
 
 def _log_folders() -> Sequence[Path]:

@@ -1,4 +1,4 @@
-"""How commands speak: results on standard output, as text or as one JSON value; errors on standard error, in two lines.
+"""How commands speak: results on standard output, as text or as one JSON value; errors on standard error, in two lines with a code.
 
 No command prints by itself, so that `--json` never has a stray line in it.
 """
@@ -49,8 +49,8 @@ class Output:
         print(text, file=self.err, flush=True)
 
     def error(self, error: PoundlockError) -> None:
-        """Print an error: what happened and where, then what to type next."""
-        print(f"error: {error.what}", file=self.err)
+        """Print an error: what happened and where, with its code, then what to type next."""
+        print(f"error: {error.what} [{error.code}]", file=self.err)
         print(f"Next: {error.next or 'nothing needs to be done'}", file=self.err, flush=True)
 
 

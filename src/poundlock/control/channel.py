@@ -217,7 +217,7 @@ class FolderChannel(ControlChannel):
     def _understood(self, answer: Mapping[str, Any]) -> str | int | None:
         if answer["failure"] is not None:
             kind, what, next = answer["failure"]
-            raise getattr(errors, kind, PoundlockError)(what, next=next)
+            raise getattr(errors, kind, PoundlockError)(what, next=next, code=answer.get("failure_code", ""))
         location: str | int | None = answer["location"]
         return location
 

@@ -92,7 +92,15 @@ class ControlServer:
         if changed:
             self._news.set()
 
-    def end(self, state: str, exit_code: int, *, failure: tuple[str, str] | None, progress: Mapping[str, Any]) -> None:
+    def end(
+        self,
+        state: str,
+        exit_code: int,
+        *,
+        failure: tuple[str, str] | None,
+        progress: Mapping[str, Any],
+        failure_code: str = "",
+    ) -> None:
         """Answer what is answered by the end, and write the last entry; where that fails on a cluster, again for a while.
 
         A driver that was taken over leaves the file to the newer one, which may be another attempt of the same application.
@@ -110,6 +118,7 @@ class ControlServer:
                 state=state,
                 exit_code=exit_code,
                 failure=failure,
+                failure_code=failure_code,
                 progress=dict(progress),
                 ended_ms=now_ms(),
             )
@@ -193,6 +202,7 @@ class ControlServer:
             answer = {
                 "location": trigger.location,
                 "failure": None if failure is None else [type(failure).__name__, failure.what, failure.next],
+                "failure_code": "" if failure is None else failure.code,
             }
             try:
                 put(self.storage, f"{ANSWERS}/{name}", json.dumps(answer).encode())

@@ -152,12 +152,12 @@ def polled(entry: JobEntry, *, ask: bool | None = None) -> JobEntry:
     if now.ended:
         return now
     error = lost(known)
-    return replace(gone(now), exit_code=error.exit_code, failure=(error.what, error.next))
+    return replace(gone(now), exit_code=error.exit_code, failure=(error.what, error.next), failure_code=error.code)
 
 
 def _with(entry: JobEntry, newest: JobEntry | None) -> JobEntry:
     if newest is None:
         return entry
-    names = ("state", "ended_ms", "exit_code", "failure", "progress", "since", "troubles", "written_ms")
+    names = ("state", "ended_ms", "exit_code", "failure", "failure_code", "progress", "since", "troubles", "written_ms")
     known = {name: getattr(newest, name) for name in names}
     return replace(entry, job_id=entry.job_id or newest.job_id, **known)

@@ -53,6 +53,7 @@ class JobEntry:
         rest: (host, port) of its REST server; None = it has none.
         token_file: file of the bearer token; None without REST.
         failure: the two lines it failed with, as (what, next); (what it was restarted for, "") while it is RESTARTING.
+        failure_code: the code of that error, "" where it is not known.
         progress: the newest that is known, as fields of Progress; while it runs, the job itself knows better.
         application: the cluster's id of it where its driver runs there; None = it is a process of a machine.
         attempt: which of the cluster's attempts, from 1.
@@ -91,6 +92,7 @@ class JobEntry:
     troubles: tuple[tuple[str, int], ...] = ()
     written_ms: Number | None = None
     is_shell: bool = False
+    failure_code: str = ""
 
     @property
     def process(self) -> int:
@@ -316,9 +318,24 @@ class Registration:
             with suppress(OSError):
                 write_whole(self._path, self.entry.to_bytes())
 
-    def end(self, state: str, exit_code: int, *, failure: tuple[str, str] | None, progress: Mapping[str, Any]) -> None:
+    def end(
+        self,
+        state: str,
+        exit_code: int,
+        *,
+        failure: tuple[str, str] | None,
+        progress: Mapping[str, Any],
+        failure_code: str = "",
+    ) -> None:
         """Say the last word; the token is worth nothing from now on."""
-        self.update(state=state, exit_code=exit_code, failure=failure, progress=dict(progress), ended_ms=now_ms())
+        self.update(
+            state=state,
+            exit_code=exit_code,
+            failure=failure,
+            failure_code=failure_code,
+            progress=dict(progress),
+            ended_ms=now_ms(),
+        )
         self._forget_token()
 
     def between(self, *, restarts: int, why: str) -> None:

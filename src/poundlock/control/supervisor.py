@@ -58,12 +58,13 @@ class Situation:
 @dataclass(frozen=True, kw_only=True)
 class Ending:
     """A process's last word; it is final where the job itself decided so: it was stopped, or its restart strategy has given up. A failure is
-    its two lines, as (what, next)."""
+    its two lines, as (what, next), and its code."""
 
     state: str
     exit_code: int
     final: bool
     failure: tuple[str, str] | None = None
+    failure_code: str = ""
     progress: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -322,7 +323,8 @@ class Supervisor:
         state = "FINISHED" if code == 0 else "CANCELED" if code > 128 else "FAILED"
         ending = (life.ending if life is not None else None) or Ending(state=state, exit_code=code, final=False)
         if (entry := self._entry()) is not None:
-            entry.end(ending.state, code, failure=ending.failure, progress=ending.progress)
+            failure, failure_code, progress = ending.failure, ending.failure_code, ending.progress
+            entry.end(ending.state, code, failure=failure, failure_code=failure_code, progress=progress)
         return code
 
     def _give_up(self, life: _Life, code: int, error: PoundlockError) -> int:
@@ -331,7 +333,8 @@ class Supervisor:
         if (entry := self._entry()) is not None:
             progress = life.ending.progress if life.ending is not None else {}
             exit_code = failure.exit_code if self._same or code < 0 else code
-            entry.end("FAILED", exit_code, failure=(failure.what, failure.next), progress=progress)
+            last = (failure.what, failure.next)
+            entry.end("FAILED", exit_code, failure=last, failure_code=failure.code, progress=progress)
         if self._same is None and code > 0:
             return code
         raise failure
@@ -370,7 +373,7 @@ def _error(life: _Life, code: int) -> PoundlockError:
     """Return what to say of a process that ended without being asked to."""
     ending = life.ending
     if ending is not None and ending.failure is not None:
-        return PoundlockError(ending.failure[0], next=ending.failure[1])
+        return PoundlockError(ending.failure[0], next=ending.failure[1], code=ending.failure_code)
     if code < 0:
         return TransientError(
             f"the job's process was killed by {_name(-code)}",

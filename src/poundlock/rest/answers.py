@@ -289,7 +289,9 @@ def _trigger(job: Observed, id: str, *kinds: Kind) -> Trigger:
 def _cause(error: PoundlockError | None) -> models.FailureCause | None:
     if error is None:
         return None
-    return models.FailureCause.model_validate({"class": type(error).__name__, "stack-trace": str(error)})
+    return models.FailureCause.model_validate(
+        {"class": type(error).__name__, "stack-trace": str(error), "code": error.code}
+    )
 
 
 def _parallelism(job: Observed) -> int:

@@ -90,7 +90,7 @@ class HttpChannel(ControlChannel):
         if cause is not None:
             why, _, next = cause["stack-trace"].partition("\nNext: ")
             kind = _KINDS.get(cause["class"], PoundlockError)
-            raise kind(f"no {what} of job {self.entry.job_id} was taken: {why}", next=next)
+            raise kind(f"no {what} of job {self.entry.job_id} was taken: {why}", next=next, code=cause.get("code", ""))
         operation: Mapping[str, Any] = now["operation"]
         return operation
 

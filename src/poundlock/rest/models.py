@@ -313,6 +313,7 @@ class FailureCause(_Answer):
 
     class_: str = Field(alias="class")
     stack_trace: str
+    code: str = Field(default="", description="The error's code, which `poundlock help` explains.")
 
 
 class CheckpointOperation(_Answer):

@@ -121,7 +121,10 @@ class Gateway:
             job.setup, job.figures = self._setup(), Figures(Ledger(self._storage), now.started_ms)
             self._forwarding = self._begin(now)
         elif now.ended and not job.ended:
-            job.requests.close(None if now.failure is None else PoundlockError(now.failure[0], next=now.failure[1]))
+            failed = now.failure
+            job.requests.close(
+                None if failed is None else PoundlockError(failed[0], next=failed[1], code=now.failure_code)
+            )
         job.entry = now
 
     def _begin(self, entry: JobEntry) -> Forwarding:

@@ -14,7 +14,7 @@ from traceback import format_exception
 from typing import Any
 
 from poundlock.connectors.base import ExplainsErrors
-from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError, pip_install
+from poundlock.errors import CODE_NOTE, DefinitionError, PoundlockError, TerminalError, TransientError, pip_install
 from poundlock.redaction import redact_text
 
 _LONGEST = 600
@@ -188,6 +188,9 @@ def _last_python_crash(text: str) -> _Crash | None:
     return None
 
 
+_CODE = re.compile(rf"\n{CODE_NOTE}(PL-\d{{4}}).*")
+
+
 def _own_error(crash: _Crash) -> PoundlockError | None:
     """Rebuild an error of ours from its printed form."""
     module, _, name = crash.kind.rpartition(".")
@@ -199,8 +202,9 @@ def _own_error(crash: _Crash) -> PoundlockError | None:
         kind = None
     if not (isinstance(kind, type) and issubclass(kind, PoundlockError)):
         return None  # one of ours, but not raised on purpose
-    what, _, next = crash.message.partition("\nNext: ")
-    return kind(what, next=re.sub(r"\s*SQLSTATE: \w+.*$", "", next))
+    message, code = _CODE.sub("", crash.message), _CODE.search(crash.message)
+    what, _, next = message.partition("\nNext: ")
+    return kind(what, next=re.sub(r"\s*SQLSTATE: \w+.*$", "", next), code=code[1] if code else "")
 
 
 _NOT_THE_USERS = re.compile(

@@ -77,12 +77,12 @@ class SqlError(DefinitionError):
         script: the whole of it.
         next: what to write.
         kind: of error, one word for all that have the same reason: unknown_column, type_mismatch, syntax …
+        code: of the error whose words it has.
     """
 
-    def __init__(self, what: str, *, place: Place, script: str, next: str, kind: str = "other") -> None:
+    def __init__(self, what: str, *, place: Place, script: str, next: str, kind: str = "other", code: str = "") -> None:
         placed = f"line {place.line}, column {place.column}: {printable(what)}"
-        super().__init__(placed, next=printable(next))
-        self.kind = kind
+        super().__init__(placed, next=printable(next), kind=kind, code=code)
         self.place = place
         self.bare = what
         self.shown = place.shown_in(script)
@@ -138,8 +138,7 @@ class OptionError(DefinitionError):
     """
 
     def __init__(self, what: str, *, next: str, kind: str = "other") -> None:
-        super().__init__(what, next=next)
-        self.kind = kind
+        super().__init__(what, next=next, kind=kind)
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("errors of a script stay in the process that reads it")

@@ -16,6 +16,7 @@ import pytest
 from poundlock.control.registry import JobEntry, Registry, registered
 from poundlock.rest.server import RestServer, take_port
 from poundlock.savepoint.metadata import METADATA
+from support.error_lines import bare
 from support.rest_job import ID, TOKEN, observed
 from support.saved import files_of, save
 
@@ -55,14 +56,14 @@ class Terminal:
             timeout=120,
         )
         assert done.returncode == code, done
-        what, next = done.stderr.splitlines()
+        what, next = map(bare, done.stderr.splitlines())
         assert what.startswith("error: "), what
         assert next.startswith("Next: "), next
         assert len(next) > len("Next: ") + 8
         assert "Traceback" not in done.stdout
         assert self.files() == before
         assert not (self.folder / "checkpoint").exists()
-        return done.stderr
+        return f"{what}\n{next}\n"
 
     def files(self) -> dict[str, bytes]:
         return {path: data for path, data in files_of(self.folder).items() if not path.startswith("state/logs/")}

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from poundlock.cli.main import main
+from support.error_lines import bare
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -22,7 +23,7 @@ def _fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
     """Return exit code and the two lines of an error; nothing may be on standard output."""
     code = main(arguments)
     out, err = capsys.readouterr()
-    lines = err.splitlines()
+    lines = [bare(line) for line in err.splitlines()]
     assert out == ""
     assert len(lines) == 2, err
     assert lines[0].startswith("error: ")

@@ -216,7 +216,7 @@ def test_the_limit_of_restarts_is_the_jobs(watched: Any) -> None:
     job = watched(f"line.tell(strategy=strategy_json(FixedDelayRestart(attempts=2, delay='1 ms'))); {KILL}")
     assert job.ended() == 3
     assert len(job.lives()) == 3
-    assert ["error: the job's process was killed by SIGKILL"] in job.said
+    assert ["error: the job's process was killed by SIGKILL [PL-1203]"] in job.said
     assert job.said[-1][0].startswith("Next: nothing is lost")
     entry = job.entry()
     assert (entry.state, entry.exit_code, entry.process_restarts) == ("FAILED", 3, 2)

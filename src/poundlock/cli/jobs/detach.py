@@ -29,7 +29,7 @@ UNDER_WAY = ("RUNNING", "RESTARTING", "FINISHED")
 _RESTORED = re.compile(
     r"^[A-Z]+  ((?:Restored from|Rescaling|Not restored|Not in the savepoint|Not looked at).*)$", re.MULTILINE
 )
-_FAILED = re.compile(r"^error: (.*)\nNext: (.*)$", re.MULTILINE)
+_FAILED = re.compile(r"^error: (.*) \[(PL-\d{4})\]\nNext: (.*)$", re.MULTILINE)
 
 
 def detach(target: str, arguments: Sequence[str], settings: Settings, output: Output) -> int:
@@ -53,9 +53,11 @@ def detach(target: str, arguments: Sequence[str], settings: Settings, output: Ou
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     failures = _FAILED.findall(_read(path))
     if entry is not None and entry.failure is not None:
-        failures.insert(0, entry.failure)
-    what, next = failures[-1] if failures else (f"the job ended before it ran ({how})", f"read {path}")
-    error = PoundlockError(what, next=next)
+        failures.insert(0, (entry.failure[0], entry.failure_code, entry.failure[1]))
+    what, failure_code, next = (
+        failures[-1] if failures else (f"the job ended before it ran ({how})", "", f"read {path}")
+    )
+    error = PoundlockError(what, next=next, code=failure_code)
     output.error(error)
     return 128 - code if code < 0 else code or error.exit_code
 

@@ -97,6 +97,7 @@ def _lines(entry: JobEntry, progress: Mapping[str, Any] | None, savepoint: str |
         "progress": progress_line(progress),
         "written": None if entry.written_ms is None else utc_text(entry.written_ms),
         "failure": None if entry.failure is None else entry.failure[0],
+        "code": entry.failure_code or None,
         "next": None if entry.failure is None else entry.failure[1] or None,
     }
     yield from (f"  {name:<11} {value}" for name, value in values.items() if value is not None)

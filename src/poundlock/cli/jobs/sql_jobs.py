@@ -152,5 +152,7 @@ class ListedJobs:
         ended = await_end(known, self.call.output)
         if ended is not None and ended.state == "FAILED":
             what, next = ended.failure or ("it failed", f"read {ended.log}")
-            raise PoundlockError(f"job {ended.job_id} failed: {what}", next=next or f"read {ended.log}")
+            raise PoundlockError(
+                f"job {ended.job_id} failed: {what}", next=next or f"read {ended.log}", code=ended.failure_code
+            )
         return None

@@ -146,7 +146,9 @@ def _follow(following: _Following, watch: Watcher, output: Output) -> int:
 
 def _failed(now: JobEntry, output: Output) -> int:
     what, next = now.failure or (f"job {now.name} failed", "")
-    output.error(PoundlockError(what, next=next or f"type: yarn logs -applicationId {now.application}"))
+    output.error(
+        PoundlockError(what, next=next or f"type: yarn logs -applicationId {now.application}", code=now.failure_code)
+    )
     return now.exit_code or 1
 
 

@@ -119,6 +119,7 @@ def _say(place: submitted.Container, error: PoundlockError) -> None:
         ended_ms=now_ms(),
         exit_code=error.exit_code,
         failure=(error.what, error.next),
+        failure_code=error.code,
     )
     try:
         put_aside(storage, ended)

@@ -74,7 +74,8 @@ def run_watched(
             pass
         progress = driver.result()
     except BaseException as error:
-        log.logger.error("the job failed", exc_info=error)
+        code = {"code": error.code} if isinstance(error, PoundlockError) else {}
+        log.logger.error("the job failed", exc_info=error, **code)
         if isinstance(error, PoundlockError) and error.next.startswith("see the log"):
             error.next = f"read {log.path}"
         raise

@@ -114,6 +114,7 @@ class Cluster:
         return TransientError(
             f"no Kafka server answers at {self.servers}: {why}",
             next="check bootstrap_servers, and that the brokers run: `poundlock kafka up` starts one for trials",
+            kind="kafka_away",
         )
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:

@@ -18,13 +18,16 @@ def expired(topic: str, partition: int, first: int, last: int) -> SourceGoneErro
         f"topic {topic!r} partition {partition}: offsets {first} to {last} were not read yet and are gone: they have"
         " expired or were deleted",
         next=f"raise the topic's retention; {_NEW}",
+        kind="offsets_expired",
     )
 
 
 def recreated(topic: str, detail: str) -> SourceGoneError:
     """Return the error for a topic that is not the one read before."""
     return SourceGoneError(
-        f"topic {topic!r} is not the one this job has read: it was deleted and created again ({detail})", next=_NEW
+        f"topic {topic!r} is not the one this job has read: it was deleted and created again ({detail})",
+        next=_NEW,
+        kind="topic_recreated",
     )
 
 
@@ -39,7 +42,9 @@ def went_back(topic: str, partition: int, reached: int, end: int) -> SourceGoneE
 def deleted(topic: str, detail: str) -> SourceGoneError:
     """Return the error for a topic or partition that is no longer there."""
     return SourceGoneError(
-        f"topic {topic!r} is gone from Kafka: {detail}", next=f"create it again and {_NEW}, or read other topics"
+        f"topic {topic!r} is gone from Kafka: {detail}",
+        next=f"create it again and {_NEW}, or read other topics",
+        kind="topic_deleted",
     )
 
 

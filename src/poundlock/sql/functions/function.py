@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,7 +23,7 @@ class EvaluationError(TerminalError):
     An error of a task comes back to the driver by the name of its class, so each kind is a class.
     """
 
-    kind: ClassVar[str] = "other"
+    kind = "other"
     """One word for all that fail for the same reason."""
 
 

@@ -230,7 +230,7 @@ class SqlSession:
 def placed(error: DefinitionError, place: Place, script: str) -> SqlError:
     """Return an error that says where its statement stands."""
     what = error.bare if isinstance(error, SqlError) else error.what
-    return SqlError(what, place=place, script=script, next=error.next, kind=error_kind(error))
+    return SqlError(what, place=place, script=script, next=error.next, kind=error_kind(error), code=error.code)
 
 
 def error_kind(error: DefinitionError) -> str:

@@ -80,7 +80,7 @@ def _imported(module: str) -> Any:
             next="put it beside the script, or install the package that has it",
         ) from None
     except DefinitionError as error:
-        raise DefinitionError(f"{_line(error, module)}: {error.what}", next=error.next) from error
+        raise DefinitionError(f"{_line(error, module)}: {error.what}", next=error.next, code=error.code) from error
     except Exception as error:
         raise DefinitionError(
             f"{_line(error, module)}: {type(error).__name__}: {error}", next=f"mend the module {module}"

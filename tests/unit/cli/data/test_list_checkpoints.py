@@ -78,7 +78,7 @@ def test_where_there_is_nothing_to_list(tmp_path: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out == f"No completed checkpoint of job {'a' * 32} (counts).\n"
     assert main(["checkpoints", "nobody"]) == 2
     error = capsys.readouterr().err.splitlines()
-    assert error == ["error: there is no job 'nobody'", "Next: see the jobs there are: poundlock list -a"]
+    assert error == ["error: there is no job 'nobody' [PL-1202]", "Next: see the jobs there are: poundlock list -a"]
     assert main(["checkpoints", str(tmp_path / "nowhere")]) == 2
     assert "is no checkpoint of a job that has run" in capsys.readouterr().err
 

@@ -224,5 +224,5 @@ def test_what_is_no_key_is_refused_in_words(tmp_path: Path, capsys: pytest.Captu
     kept(tmp_path, {date(2018, 12, 19): 7})
     assert main(["state", str(tmp_path), "totals", "--key", "soon"]) == 2
     what, next = capsys.readouterr().err.splitlines()
-    assert what == "error: 'soon' is no key of totals, whose keys are such as 2018-12-19"
+    assert what == "error: 'soon' is no key of totals, whose keys are such as 2018-12-19 [PL-0642]"
     assert next.startswith("Next: write a date as 2018-12-19")

@@ -24,6 +24,7 @@ from poundlock.driver.progress import Progress
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.rest.observed import Observed
 from poundlock.rest.server import RestServer, take_port
+from support.error_lines import bare
 from support.rest_job import ID, TOKEN, observed
 
 OTHER = "c0ff00" + "0" * 26
@@ -80,7 +81,7 @@ def served(state: Path, tmp_path: Path) -> Iterator[Served]:
 def said(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> tuple[str, list[str]]:
     assert main(list(arguments)) == code
     captured = capsys.readouterr()
-    return captured.out, captured.err.splitlines()
+    return captured.out, [bare(line) for line in captured.err.splitlines()]
 
 
 def refused(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> str:

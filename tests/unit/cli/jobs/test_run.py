@@ -17,6 +17,7 @@ import pytest
 from poundlock.cli.output import Output
 from poundlock.cli.progress_display import status_line, watcher
 from poundlock.driver.progress import Progress
+from support.error_lines import bare
 
 pytestmark = pytest.mark.slow
 
@@ -213,7 +214,7 @@ def test_a_job_without_a_sink_is_told_in_two_lines_and_in_the_log(tmp_path: Path
     done = _run(tmp_path, "from poundlock import Job\njob = Job('lonely')\n")
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "error: job 'lonely' has no sink",
+        "error: job 'lonely' has no sink [PL-0162]",
         "Next: end a stream with .sink_to(…)",
     ]
     (log,) = (tmp_path / "state" / "logs").glob("lonely-*.log")
@@ -277,7 +278,7 @@ def test_a_process_that_always_dies_ends_at_the_limit_of_the_settings(tmp_path: 
     )
     assert done.returncode == 3
     assert (tmp_path / "lives").read_text().count("\n") == 3
-    lines = done.stderr.splitlines()
+    lines = [bare(line) for line in done.stderr.splitlines()]
     assert [line.split("; ")[0] for line in lines[:2]] == ["the job's process was killed by SIGKILL"] * 2
     assert lines[2] == "error: the job's process was killed by SIGKILL"
     assert lines[3].startswith("Next: nothing is lost")

@@ -14,6 +14,7 @@ from poundlock.cli.shell import prompt
 from poundlock.cli.shell.shell import Shell
 from poundlock.sql.settings import IGNORE_UNCLAIMED, RECOVERY_PATH
 from poundlock.sql.shell.shared_spark import SharedSpark
+from support.error_lines import bare
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -142,7 +143,7 @@ def test_without_its_package_the_shell_says_what_to_type(
     monkeypatch.setattr(sys, "stdout", _Terminal())
     monkeypatch.setitem(sys.modules, "prompt_toolkit", None)
     assert main(["sql"]) == 2
-    what, next = capsys.readouterr().err.splitlines()
+    what, next = map(bare, capsys.readouterr().err.splitlines())
     assert what == "error: the shell needs the package prompt-toolkit"
     assert next.startswith("Next: type: ")
     assert "poundlock[shell]" in next

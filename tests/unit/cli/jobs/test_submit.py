@@ -30,6 +30,7 @@ from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.errors import DefinitionError
 from poundlock.storage import LocalStorage
+from support.error_lines import bare
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +97,7 @@ def said(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> tupl
     got = main(list(arguments))
     captured = capsys.readouterr()
     assert got == code, captured
-    return captured.out, captured.err.splitlines()
+    return captured.out, [bare(line) for line in captured.err.splitlines()]
 
 
 def test_a_driver_is_followed_to_its_end(driver: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

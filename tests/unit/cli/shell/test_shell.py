@@ -26,6 +26,7 @@ from poundlock.errors import PoundlockError, TransientError
 from poundlock.sql.running import runner as running
 from poundlock.sql.running.runner import ScriptRunner
 from poundlock.sql.shell.shared_spark import SharedSpark
+from support.error_lines import bare
 
 TABLES = """CREATE TABLE orders (id INT) WITH ('connector' = 'filesystem', 'path' = 'orders', 'format' = 'json');
 CREATE TABLE nothing (id INT) WITH ('connector' = 'blackhole');"""
@@ -86,7 +87,7 @@ def lines(shell: Shell) -> list[str]:
 
 
 def errors(shell: Shell) -> list[str]:
-    return shell.output.err.getvalue().splitlines()  # type: ignore[attr-defined]
+    return [bare(line) for line in shell.output.err.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 
 Runs = Callable[..., Progress]
