@@ -131,6 +131,37 @@ def explain_json(job: Job) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class StepText:
+    """A step in words.
+
+    Args:
+        id: its name.
+        mark: "source", "sink" or "step".
+        what: what it does and what runs it.
+        inputs: the ids of the steps that it reads from.
+    """
+
+    id: str
+    mark: str
+    what: str
+    inputs: Sequence[str]
+
+
+def stage_texts(job: Job) -> list[tuple[str, list[StepText]]]:
+    """Return the kind of each stage, and its steps in order. Raises DefinitionError if the job cannot be planned."""
+    plan = make_plan(job)
+    queries = [node for steps in spark_streams(list(job.graph())).steps.values() for node in steps]
+    stages = [("query of Spark", queries)] if queries else []
+    stages += [(stage.kind, [*stage.spark, *stage.steps]) for stage in outline(plan)]
+    return [(kind, [_text(node, plan.nodes) for node in steps]) for kind, steps in stages if steps]
+
+
+def _text(node: Node, nodes: Sequence[Node]) -> StepText:
+    mark = "source" if isinstance(node, SourceNode) else "sink" if isinstance(node, SinkNode) else "step"
+    return StepText(node.id, mark, _what(node) + _record(node, nodes), [parent.id for parent in node.inputs])
+
+
 _STAGES = {
     "source": "its tasks read, decode and write in one pass; no record enters the JVM",
     "stream": "its tasks read, decode and write in one pass; what Spark reads has been through the JVM",
