@@ -163,12 +163,17 @@ SUBJECTS = (
     ErrorSubject(
         8,
         "A new project",
-        modules=("cli.setup.new",),
+        modules=("cli.setup.new", "cli.setup.project"),
         codes=(
             ErrorCode(
                 2,
                 "The folder of a new project cannot be made.",
-                ("it has files in it already", "its name cannot be that of a job", "this user may not write there"),
+                (
+                    "it has files in it already",
+                    "its name cannot be that of a job",
+                    "this user may not write there",
+                    "a source or sink that is not known",
+                ),
                 ("choose another name or place",),
             ),
         ),
