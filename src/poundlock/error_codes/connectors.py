@@ -39,7 +39,7 @@ SUBJECTS = (
                 2,
                 "Kafka cannot be reached with what is given, or an argument that concerns Kafka is wrong.",
                 ("a login or certificate that the brokers refuse", "a misspelt topic or server", "a codec whose package is not installed"),
-                ("check bootstrap_servers and KafkaSecurity(…)", "type: poundlock doctor job.py, which logs in and describes the topics"),
+                ("check bootstrap_servers and KafkaSecurity(…)", "log in with a Kafka client of your own and the same user"),
             ),
             ErrorCode(
                 3,
@@ -352,7 +352,7 @@ SUBJECTS = (
         "Databases by JDBC",
         modules=("connectors.jdbc",),
         codes=(
-            ErrorCode(2, "A JdbcSink cannot write to the table as it is set up.", ("a driver's jar that is missing", "a wrong URL or login", "columns that the table does not have"), ("do what the second line says: docs/jdbc-sink.md", "type: poundlock doctor job.py")),
+            ErrorCode(2, "A JdbcSink cannot write to the table as it is set up.", ("a driver's jar that is missing", "a wrong URL or login", "columns that the table does not have"), ("do what the second line says: docs/jdbc-sink.md",)),
             ErrorCode(3, "The database did not answer, or a staged file is not as its task left it; the checkpoint is repeated.", ("a server that is away", "somebody else uses the staging folder"), ("see that the server runs", "let nobody else use the folder")),
             ErrorCode(4, "The database does not take decided rows, or their staged file is gone.", ("a constraint of the table", "files that were removed from the staging folder"), ("mend the table, or put the file back, and start the job again: it writes them first",)),
             ErrorCode(7, "Whether decided rows are in the database is not known yet.", ("the database went away during the commit",), ("see that it runs; the commit is asked for again",)),

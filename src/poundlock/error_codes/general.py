@@ -124,7 +124,7 @@ SUBJECTS = (
                 ),
                 (
                     "type what the second line says",
-                    "type: poundlock doctor job.py, which looks at all that a job needs",
+                    "see what this machine has: poundlock doctor",
                 ),
             ),
         ),

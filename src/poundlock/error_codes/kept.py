@@ -126,7 +126,7 @@ SUBJECTS = (
         "Stores",
         modules=("storage",),
         codes=(
-            ErrorCode(2, "A path cannot be used as a store.", ("a scheme that is not known", "a bucket that is missing or refuses this user", "a folder that is a file"), ("correct the path", "type: poundlock doctor job.py, which lists and writes there")),
+            ErrorCode(2, "A path cannot be used as a store.", ("a scheme that is not known", "a bucket that is missing or refuses this user", "a folder that is a file"), ("correct the path", "see whether this user may list and write there")),
             ErrorCode(3, "A store does not answer, or is full.", ("a disk without room", "a server that is away or slows clients down"), ("free some space, or see that the server runs; the job goes on from its last checkpoint",)),
         ),
     ),
