@@ -26,12 +26,12 @@ from poundlock.checkpoint.ledger.ledger import record_path
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import Counts, Prepared
 from poundlock.driver.checkpoints import JobCheckpoints, JobPlan, JobRan
+from poundlock.driver.failures.attempts import Attempts
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.parallelism import JobParallelism
 from poundlock.driver.planner import Planner
 from poundlock.driver.progress import Tracker
 from poundlock.driver.requests import CheckpointScheduler, Requests
-from poundlock.driver.failures.attempts import Attempts
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_graph import TimeGraph, TimeNode
 from poundlock.operators.time_values import SplitTimes

@@ -163,7 +163,7 @@ def stage_texts(job: Job) -> list[tuple[str, list[StepText]]]:
 
 def _text(node: Node, nodes: Sequence[Node]) -> StepText:
     mark = "source" if isinstance(node, SourceNode) else "sink" if isinstance(node, SinkNode) else "step"
-    return StepText(node.id, mark, _what(node) + _record(node, nodes), [parent.id for parent in node.inputs])
+    return StepText(node.id, mark, describe_step(node) + _record(node, nodes), [parent.id for parent in node.inputs])
 
 
 _STAGES = {
