@@ -49,7 +49,7 @@ def test_mermaid_has_every_step_in_its_stage_and_every_line(job: Job) -> None:
     assert "timestamp #lt; 9 and event #lt;#gt; #quot;x#quot;" in text.replace("<br>", " ")
     lines = {(names[one], names[other]) for one, other in re.findall(r"^  (s\d+) --> (s\d+)$", text, re.MULTILINE)}
     assert {("both", "for-left"), ("both", "counts"), ("for-left", "left"), ("counts", "counted")} <= lines
-    assert text.index("stage 1") < text.index('"left<br>') < text.index("stage 2: keyed") < text.index('"counts<br>')
+    assert text.index("stage 1") < text.index('"both<br>') < text.index("stage 2: keyed") < text.index('"counts<br>')
 
 
 def test_svg_has_every_step_and_they_do_not_lie_on_each_other(job: Job) -> None:

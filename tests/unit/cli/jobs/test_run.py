@@ -214,7 +214,7 @@ def test_a_job_without_a_sink_is_told_in_two_lines_and_in_the_log(tmp_path: Path
     done = _run(tmp_path, "from poundlock import Job\njob = Job('lonely')\n")
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "error: job 'lonely' has no sink [PL-0162]",
+        "error: job 'lonely' has no sink [PL-0102]",
         "Next: end a stream with .sink_to(…)",
     ]
     (log,) = (tmp_path / "state" / "logs").glob("lonely-*.log")
