@@ -58,10 +58,12 @@ class Mutated:
 
     Args:
         id: of the recorded script, and how it was changed.
+        case: the recorded script.
     """
 
     id: str
     text: str
+    case: str
 
 
 class Words:
@@ -95,7 +97,7 @@ def mutated_scripts(seed: int, count: int) -> list[Mutated]:
             mutation = chance.choice(_MUTATIONS)
             text = mutation(text, chance, words)
             done.append(mutation.__name__.strip("_"))
-        made.append(Mutated(f"{number}: {name}, {', '.join(done)}", text))
+        made.append(Mutated(f"{number}: {name}, {', '.join(done)}", text, name))
     return made
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,15 @@ def life(root: str, script: str, failpoints: str = "") -> None:
         run_in_process(Path(root), script)
 
 
-def run_in_process(root: Path, script: str, parallelism: int = 1) -> None:
-    """Run a script whose tasks run here. `PATCHES` must be in their places."""
-    settings = load_settings([f"state_dir={root}/.state"])
+def run_in_process(root: Path, script: str, parallelism: int = 1, *, settings: Sequence[str] = ()) -> None:
+    """Run a script whose tasks run here. `PATCHES` must be in their places.
+
+    Args:
+        settings: `KEY=VALUE` of the job, as behind -D.
+    """
+    given = load_settings([f"state_dir={root}/.state", *settings])
     runner = ScriptRunner(
-        "script", lambda *_: None, lambda _: None, settings=settings, parallelism=parallelism, spark=InProcess
+        "script", lambda *_: None, lambda _: None, settings=given, parallelism=parallelism, spark=InProcess
     )
     runner.run(script)
 

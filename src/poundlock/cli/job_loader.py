@@ -61,6 +61,11 @@ def split_target(target: str) -> tuple[Path, str]:
         every = f"Python files there: {', '.join(names[:5])}" if names else "give the path of your job, such as job.py"
         next = did_you_mean(file.name, names, every, show=lambda near: str(folder / near))
         raise DefinitionError(f"there is no file {path}", next=next)
+    if file.suffix.lower() == ".sql":
+        raise DefinitionError(
+            f"{path} is a script of SQL, and no job of Python",
+            next=f"its jobs run by: {shlex.join(['poundlock', 'sql', str(path)])}; those that ran are known by their names: poundlock list -a",
+        )
     return file, name
 
 

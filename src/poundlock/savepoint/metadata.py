@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -154,12 +155,28 @@ def read_metadata(savepoint: Storage) -> Metadata:
     )
     if made is not None:
         return made
-    there = next(iter(savepoint.list()), None) is not None
+    paths = [entry.path for entry in islice(savepoint.list(), _LOOKED_AT)]
+    if inside := sorted(path.removesuffix(f"/{METADATA}") for path in paths if _is_one_below(path)):
+        more = "" if len(inside) == 1 else f", or one of the other {len(inside) - 1}"
+        raise DefinitionError(
+            f"{savepoint.root} is a folder of savepoints, and none itself",
+            next=f"give the one that is meant: {savepoint.root.rstrip('/')}/{inside[-1]}{more}",
+        )
     what = f"{savepoint.root} has no {METADATA}: it was not copied whole, or is no savepoint"
     raise DefinitionError(
-        what if there else f"there is no savepoint in {savepoint.root}",
+        what if paths else f"there is no savepoint in {savepoint.root}",
         next="give the folder that `poundlock savepoint` printed",
     )
+
+
+_LOOKED_AT = 10_000
+"""So many files of a folder that is none are looked at for savepoints in it."""
+
+
+def _is_one_below(path: str) -> bool:
+    """Return whether a file is what a savepoint right below the folder says of itself."""
+    folder, _, name = path.rpartition("/")
+    return name == METADATA and folder != "" and "/" not in folder
 
 
 def check_files(savepoint: Storage, metadata: Metadata) -> None:

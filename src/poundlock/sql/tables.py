@@ -177,7 +177,7 @@ class _Reader:
         comment: str | None = None
         never_null = False
         for constraint in part.constraints:
-            kind = constraint.kind
+            kind = _kind(constraint)
             if isinstance(kind, exp.ComputedColumnConstraint | MetadataColumn):
                 made = kind
             elif isinstance(kind, exp.CommentColumnConstraint):
@@ -205,7 +205,7 @@ class _Reader:
 
     def _is_key(self, part: exp.ColumnDef) -> bool:
         """Return whether a column is the primary key by itself, or one of the columns of it: NULL is not among its values."""
-        if any(isinstance(each.kind, exp.PrimaryKeyColumnConstraint) for each in part.constraints):
+        if any(isinstance(_kind(each), exp.PrimaryKeyColumnConstraint) for each in part.constraints):
             return True
         return any(part.name == each.name for key in self._keys() for each in key.expressions)
 
@@ -216,11 +216,11 @@ class _Reader:
 
     def _primary_key(self, columns: set[str], *, more_follow: bool) -> Iterator[str]:
         of_columns = [
-            (part, constraint.kind)
+            (part, _kind(constraint))
             for part in self._parts
             if isinstance(part, exp.ColumnDef)
             for constraint in part.constraints
-            if isinstance(constraint.kind, exp.PrimaryKeyColumnConstraint)
+            if isinstance(_kind(constraint), exp.PrimaryKeyColumnConstraint)
         ]
         keys: list[tuple[exp.Expr, exp.Expr, list[str]]] = [(part, key, [part.name]) for part, key in of_columns]
         keys += [(key, key, [each.name for each in key.expressions]) for key in self._keys()]
@@ -289,6 +289,11 @@ class _Reader:
 
     def _error(self, part: exp.Expr, what: str, next: str, kind: str = "other") -> SqlError:
         return SqlError.at(part, what, script=self._script, next=next, kind=kind)
+
+
+def _kind(constraint: exp.Expr) -> exp.Expr:
+    """Return what a constraint of a column is; some stand there by themselves, such as Oracle's IN and OUT of parameters."""
+    return constraint.kind if isinstance(constraint, exp.ColumnConstraint) else constraint
 
 
 @dataclass

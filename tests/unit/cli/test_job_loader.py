@@ -148,3 +148,10 @@ def test_a_file_that_runs_its_job_while_it_is_loaded_is_refused(tmp_path: Path) 
     with pytest.raises(DefinitionError, match=r"job.py:3: the file runs its job while it is being loaded") as told:
         load_job(str(file))
     assert told.value.next == 'put it under: if __name__ == "__main__":'
+
+
+def test_a_script_of_sql_is_named_as_such(tmp_path: Path) -> None:
+    path = _file(tmp_path, "SELECT 1", "script.sql")
+    with pytest.raises(DefinitionError, match=r"script\.sql is a script of SQL, and no job of Python") as caught:
+        load_job(path)
+    assert f"poundlock sql {path};" in str(caught.value.next)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,21 @@ def test_a_truncated_file_is_told_in_two_lines(
         assert main(["savepoint", "inspect", savepoint.root, "--json"]) == 2
         said = json.loads(capsys.readouterr().out)
         assert {wrong["path"] for wrong in said["damage"]} == {path, f"state/{JOB_ID}/stage-1.arrow"}
+
+
+def test_the_folder_that_savepoints_were_taken_in_names_one(
+    savepoint: LocalStorage, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    Path(savepoint.root).rename(taken / "savepoint-a")
+    what, next = poundlock(capsys, "savepoint", "inspect", str(taken), code=2)
+    assert what == f"error: {taken} is a folder of savepoints, and none itself"
+    assert next == f"Next: give the one that is meant: {taken}/savepoint-a"
+    shutil.copytree(taken / "savepoint-a", taken / "savepoint-b")
+    assert poundlock(capsys, "savepoint", "inspect", str(taken), code=2)[1].endswith(
+        "savepoint-b, or one of the other 1"
+    )
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_an_old_savepoint_after_its_successors_finished_files(life: Life, tmp_pa
     savepoint = life.save(tmp_path)
     visible = life.seen()
     life.run(3, 6, end=True)
-    with pytest.raises(DefinitionError, match="files that were finished after the savepoint") as caught:
+    with pytest.raises(DefinitionError, match="finished after the savepoint") as caught:
         restored(savepoint, tmp_path / "second", tmp_path / "out")
     assert "--on-newer-output=retract" in str(caught.value.next)
     assert not (tmp_path / "second").exists()

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from poundlock.errors import PoundlockError
 from poundlock.sql.errors import SqlError
 from poundlock.sql.running.runner import ScriptRunner
+from support.in_process import PATCHES
 from support.mutated_scripts import Mutated, bounded, mutated_scripts
+from support.sql_lives import run_in_process
+from support.sql_scripts import CASES, written
 
 ORDINARY = 20261127
 PARTS = 10
+ELSEWHERE = ("kafka", "jdbc", "cdc", "monitor-interval", "datagen")
+"""Scripts with these words need servers, or may have no end."""
+NO_RESTART = ("restart-strategy.type=none",)
 EACH_S = 20.0  # of the processor, for a script of some thousand characters
 
 
@@ -59,6 +67,55 @@ def assert_answered(scripts: list[Mutated]) -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_script_with_mistakes_is_refused_with_their_place(part: int) -> None:
     assert_answered(mutated_scripts(ORDINARY, 500)[part::PARTS])
+
+
+def test_what_is_in_order_runs_or_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A script that the check lets through meets its rows: it ends, or says in words why not."""
+    assert_runs(monkeypatch, tmp_path, mutated_scripts(ORDINARY, 60))
+
+
+@pytest.mark.torture
+def test_two_thousand_that_are_in_order_run_or_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seed = int(os.environ.get("POUNDLOCK_TORTURE_SEED") or random.randrange(1 << 30))
+    print(f"seed {seed}: POUNDLOCK_TORTURE_SEED={seed} gives the same scripts")
+    assert_runs(monkeypatch, tmp_path, mutated_scripts(seed, 2_000))
+
+
+def is_in_order(script: Mutated) -> bool:
+    """Return whether the check lets a script through."""
+    try:
+        ScriptRunner("check", lambda *_: None, lambda _: None).check(script.text)
+    except SqlError:
+        return False
+    return True
+
+
+def stays_below(text: str) -> bool:
+    """Return whether a script reads and writes nothing but the folder of its case, and ends: a mistake may make "/*" of a path."""
+    if any(word in text.lower() for word in ELSEWHERE):
+        return False
+    return not any("/" in literal and not literal.startswith("'/nowhere/") for literal in re.findall(r"'[^']*'", text))
+
+
+def assert_runs(monkeypatch: pytest.MonkeyPatch, folder: Path, scripts: list[Mutated]) -> None:
+    """Run the scripts that are in order over the rows of their cases; those of servers and without an end are left out."""
+    for module, name, other in PATCHES:
+        monkeypatch.setattr(module, name, other)
+    ran = 0
+    for number, script in enumerate(scripts):
+        if not stays_below(script.text) or not is_in_order(script):
+            continue
+        root = folder / str(number)
+        root.mkdir()
+        monkeypatch.chdir(root)
+        written(CASES[script.case], root, file_per_row=False)
+        try:
+            with bounded(EACH_S):
+                run_in_process(root, script.text.replace("/nowhere/", f"{root}/"), settings=NO_RESTART)
+        except PoundlockError as error:
+            assert len(str(error).splitlines()) == 2, f"{script.id}: {error}"
+        ran += 1
+    assert ran > len(scripts) / 20
 
 
 @pytest.mark.torture

@@ -99,6 +99,7 @@ def test_tables_like_others_and_out_of_queries() -> None:
         ),
         ("CREATE TABLE t (n INT) PARTITIONED BY (day_)", (1, 40), "there is no column day_", "use one of n"),
         ("CREATE TABLE t (n INT UNIQUE)", (1, 17), "is no part of a column", "leave it out"),
+        ("CREATE TABLE t (n INT, m IN INT)", (1, 24), "is no part of a column", "leave it out"),
         ("CREATE TABLE t (n)", (1, 17), "has neither a type nor an expression", "name TYPE"),
         ("CREATE TABLE t (n INT) ENGINE=InnoDB", None, "is no clause of CREATE TABLE", "PARTITIONED BY"),
         (

@@ -21,7 +21,10 @@ from poundlock.storage.copying import copy
 def newer_output(storage: Storage, rules: Rules, state: FileSinkState) -> Newer:
     """Say which files are newer than a state; see `Portable.newer`."""
     paths = _newer(storage, rules, state)
-    what = f"has {len(paths)} files that were finished after the savepoint, such as {paths[0]}" if paths else ""
+    what = ""
+    if paths:
+        many = "a file that was" if len(paths) == 1 else f"{len(paths)} files that were"
+        what = f"has {many} finished after the savepoint, {'it is' if len(paths) == 1 else 'such as'} {paths[0]}"
     return Newer(what=what, lost=_lost(storage, rules, state))
 
 
