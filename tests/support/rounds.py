@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from poundlock.failpoints import ENVIRONMENT, SavepointFailpoint
+from poundlock.testing.job_parts import kill_part
 from poundlock.testing.job_process import JobProcess, completed, end_tagged, new_tag
-from support.job_parts import kill_part
 
 __all__ = ["Config", "Rounds", "visible"]
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from poundlock.testing.job_parts import Victim, kill_part
 from poundlock.testing.job_process import JobProcess, completed
-from support.job_parts import Victim, kill_part
 
 __all__ = ["Kill", "Struck", "Torture", "TortureReport", "kept_ahead", "plan_kills", "tortured"]
 

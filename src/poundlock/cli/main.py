@@ -37,7 +37,7 @@ _COMMANDS: Mapping[str, str] = {
     "checkpoints": "data.ledger:checkpoints", "savepoint": "jobs.savepoint", "explain": "setup.explain", "new": "setup.new",
     "demo": "setup.trials:demo", "kafka": "setup.trials", "deploy": "setup.deploy", "doctor": "setup.doctor",
     "connectors": "setup.doctor:connectors", "fsck": "data.sinks:fsck", "state": "data.state", "ledger": "data.ledger",
-    "audit": "data.sinks:audit", "replay": "data.replay", "files": "data.sinks:files", "warm": "setup.doctor:warm",
+    "audit": "data.sinks:audit", "replay": "data.replay", "torture": "torture.command", "files": "data.sinks:files", "warm": "setup.doctor:warm",
     "version": "setup.doctor:version",
 }  # fmt: skip
 

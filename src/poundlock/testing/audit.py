@@ -90,7 +90,8 @@ def finished_files(root: Path, *, leave_out: Path | None = None) -> tuple[list[P
 _OPEN: Mapping[str, Callable[[Path, str], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
 
-def _lines(path: Path) -> list[bytes]:
+def lines_of(path: Path) -> list[bytes]:
+    """Return the lines of a finished file, without their ends; what it is compressed with goes by its name."""
     if path.suffix in (".zst", ".zstd"):
         import pyarrow as pa
 
@@ -119,7 +120,7 @@ def _value(letter: Mapping[str, Any], path: Path) -> bytes:
 def dead_letter_values(files: Iterable[Path]) -> Iterator[bytes]:
     """Yield the raw records of dead-letter files. Raises ValueError for a line that lacks its reason or its value."""
     for path in files:
-        for line in _lines(path):
+        for line in lines_of(path):
             yield _value(json.loads(line), path)
 
 
@@ -156,7 +157,7 @@ def audit_output(
     in_files = dead_lettered = 0
     for path in finished:
         place = path.relative_to(out).parent.as_posix()
-        for line in _lines(path):
+        for line in lines_of(path):
             in_files += 1
             written[line] += 1
             if oracle(line) != place:

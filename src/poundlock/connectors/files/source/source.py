@@ -231,6 +231,11 @@ class FileSource:
         paths = ("/".join([*above, name.replace("*", "/".join(bucket))]) for name in names)
         return any(True for _ in selection.select(Entry(each, 0, 0) for each in paths))
 
+    def files(self) -> tuple[Storage, Iterator[Entry]]:
+        """Return the folder, and the files below it that there are now and would be read."""
+        storage, selection = self._place()
+        return storage, selection.select(storage.list())
+
     def preflight(self) -> None:
         """Raise DefinitionError if there is nothing that could be read."""
         refuse_unreachable(open_storage(split_glob(self.path)[0]), what="the folder")

@@ -1,4 +1,4 @@
-"""The processes of a running job by their part, and how a test kills one of them: the driver, its JVM, a Python worker."""
+"""The processes of a running job by their part, and how one of them is killed: the driver, its JVM, a Python worker."""
 
 from __future__ import annotations
 
