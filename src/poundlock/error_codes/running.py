@@ -148,6 +148,15 @@ SUBJECTS = (
         ),
     ),
     ErrorSubject(
+        142,
+        "Torture of a job of one's own",
+        modules=("cli.torture",),
+        codes=(
+            ErrorCode(1, "A job in the sandbox failed by itself, took too long, or a service could not be stopped and started.", ("a job that fails without being killed, too", "a command for the service that does not work"), ("read the log that the second line names", "run the job, or the command, by hand")),
+            ErrorCode(2, "A job cannot be run in a sandbox, or the options do not fit it.", ("a source or a sink that cannot be redirected", "a failpoint that does not exist", "an input without records"), ("do what the second line says: docs/torture.md",)),
+        ),
+    ),
+    ErrorSubject(
         141,
         "The demo",
         modules=("demo",),

@@ -24,6 +24,7 @@ from schemathesis.specs.openapi.checks import (
 
 from poundlock.rest.app import make_app
 from poundlock.rest.observed import Observed
+from support.examples import examples
 from support.rest_job import ID, TOKEN, observed
 
 ALLOWED = {"Authorization": f"Bearer {TOKEN}"}
@@ -37,13 +38,13 @@ def described(app: Any) -> dict[str, Any]:
     return {f"{each.ok().method} {each.ok().path}": each.ok() for each in schema.get_all_operations()}
 
 
-def walk(job: Observed, operation: Any, examples: int) -> dict[int, int]:
+def walk(job: Observed, operation: Any, count: int) -> dict[int, int]:
     """Send requests for one operation, and return how often which status came. Raises what Schemathesis finds."""
     seen: dict[int, int] = {}
     fitting = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
     wrong = operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
 
-    @settings(max_examples=examples, suppress_health_check=list(HealthCheck), database=None)
+    @settings(examples(count), suppress_health_check=list(HealthCheck), database=None)
     @given(case=fitting | fitting | wrong, here=st.integers(0, 3))
     def ask(case: Any, here: int) -> None:
         if here and "jid" in case.path_parameters:

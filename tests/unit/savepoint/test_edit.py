@@ -102,13 +102,13 @@ def test_it_is_made_where_it_is_wanted_and_can_be_edited_again(
     ("arguments", "said"),
     [
         ([], "nothing is to be changed"),
-        (["--offset", "other:0=5"], "no position of other:0 Next: use one of events:0, events:1"),
+        (["--offset", "other:0=5"], "no position of other:0 [PL-0732] Next: use one of events:0, events:1"),
         (["--offset", "in/events:0=5"], "in of"),
-        (["--offset", "nope/events:0=5"], "no position of a source 'nope' Next: use one of clicks, in"),
+        (["--offset", "nope/events:0=5"], "no position of a source 'nope' [PL-0732] Next: use one of clicks, in"),
         (["--offset", "events:0=-5"], "--offset events:0=-5 is not topic:partition=N with a number from 0 on"),
         (["--offset", "events=5"], "is not topic:partition=N"),
         (["--offset", "in:0=5"], "no position of in:0"),
-        (["--drop-operator", "nope"], "no operator 'nope' Next: use one of clicks, in, out, counts, sums"),
+        (["--drop-operator", "nope"], "no operator 'nope' [PL-0732] Next: use one of clicks, in, out, counts, sums"),
         (["--drop-operator", "out", "--offset", "clicks/other:9=1"], "no position of other:9"),
     ],
 )

@@ -118,7 +118,7 @@ def test_the_folder_that_savepoints_were_taken_in_names_one(
     taken.mkdir()
     Path(savepoint.root).rename(taken / "savepoint-a")
     what, next = poundlock(capsys, "savepoint", "inspect", str(taken), code=2)
-    assert what == f"error: {taken} is a folder of savepoints, and none itself"
+    assert what == f"error: {taken} is a folder of savepoints, and none itself [PL-0702]"
     assert next == f"Next: give the one that is meant: {taken}/savepoint-a"
     shutil.copytree(taken / "savepoint-a", taken / "savepoint-b")
     assert poundlock(capsys, "savepoint", "inspect", str(taken), code=2)[1].endswith(

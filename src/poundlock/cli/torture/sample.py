@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from poundlock.cli.output import plural
-from poundlock.cli.torture.sandbox import Sample
+from poundlock.cli.torture.sandbox import InputSample
 from poundlock.connectors.datagen.source import DatagenSource
 from poundlock.connectors.files.source.source import FileSource
 from poundlock.connectors.kafka.offsets import Offsets
@@ -41,7 +41,7 @@ class SampleSize:
     checkpoints: int
 
 
-def samples_of(job: Job, root: Path, limits: SampleSize) -> dict[str, Sample]:
+def samples_of(job: Job, root: Path, limits: SampleSize) -> dict[str, InputSample]:
     """Take the sample of each source into a folder.
 
     Raises:
@@ -52,17 +52,17 @@ def samples_of(job: Job, root: Path, limits: SampleSize) -> dict[str, Sample]:
     return {node.id: _sample(node.source, root / "input" / node.id, node.id, limits) for node in nodes}
 
 
-def _sample(source: Any, folder: Path, name: str, limits: SampleSize) -> Sample:
+def _sample(source: Any, folder: Path, name: str, limits: SampleSize) -> InputSample:
     if isinstance(source, FileSource):
         return _of_files(source, folder, name, limits)
     if isinstance(source, KafkaSource):
         return _of_kafka(source, name, limits)
     assert isinstance(source, DatagenSource)
     rows = limits.records if source.count is None else min(source.count, limits.records)
-    return Sample(kind="generated", rows=rows, checkpoints=limits.checkpoints, says=f"{plural(rows, 'row')} made")
+    return InputSample(kind="generated", rows=rows, checkpoints=limits.checkpoints, says=f"{plural(rows, 'row')} made")
 
 
-def _of_files(source: FileSource, folder: Path, name: str, limits: SampleSize) -> Sample:
+def _of_files(source: FileSource, folder: Path, name: str, limits: SampleSize) -> InputSample:
     storage, entries = source.files()
     there = sorted(entries, key=lambda each: (each.modified_ms, each.path))
     if not there:
@@ -76,7 +76,7 @@ def _of_files(source: FileSource, folder: Path, name: str, limits: SampleSize) -
             size += copied.tell()
         os.utime(path, (entry.modified_ms / 1000,) * 2)  # files are taken in this order
     of = "" if len(taken) == len(there) else f" of {len(there):,}"
-    return Sample(
+    return InputSample(
         kind="files",
         folder=str(folder),
         files=len(taken),
@@ -86,7 +86,7 @@ def _of_files(source: FileSource, folder: Path, name: str, limits: SampleSize) -
     )
 
 
-def _of_kafka(source: KafkaSource, name: str, limits: SampleSize) -> Sample:
+def _of_kafka(source: KafkaSource, name: str, limits: SampleSize) -> InputSample:
     cluster = source.cluster()
     try:
         partitions = PartitionDiscovery(source, cluster).partitions(_PATIENCE_S)
@@ -103,7 +103,7 @@ def _of_kafka(source: KafkaSource, name: str, limits: SampleSize) -> Sample:
     count = sum(end[each] - start[each] for each in end)
     if count <= 0:
         raise _nothing(name, f"no record in {source.place}")
-    return Sample(
+    return InputSample(
         kind="kafka",
         start=_by_topic(start),
         end=_by_topic(end),

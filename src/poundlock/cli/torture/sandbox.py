@@ -35,7 +35,7 @@ SOURCES = "FileSource, KafkaSource and DatagenSource"
 SINKS = "FileSink, KafkaSink and PrintSink"
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class InputSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a source reads in both runs.
 
     Args:
@@ -72,7 +72,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
 
     target: str
     root: str
-    samples: dict[str, Sample]
+    samples: dict[str, InputSample]
     streaming: bool
     topics: dict[str, tuple[str, int]] = {}
 
@@ -145,7 +145,7 @@ def redirect(job: Job, sandbox: Sandbox, run: str) -> None:
         job.runtime_mode = "streaming"
 
 
-def sampled(source: Any, sample: Sample) -> Any:
+def sampled(source: Any, sample: InputSample) -> Any:
     """Return a source that reads a sample, cut into checkpoints that are the same in both runs."""
     made = copy.copy(source)
     values: dict[str, Any]

@@ -22,7 +22,14 @@ from poundlock import (
 )
 from poundlock.cli.main import main
 from poundlock.cli.torture.sample import SampleSize, samples_of
-from poundlock.cli.torture.sandbox import TORTURED, Sample, Sandbox, redirect, refuse_what_stays_outside, sandboxed_job
+from poundlock.cli.torture.sandbox import (
+    TORTURED,
+    InputSample,
+    Sandbox,
+    redirect,
+    refuse_what_stays_outside,
+    sandboxed_job,
+)
 from poundlock.errors import DefinitionError
 from poundlock.stream.nodes import walk
 
@@ -84,7 +91,7 @@ def test_kafka_is_read_between_the_offsets_of_the_sample_and_commits_none(tmp_pa
     source = KafkaSource(bootstrap_servers="localhost:9", pattern="ev.*", group_id="mine", start="latest")
     job.from_source(source, name="in").sink_to(FileSink(str(tmp_path / "out"), row="value"), name="out")
     offsets = {"start": {"events": {"0": 5, "1": 0}}, "end": {"events": {"0": 25, "1": 20}}}
-    sample = Sample(kind="kafka", rows=40, checkpoints=4, **offsets)
+    sample = InputSample(kind="kafka", rows=40, checkpoints=4, **offsets)
     sandbox = Sandbox(target="job.py", root=str(tmp_path), samples={"in": sample}, streaming=True)
     redirect(job, sandbox, TORTURED)
     sampled = job.sources[0].source
@@ -102,7 +109,7 @@ def test_the_file_of_a_run_loads_the_job_of_the_user(tmp_path: Path, monkeypatch
         "from poundlock import DatagenSource, Job, PrintSink\njob = Job('of-the-user')\n"
         "job.from_source(DatagenSource('n int', count=5), name='rows').sink_to(PrintSink(), name='shown')\n"
     )
-    sample = Sample(kind="generated", rows=3)
+    sample = InputSample(kind="generated", rows=3)
     plan = Sandbox(target=str(path), root=str(tmp_path), samples={"rows": sample}, streaming=False).save()
     job = sandboxed_job(str(plan), TORTURED)
     assert (job.name, job.sources[0].source.count) == ("of-the-user", 3)
