@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import signal
-import threading
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from poundlock.cli.job_lookup import KnownJob, folder_channel
 from poundlock.cli.options import Call, with_shared_options
+from poundlock.cli.rest_server import command_server
 
 if TYPE_CHECKING:
     from poundlock.control.channel import ControlChannel
     from poundlock.control.registry import JobEntry
-    from poundlock.rest.access.tokens import TokenStore
 
 _PORT = 8080
 
@@ -37,50 +33,23 @@ def command(
 
     Running and ended ones of this user on this machine, and those of the folders given. Address and token are those of the settings rest.….
     """
-    from poundlock.control.operations_log import OperationsLog
-    from poundlock.control.registry import Registry, write_whole
-    from poundlock.dashboard.known_jobs import KnownJobs
-    from poundlock.rest.access.access import Access
-    from poundlock.rest.server import RestServer, not_installed, take_port
     from poundlock.storage import open_storage
 
     settings = call.settings()
-    if (missing := not_installed()) is not None:
-        raise missing
     roots = [open_storage(folder).root for folder in root or ()]
-    token, file = secrets.token_urlsafe(32), settings.state_dir / f"dashboard-{os.getpid()}.token"
-    listening = take_port(settings.rest_bind_address, _PORT if port is None else port)
-    try:
-        access = Access.of(settings, listening.getsockname()[0])
-    except BaseException:
-        listening.close()
-        raise
-    ended = threading.Event()
-    before = {each: signal.signal(each, lambda number, frame: ended.set()) for each in (signal.SIGINT, signal.SIGTERM)}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, token.encode())
-    operations = OperationsLog(
-        path=settings.operations_log, job_id="", job="dashboard", say=lambda line, **more: call.output.note(line)
-    )
-    server = RestServer(listening, token, access, operations)
-    try:
+    port = _PORT if port is None else port
+    with command_server(settings, "dashboard", port=port, job_id="", job="dashboard", note=call.output.note) as served:
+        from poundlock.control.registry import Registry
+        from poundlock.dashboard.app import make_dashboard
+        from poundlock.dashboard.known_jobs import KnownJobs
+
         jobs = KnownJobs(Registry(settings.state_dir), roots, _way, folder_channel)
-
-        def app(tokens: TokenStore, hosts: frozenset[str] | None, operations: OperationsLog | None) -> Any:
-            from poundlock.dashboard.app import make_dashboard
-
-            return make_dashboard(jobs, tokens, hosts=hosts, operations=operations)
-
-        server.serve(app)
-        shown = {"address": server.url, "token_file": str(file.absolute())}
+        server, file = served.server, served.token_file
+        server.serve(lambda tokens, hosts, operations: make_dashboard(jobs, tokens, hosts=hosts, operations=operations))
         # Behind the # it stays in the browser: no server gets it, and no log has it.
-        call.output.show(f"Dashboard : {server.url}/#token={token}\nToken     : {file.absolute()}", shown)
-        jobs.run(ended)
-    finally:
-        server.close()
-        file.unlink(missing_ok=True)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        shown = {"address": server.url, "token_file": str(file)}
+        call.output.show(f"Dashboard : {server.url}/#token={server.token}\nToken     : {file}", shown)
+        jobs.run(served.ended)
 
 
 def _way(entry: JobEntry) -> ControlChannel:
