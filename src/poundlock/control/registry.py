@@ -165,7 +165,9 @@ class JobEntry:
         """Return the entry of plain data. Raises ValueError if it is none."""
         if not isinstance(value, dict) or value.get("v") != _FORMAT:
             raise ValueError("no entry of a job, or one of a format that is not known")
-        return msgspec.convert(value, ready(cls))
+        entry = msgspec.convert(value, ready(cls))
+        Progress.check(entry.progress)
+        return entry
 
 
 class Registry:

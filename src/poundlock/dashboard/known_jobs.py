@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from poundlock.checkpoint.identity import PATH as IDENTITY
 from poundlock.checkpoint.identity import read_identity
 from poundlock.control.channel import ControlChannel
-from poundlock.control.control_files import TROUBLE
+from poundlock.control.control_files import DRIVER, TROUBLE
 from poundlock.control.driver_status import in_folder
 from poundlock.control.registry import JobEntry, Registry
 from poundlock.errors import PoundlockError
@@ -128,24 +128,31 @@ class KnownJobs:
         return list(newest.values())
 
     def _in_roots(self) -> Iterator[JobEntry]:
+        unreadable: dict[str, str] = {}
         for root in self.roots:
+            empty = True
             try:
                 storage = open_storage(root)
-                inner = [] if read_identity(storage) else [f"{storage.root}/{name}" for name in storage.names(".")]
-                folders: Sequence[Storage] = [storage, *map(open_storage, sorted(inner))]
+                is_one = storage.stat(IDENTITY) is not None
+                folders = (
+                    [storage.root] if is_one else [f"{storage.root}/{name}" for name in sorted(storage.names("."))]
+                )
             except TROUBLE as error:
-                self._unreadable[root] = error.what if isinstance(error, PoundlockError) else str(error)
+                unreadable[root] = _why(error)
                 continue
-            empty = True
             for folder in folders:
-                with suppress(*TROUBLE):
-                    if folder.stat(IDENTITY) is not None and (entry := in_folder(folder)) is not None:
-                        empty = False
-                        yield entry
+                try:
+                    entry = _entry_in(open_storage(folder))
+                except TROUBLE as error:
+                    unreadable[folder] = _why(error)
+                    empty = False
+                    continue
+                if entry is not None:
+                    empty = False
+                    yield entry
             if empty:
-                self._unreadable[root] = "no job has written how it goes into it"
-            else:
-                self._unreadable.pop(root, None)
+                unreadable[root] = "no job has written how it goes into it"
+        self._unreadable = unreadable
 
     def _take(self, entry: JobEntry, *, local: bool) -> None:
         with self._lock:
@@ -168,3 +175,17 @@ class KnownJobs:
                 known.gateway.look()
             if entry.ended and not job.ended:  # its folder knows less than the registry
                 job.entry = entry
+
+
+def _entry_in(folder: Storage) -> JobEntry | None:
+    """Return the entry of a checkpoint folder's newest driver; None where none has written one. Raises one of TROUBLE: it is damaged."""
+    if read_identity(folder) is None:
+        return None
+    entry = in_folder(folder)
+    if entry is None and folder.stat(DRIVER) is not None:
+        raise ValueError(f"{DRIVER} is damaged, or of a version that is not known")
+    return entry
+
+
+def _why(error: Exception) -> str:
+    return error.what if isinstance(error, PoundlockError) else str(error)

@@ -17,6 +17,7 @@ from poundlock.checkpoint.skew import NO_SKEW, Skew
 from poundlock.metrics.load import NO_LOAD, CommitLoad, JobLoad
 from poundlock.metrics.timeline import FailedCheckpoint, Timeline, UnderWay
 from poundlock.operators.time_values import MIN
+from poundlock.storage.json_record import ready
 
 State = Literal["INITIALIZING", "RUNNING", "RESTARTING", "FINISHED", "CANCELED", "FAILED"]
 _FINAL = ("FINISHED", "CANCELED", "FAILED")
@@ -92,6 +93,12 @@ class Progress:
         known = {name: value for name, value in values.items() if name in cls.__slots__}
         made = {name: msgspec.convert(known[name], kind) for name, kind in _MADE.items() if known.get(name) is not None}
         return cls(**{**{name: value for name, value in known.items() if name not in _MADE}, **made})
+
+    @classmethod
+    def check(cls, values: Mapping[str, Any]) -> None:
+        """Raise ValueError if `of` cannot make anything of what was written: whoever may write into a folder may have written it."""
+        given = {name: value for name, value in values.items() if value is not None or name not in _MADE}
+        msgspec.convert({**given, "state": "RUNNING"}, ready(cls))
 
     def line(self) -> dict[str, Any]:
         """Return the fields that do not grow with operators and tasks, for a line of a log."""

@@ -127,6 +127,7 @@ class Gateway:
             return
         if now.driver != job.entry.driver:
             job.requests.close()
+            job.trend.began_again()
             job.stop, job.requests = StopRequest(), Requests()
             job.setup, job.figures = _setup(self._storage), Figures(Ledger(self._storage), now.started_ms)
             self._forwarding = self._begin(now)

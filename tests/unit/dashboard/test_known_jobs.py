@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -152,3 +153,33 @@ def test_a_root_without_jobs_is_named(scene: Scene, tmp_path: Path) -> None:
     scene.known.roots = [str(tmp_path / "mistyped")]
     scene.until(lambda: bool(scene.client.get("/dashboard/jobs").json()["unreadable"]))
     assert "mistyped" in scene.client.get("/dashboard/jobs").json()["unreadable"][0]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("job.json", "{"),
+        ("job.json", "[]"),
+        ("control/driver.json", "{"),
+        ("control/driver.json", "[" * 20_000),
+        ("control/driver.json", {"progress": {"rows_read": "many"}}),
+        ("control/driver.json", {"progress": {"lags": 5}}),
+        ("control/driver.json", {"progress": {"load": {"operators": {"a": 1}}}}),
+    ],
+)
+def test_a_damaged_folder_is_named_and_hides_no_other_job(scene: Scene, file: str, content: Any) -> None:
+    folder = scene.folder / "root" / "damaged"
+    scene.begun("damaged", folder)
+    (folder / "control").mkdir()
+    entry = replace(scene.entry(scene.there, folder), job_id="d" * 32)
+    good = json.loads(entry.to_bytes())
+    (folder / "control" / "driver.json").write_text(json.dumps(good))
+    scene.until(lambda: scene.cards().keys() == {"here", "there"} | {entry.name})
+    whole = content if isinstance(content, str) else json.dumps({**good, **content})
+    (folder / file).write_text(whole)
+    scene.until(lambda: bool(scene.client.get("/dashboard/jobs").json()["unreadable"]))
+    (named,) = scene.client.get("/dashboard/jobs").json()["unreadable"]
+    assert named.startswith(f"{folder}: ")
+    assert scene.cards().keys() >= {"here", "there"}
+    (folder / file).unlink()
+    scene.until(lambda: scene.client.get("/dashboard/jobs").json()["unreadable"] == [])

@@ -15,6 +15,8 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import Counts
 from poundlock.checkpoint.skew import Shares, Skew
 from poundlock.control.registry import now_ms
+from poundlock.metrics.load import JobLoad, OperatorLoad
+from poundlock.metrics.timeline import FailedCheckpoint, Timeline
 from poundlock.operators.time_values import (
     DecidedTime,
     PartitionTime,
@@ -26,7 +28,7 @@ from poundlock.operators.time_values import (
 )
 from poundlock.plan.graph import GraphEdge, GraphNode, GraphStage, JobGraph
 from poundlock.rest.app import make_app
-from poundlock.rest.observed import Observed
+from poundlock.rest.observed import Observed, Vertex
 from poundlock.rest.trend import Trend
 from poundlock.state.decided_state import DecidedState
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, RunFile, TableMeta
@@ -89,6 +91,25 @@ def test_failures_are_on_the_timeline(client: TestClient, job: Observed) -> None
     assert get(client, "timeline")["failures"][0].items() >= {"at": 2500, "what": "the broker went away"}.items()
 
 
+def test_failed_checkpoints_are_on_the_timeline_once_with_the_restart_that_they_led_to(
+    client: TestClient, job: Observed
+) -> None:
+    failed = [
+        FailedCheckpoint(3, "run", 900, 1000, "a worker died"),
+        FailedCheckpoint(4, "verify", 1900, 2000, "the broker went away"),
+        FailedCheckpoint(4, "run", 2900, 3000, "the broker went away"),
+    ]
+    job.update(replace(job.progress, newest_failed=tuple(failed)))
+    job.entry = replace(job.entry, troubles=(("the broker went away (again in 1.0 s)", 2500), ("no memory", 9000)))
+    shown = get(client, "timeline")["failures"]
+    assert [(each["at"], each["what"], each["level"]) for each in shown] == [
+        (9000, "no memory", "restart"),
+        (3000, "checkpoint 4 failed in run: the broker went away", "checkpoint"),
+        (2500, "checkpoint 4 failed in verify: the broker went away (again in 1.0 s)", "restart"),
+        (1000, "checkpoint 3 failed in run: a worker died", "checkpoint"),
+    ]
+
+
 def test_a_record_is_opened_up_and_one_that_is_not_there_is_none(client: TestClient) -> None:
     shown = get(client, "ledger/2")
     assert shown["record"]["sources"]["events"] == {"start": 10, "end": 20, "identity": {}, "rows": 10, "bytes": 1000}
@@ -123,6 +144,7 @@ def test_watermarks_and_positions_by_partition(client: TestClient, made: tuple[O
     )
     span = SourceRange({"clicks": {"0": 5, "1": 2}}, {"clicks": {"0": 9, "1": 2}}, {}, 4, None)
     made[1].append(replace(decision(4, 3), watermarks=decided, sources={"events": span}))
+    made[0].update(replace(made[0].progress, lags={"events": {"clicks-1": 5}, "another": {"clicks-0": 7}}))
     shown = get(client, "watermarks")
     (source,) = shown["sources"]
     assert (source["watermark"], source["held_by"], source["assigner"]) == (700, "clicks-1", "time")
@@ -130,6 +152,7 @@ def test_watermarks_and_positions_by_partition(client: TestClient, made: tuple[O
         ("clicks-0", 900, False, 9, 4),
         ("clicks-1", 700, True, 2, 0),
     ]
+    assert [p["lag"] for p in source["partitions"]] == [None, 5], "what is not known is no zero"
     assert shown["streams"] == [{"id": "time", "watermark": 700, "idle": False}]
     assert (shown["lag"], shown["latest_event"]) == (5, 9)
 
@@ -285,6 +308,39 @@ def test_the_graph_with_figures_and_without_a_plan(client: TestClient, job: Obse
     assert shown["nodes"][0]["figures"]["rows_per_s"] is None, "decisions of long ago tell no rate of now"
     assert shown["nodes"][0]["figures"]["lag"] == 5
     assert shown["edges"][0]["ship"] == "key groups"
+
+
+def test_how_busy_steps_are_by_the_checkpoints_that_were_seen(
+    client: TestClient, made: tuple[Observed, Ledger]
+) -> None:
+    job, ledger = made
+    at = now_ms() - 20_000
+    nodes = [GraphNode(id=id, kind="step", what="x", stage=1) for id in ("parse", "another")]
+    job.setup, job.trend = replace(job.setup, graph=JobGraph(nodes=nodes)), Trend()
+
+    def taken(checkpoint: int, seconds: int, busy_ms: float) -> None:
+        ledger.append(replace(decision(checkpoint + 1, checkpoint), time_ms=at + seconds * 1000))
+        load = JobLoad(operators={"parse": OperatorLoad(20, 16, busy_ms=busy_ms)})
+        timeline = Timeline(checkpoint, at, at + seconds * 1000)
+        job.update(replace(job.progress, checkpoint=checkpoint, load=load, timeline=timeline, parallelism=2))
+
+    def busy() -> list[float | None]:
+        return [node["figures"]["busy"] for node in get(client, "graph")["nodes"]]
+
+    taken(3, 0, 4000)
+    assert busy() == [None, None], "a sum since the start says nothing of now"
+    taken(4, 10, 9000)
+    assert busy() == [0.25, None], "5 of the 20 seconds that two tasks had"
+    taken(5, 15, 100)
+    assert busy() == [None, None], "another process begins again"
+
+
+def test_the_lag_of_a_source_is_its_own_where_it_says_it(client: TestClient, job: Observed) -> None:
+    vertex = Vertex(name="other", kind="source", description="DatagenSource")
+    job.setup = replace(job.setup, vertices=[*job.setup.vertices, vertex])
+    job.update(replace(job.progress, lags={"events": {"clicks-0": 3, "clicks-1": 4}}))
+    lags = {node["id"]: node["figures"]["lag"] for node in get(client, "graph")["nodes"]}
+    assert lags == {"events": 7, "other": None, "files": None}
 
 
 def test_savepoints_are_listed_and_removed(client: TestClient, job: Observed, tmp_path: Path) -> None:

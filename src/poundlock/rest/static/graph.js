@@ -24,7 +24,7 @@ function figures(node, now) {
 }
 
 // Room is for as many lines as a node can ever have, so that nothing jumps when a figure comes or goes.
-const room = (node) => HEAD + 6 + LINE * ({ source: 3, keyed: 4, sink: 2, "dead letters": 2 }[node.kind] || 1);
+const room = (node) => HEAD + 6 + LINE * ({ source: 6, keyed: 5, sink: 3, "dead letters": 3 }[node.kind] || 2);
 
 function layout(graph, down) {
   const g = new dagre.Graph({ compound: true, multigraph: true });
@@ -73,13 +73,13 @@ export function Graph({ jid }) {
           ["Bytes/s", missing(node.figures.bytes_per_s) ? "–" : `${bytes(node.figures.bytes_per_s)}/s`],
           ["Watermark", time(node.figures.watermark)], ["Lag", count(node.figures.lag)],
           ["State", bytes(node.figures.state_bytes)], ["Entries", count(node.figures.state_rows)],
-          ["Busy", share(node.figures.busy)], ["Skew", missing(node.figures.skew) ? "–" : `${node.figures.skew} ×`],
+          ["Busy", share(node.figures.busy), "The part of the time of its tasks in which it had a core"], ["Skew", missing(node.figures.skew) ? "–" : `${node.figures.skew} ×`],
         ]} /></section>`}
       <details><summary>The same as a table</summary>
       <${Table} label="Steps" rows=${graph.nodes} columns=${[
         ["Step", (n) => html`<b>${n.id}</b>`], ["Kind", (n) => KINDS[n.kind] || n.kind], ["Stage", (n) => n.stage || "–", { num: true }],
         ["Reads from", (n) => graph.edges.filter((e) => e.target === n.id).map((e) => `${e.source}${e.ship === "forward" ? "" : ` (${e.ship})`}`).join(", ") || "–"],
-        ["Rows/s", (n) => rate(n.figures.rows_per_s), { num: true }], ["State", (n) => bytes(n.figures.state_bytes), { num: true }],
+        ["Rows/s", (n) => rate(n.figures.rows_per_s), { num: true }], ["Busy", (n) => share(n.figures.busy), { num: true }], ["Lag", (n) => count(n.figures.lag), { num: true }], ["State", (n) => bytes(n.figures.state_bytes), { num: true }],
         ["What", (n) => n.what, { wide: true }],
       ]} /></details>`;
   }}<//>`;

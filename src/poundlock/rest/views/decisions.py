@@ -10,13 +10,16 @@ from fastapi import APIRouter, Path, Query
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.errors import TerminalError
+from poundlock.metrics.timeline import FailedCheckpoint
 from poundlock.rest.answers import JobCalled, refusal
+from poundlock.rest.observed import Observed
 from poundlock.rest.views import models
 from poundlock.rest.views.job_folder import FolderOfJob, answered
 
 router = APIRouter()
 _LARGEST = 2**63 - 1
 _OF_THE_ONE_BEFORE = ("decide", "commit")
+_SOON_MS = 60_000
 
 Last = Annotated[int, Query(ge=1, le=500, description="How many decisions at most.")]
 Before = Annotated[int | None, Query(ge=0, le=_LARGEST, description="Only decisions with a lower number.")]
@@ -82,15 +85,38 @@ def timeline(job: JobCalled, folder: FolderOfJob, last: Last = 60, before: Befor
         first = folder.first() if newest is not None else None
     behind = bool(wanted) and wanted[0].number == before
     later, decisions = (wanted[0], wanted[1:]) if behind else (None, wanted[:last])
-    failures = [models.Failure(at=at, what=what, next="") for what, at in reversed(job.entry.troubles)]
-    if job.entry.failure is not None and job.ended:
-        what, next = job.entry.failure
-        failures.insert(0, models.Failure(at=job.entry.ended_ms or job.entry.started_ms, what=what, next=next))
     return models.CheckpointTimeline(
         decisions=lines(decisions, later),
-        failures=failures,
+        failures=_failures(job),
         oldest=first,
         newest=None if newest is None else newest.number,
+    )
+
+
+def _failures(job: Observed) -> list[models.Failure]:
+    """Return why checkpoints failed, the job was restarted and ended, the newest first; what is of one failure is one of them."""
+    made = [models.Failure(at=at, what=what, next="", level="restart") for what, at in job.entry.troubles]
+    if job.entry.failure is not None and job.ended:
+        what, next = job.entry.failure
+        made.append(models.Failure(at=job.entry.ended_ms or job.entry.started_ms, what=what, next=next))
+    for checkpoint in job.progress.newest_failed:
+        its = _caused_by(made, checkpoint)
+        if its is None:
+            made.append(models.Failure(at=checkpoint.failed_ms, what=checkpoint.cause, next="", level="checkpoint"))
+            its = made[-1]
+        its.what = f"checkpoint {checkpoint.checkpoint} failed in {checkpoint.phase}: {its.what}"
+    return sorted(made, key=lambda failure: failure.at, reverse=True)
+
+
+def _caused_by(failures: Sequence[models.Failure], checkpoint: FailedCheckpoint) -> models.Failure | None:
+    """Return the restart, or the job's end, for which a checkpoint was the cause a moment before; None if it was for none."""
+    return next(
+        (
+            failure
+            for failure in failures
+            if 0 <= failure.at - checkpoint.failed_ms <= _SOON_MS and failure.what.startswith(checkpoint.cause)
+        ),
+        None,
     )
 
 

@@ -37,7 +37,7 @@ def watermarks(job: JobCalled, folder: FolderOfJob) -> models.Watermarks:
         lag=progress.lag,
         earliest_event=None if seen is None else seen.min_ms,
         latest_event=None if seen is None else seen.max_ms,
-        sources=[] if newest is None else _sources(newest),
+        sources=[] if newest is None else _sources(newest, progress.lags),
         streams=[]
         if times is None
         else [
@@ -47,19 +47,21 @@ def watermarks(job: JobCalled, folder: FolderOfJob) -> models.Watermarks:
     )
 
 
-def _sources(decision: Decision) -> list[models.SourceLine]:
+def _sources(decision: Decision, lags: Mapping[str, Mapping[str, int]]) -> list[models.SourceLine]:
     times: dict[str, tuple[str, SourceTime]] = {}
     if decision.watermarks is not None:
         for assigner, sources in decision.watermarks.state.sources.items():
             for name, time in sources.items():
                 times.setdefault(name, (assigner, time))
-    return [_source(name, span, times.get(name)) for name, span in decision.sources.items()]
+    return [_source(name, span, times.get(name), lags.get(name, {})) for name, span in decision.sources.items()]
 
 
-def _source(name: str, span: SourceRange, known: tuple[str, SourceTime] | None) -> models.SourceLine:
+def _source(
+    name: str, span: SourceRange, known: tuple[str, SourceTime] | None, lags: Mapping[str, int]
+) -> models.SourceLine:
     assigner, time = known if known is not None else (None, SourceTime())
     starts, ends = _by_partition(span.start), _by_partition(span.end)
-    names = list(dict.fromkeys([*time.partitions, *ends]))[:_MOST]
+    names = list(dict.fromkeys([*time.partitions, *ends, *lags]))[:_MOST]
     partitions = []
     for each in names:
         its, end = time.partitions.get(each), ends.get(each)
@@ -73,6 +75,7 @@ def _source(name: str, span: SourceRange, known: tuple[str, SourceTime] | None) 
                 silent_since=None if its is None else its.silent_since,
                 position=end,
                 rows=moved,
+                lag=lags.get(each),
             )
         )
     return models.SourceLine(

@@ -70,6 +70,9 @@ class _Figures:
         )
         worked = sum(sum(each.durations_ms.values()) for each in decisions[:-1])
         self.busy = None if self._span_s is None else min(1.0, worked / 1000 / self._span_s)
+        parallelism = job.progress.parallelism or job.setup.parallelism
+        known = self._span_s is not None and parallelism is not None
+        self._busy = job.trend.busy(parallelism or 1) if known else {}
 
     def _seconds(self, decisions: Sequence[Decision]) -> float | None:
         """Return how long the time was in which all but the oldest of these were made; None where that says nothing of now."""
@@ -93,19 +96,30 @@ class _Figures:
 
     def of(self, node: GraphNode) -> models.NodeFigures:
         """Return the figures of a node."""
+        busy = self._busy.get(node.id)
+        return self._of(node).model_copy(update={"busy": None if busy is None else round(busy, 4)})
+
+    def _lag(self, source: str) -> int | None:
+        """Return how many records wait in a source: what it says itself, else what is said of the job where it has one source."""
+        progress = self._job.progress
+        if source in progress.lags:
+            return sum(progress.lags[source].values())
+        sources = sum(vertex.kind == "source" for vertex in self._job.setup.vertices)
+        return progress.lag if sources == 1 else None
+
+    def _of(self, node: GraphNode) -> models.NodeFigures:
         recent = self._decisions[:-1]
         skew = self._job.progress.skew
         if node.kind == "source":
             ranges = [each.sources[node.id] for each in recent if node.id in each.sources]
             known = self._sources.get(node.id)
             shares = skew.splits.get(node.id)
-            sources = sum(vertex.kind == "source" for vertex in self._job.setup.vertices)
             return models.NodeFigures(
                 rows=self._job.figures.refresh().rows_in.get(node.id),
                 rows_per_s=self._rate([span.rows for span in ranges]),
                 bytes_per_s=self._rate([span.bytes for span in ranges]),
                 watermark=None if known is None else known.watermark,
-                lag=self._job.progress.lag if sources == 1 else None,
+                lag=self._lag(node.id),
                 skew=None if shares is None else round(shares.skew, 2),
             )
         if node.kind in ("sink", "dead letters"):

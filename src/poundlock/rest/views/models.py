@@ -50,7 +50,8 @@ class NodeFigures(BaseModel):
 
     Args:
         rows_per_s, bytes_per_s: of a source what it read, of a sink what was written, of a keyed step what came to it.
-        busy: the part of the time in which it worked, 0 to 1.
+        lag: records that wait in a source.
+        busy: the part of the time of its tasks in which it had a core, 0 to 1, without the steps behind it.
         skew: how many times the average its largest key group or split has.
     """
 
@@ -136,7 +137,11 @@ class DecisionLine(BaseModel):
 
 
 class Failure(BaseModel):
-    """Why a checkpoint failed or the job was restarted: `trace` is what the log has of it."""
+    """Why a checkpoint failed or the job was restarted: `trace` is what the log has of it.
+
+    Args:
+        level: "restart"; "checkpoint" for one that failed where no restart is known; else as in the log.
+    """
 
     at: int
     what: str
