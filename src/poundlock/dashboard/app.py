@@ -33,7 +33,7 @@ def make_dashboard(
         hosts, operations: see Guard.
     """
     description = "The jobs of this machine, and of checkpoint roots."
-    return application(served, token, description, [router], hosts=hosts, operations=operations)
+    return application(served, token, description, router, hosts=hosts, operations=operations)
 
 
 def _served(request: Request) -> ServedJobs:

@@ -34,6 +34,8 @@ _LARGEST = 2**63 - 1
 _MOST_ENTRIES = 1000
 
 router = APIRouter()
+of_one_job = APIRouter()
+"""The paths without a job's id: `poundlock dashboard` has its own, of many."""
 
 
 async def _job_here(request: Request) -> Observed:
@@ -66,7 +68,7 @@ def refusal(status: int, *lines: str) -> HTTPException:
     return HTTPException(status, detail=list(lines))
 
 
-@router.get("/overview")
+@of_one_job.get("/overview")
 def overview(job: JobHere) -> models.Overview:
     """The process as a whole."""
     slots = _parallelism(job)
@@ -96,13 +98,13 @@ def config() -> models.Configuration:
     )
 
 
-@router.get("/jobs")
+@of_one_job.get("/jobs")
 def jobs(job: JobHere) -> models.Jobs:
     """The job's id and state."""
     return models.Jobs(jobs=[models.JobStatus(id=job.job_id, status=job.state)])
 
 
-@router.get("/jobs/overview")
+@of_one_job.get("/jobs/overview")
 def jobs_overview(job: JobHere) -> models.JobsOverview:
     """The job's state and times."""
     return models.JobsOverview(jobs=[summary(job)])
@@ -120,7 +122,7 @@ def summary(job: Observed) -> models.JobSummary:
     )
 
 
-@router.get("/metrics/prometheus", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+@of_one_job.get("/metrics/prometheus", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 def prometheus(job: JobHere) -> Response:
     """All metrics, for Prometheus."""
     return Response(exposition(job), media_type=CONTENT_TYPE)

@@ -6,7 +6,6 @@ Without a token nothing is looked up and nothing changes; whatever is asked, the
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -60,7 +59,12 @@ def make_app(
         hosts, operations: see Guard.
     """
     return application(
-        OneJob(job), token, "One running job, with Flink's paths and shapes.", hosts=hosts, operations=operations
+        OneJob(job),
+        token,
+        "One running job, with Flink's paths and shapes.",
+        answers.of_one_job,
+        hosts=hosts,
+        operations=operations,
     )
 
 
@@ -68,14 +72,15 @@ def application(
     served: ServedJobs,
     token: str | TokenStore,
     description: str,
-    first: Sequence[APIRouter] = (),
+    overall: APIRouter,
     *,
     hosts: frozenset[str] | None = None,
     operations: OperationsLog | None = None,
 ) -> Guard:
-    """Return the ASGI application of a server's jobs; the routes of `first` win over those of one job.
+    """Return the ASGI application of a server's jobs.
 
     Args:
+        overall: the paths without a job's id.
         token: the one that may do everything, or several.
         hosts, operations: see Guard.
     """
@@ -93,7 +98,7 @@ def application(
     app.add_exception_handler(Exception, _failed)
     app.state.served = served
     app.state.folders, app.state.disposals = JobFolders(), Disposals()
-    for each in (*first, page.router, *VIEWS, answers.router, router):
+    for each in (overall, page.router, *VIEWS, answers.router, router):
         app.include_router(each)
     tokens = token if isinstance(token, TokenStore) else TokenStore(token)
     return Guard(app, tokens, hosts, operations, is_public=page.is_public)

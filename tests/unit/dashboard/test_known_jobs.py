@@ -183,3 +183,10 @@ def test_a_damaged_folder_is_named_and_hides_no_other_job(scene: Scene, file: st
     assert scene.cards().keys() >= {"here", "there"}
     (folder / file).unlink()
     scene.until(lambda: scene.client.get("/dashboard/jobs").json()["unreadable"] == [])
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_description_has_each_path_once_and_says_what_it_is_of(scene: Scene) -> None:
+    paths = scene.client.get("/openapi.json").json()["paths"]
+    assert paths["/jobs"]["get"]["description"] == "The jobs' ids and states."
+    assert paths["/overview"]["get"]["description"] == "All jobs together."
