@@ -80,7 +80,8 @@ def in_folder(storage: Storage) -> JobEntry | None:
     newest = newest_entry(storage)
     if newest is None:
         return None
-    entry = replace(newest, checkpoint_dir=storage.root)
+    # It is a copy, whatever the file says of itself.
+    entry = replace(newest, checkpoint_dir=storage.root, written_ms=newest.written_ms or 0)
     if entry.application is not None or entry.ended:
         return polled(entry)
     if (entry.here and is_alive(entry.pid, entry.process_start)) or _is_held(storage, entry):

@@ -267,6 +267,17 @@ def test_no_file_but_a_log_is_read_as_one(client: TestClient, job: Observed, tmp
     assert "cannot be read" in get(client, "failures")["entries"][0]["what"]
 
 
+def test_whoever_writes_a_folder_does_not_choose_which_log_of_this_machine_is_shown(
+    client: TestClient, job: Observed, tmp_path: Path
+) -> None:
+    log = tmp_path / "another.log"
+    log.write_text('{"message": "of somebody else"}\n')
+    job.entry = replace(job.entry, log=str(log))
+    assert "of somebody else" in client.get(f"/jobs/{ID}/log").text
+    job.entry = replace(job.entry, written_ms=0)
+    assert "of somebody else" not in client.get(f"/jobs/{ID}/log").text
+
+
 def test_figures_over_time(client: TestClient, made: tuple[Observed, Ledger]) -> None:
     job, ledger = made
     at = now_ms() - 30_000

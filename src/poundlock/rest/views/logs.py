@@ -1,6 +1,7 @@
 """The end of a job's log, and what went wrong by it: restarts, failures, and lines with a stack trace, in full.
 
-A log is read where its process ran, else from the copy that its driver keeps in the checkpoint folder.
+A log is read where its process ran, else from the copy that its driver keeps in the checkpoint folder. Of a job that only its
+folder tells of, the copy alone is read: whoever may write there must not choose which file of this machine is shown.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _texts(job: Observed, folder: JobFolder) -> tuple[str, bool, Sequence[str]]:
     """Return where the log is, whether there is more before, and its newest lines, the oldest first."""
     path = Path(job.entry.log)
     try:
-        if job.entry.here and path.suffix == ".log":
+        if job.entry.here and job.entry.written_ms is None and path.suffix == ".log":
             place = str(path)
             with path.open("rb") as file:
                 size = file.seek(0, 2)
