@@ -118,10 +118,11 @@ def test_a_project_of_a_source_and_a_sink_runs_as_made(bare_folder: Path, monkey
     monkeypatch.chdir("ends")
     project = bare_folder / "ends"
     events = [
-        json.dumps({"at": 1_545_263_998_000 + number, "event": "page_view", "uuid": f"u{number}"}, separators=(",", ":"))
+        json.dumps(
+            {"at": 1_545_263_998_000 + number, "event": "page_view", "uuid": f"u{number}"}, separators=(",", ":")
+        )
         for number in range(100)
     ]
-    (project / "input").mkdir()
     (project / "input" / "events.jsonl").write_text("\n".join([*events, *events[:30], "no event"]) + "\n")
     code, out, err = _run("--json")
     assert (code, err) == (0, [])

@@ -160,7 +160,7 @@ Events from {source} into {sink}. An event is a line of JSON such as
     pytest                          # test what it does, without Spark
     poundlock explain job.py        # see its stages and what it promises
     poundlock doctor                # see whether this machine has what it needs
-    poundlock run job.py            # run it; Ctrl-C stops it cleanly, and the next run goes on where it stopped
+{trial}    poundlock run job.py            # run it; Ctrl-C stops it cleanly, and the next run goes on where it stopped
 
 The job is `job.py`, what it does with each event `functions.py`. Where its servers are comes from the environment:
 
@@ -234,6 +234,7 @@ def _fields(name: str, source: End, sink: End) -> Mapping[str, str]:
     job += [f"    volumes: [{', '.join(places)}]"] if places else []
     if services:
         job.append(f"    depends_on: [{', '.join(each.strip().partition(':')[0] for each in services)}]")
+    topics = "".join(f" --topic {end.topic}:3" for end in (source, sink) if end.topic)
     imports = sorted({"Job", "WatermarkStrategy", *source.imports, *sink.imports})
     return {
         "source_code": source.code,
@@ -247,6 +248,9 @@ def _fields(name: str, source: End, sink: End) -> Mapping[str, str]:
         "extras": ",".join(sorted({"rest", *(end.extra for end in (source, sink) if end.extra)})),
         "job": "\n".join(job) + "\n",
         "services": "".join(services),
+        "trial": f"    poundlock kafka up{topics}    # a broker for trials, in a terminal of its own, until Ctrl-C\n"
+        if topics
+        else "",
         "variables": "".join(f"- `{variable}`, in the containers `{value}`\n" for variable, value in variables.items()),
         "package": name.lower(),
         "name": name,
