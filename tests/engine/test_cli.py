@@ -113,6 +113,23 @@ def test_a_new_project_runs_to_its_end_and_again(project: Path, capsys: pytest.C
     assert all(file["min_event_ms"] for file in files if file["sink"] == "files")
 
 
+def test_a_project_of_a_source_and_a_sink_runs_as_made(bare_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["new", "ends", "--from", "files", "--to", "files"]) == 0
+    monkeypatch.chdir("ends")
+    project = bare_folder / "ends"
+    events = [
+        json.dumps(
+            {"at": 1_545_263_998_000 + number, "event": "page_view", "uuid": f"u{number}"}, separators=(",", ":")
+        )
+        for number in range(100)
+    ]
+    (project / "input" / "events.jsonl").write_text("\n".join([*events, *events[:30], "no event"]) + "\n")
+    code, out, err = _run("--json")
+    assert (code, err) == (0, [])
+    assert json.loads(out[-1])["dead_lettered"] == 1
+    assert _visible(project) == sorted(events)
+
+
 def test_explain_names_the_stages(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "job.py"]) == 0
     out = capsys.readouterr().out

@@ -69,7 +69,12 @@ SUBJECTS = (
             ErrorCode(
                 2,
                 "A KafkaSource is given what it cannot read by.",
-                ("an offset or timestamp that is none", "a client property that poundlock sets itself", "a pattern that no topic matches"),
+                (
+                    "a topic that is not there, or that this user may not see",
+                    "a pattern that no topic matches",
+                    "an offset or timestamp that is none",
+                    "a client property that poundlock sets itself",
+                ),
                 ("correct the argument that is named: docs/kafka-source.md",),
             ),
             ErrorCode(4, "What the job has kept of its topics cannot be read.", ("a file of the checkpoint folder that was changed",), ("restore the checkpoint folder from one moment, or go on from a savepoint",)),

@@ -91,6 +91,13 @@ def test_its_files_are_read_by_other_tools(source: str, sink: str, table: bool) 
     for name in compose["job"]["environment"]:
         read = f'"{name}"' in (folder / "job.py").read_text() or f"env:{name}" in (folder / "job.py").read_text()
         assert read or name.startswith("AWS_"), name
+    topics = {"kafka": "--topic events:3"}.get(source, ""), {"kafka": "--topic events-once:3"}.get(sink, "")
+    broker = " ".join(["poundlock kafka up", *filter(None, topics)])
+    trial = [line.strip() for line in (folder / "README.md").read_text().splitlines() if "kafka up" in line]
+    assert trial == (
+        [f"{broker}    # a broker for trials, in a terminal of its own, until Ctrl-C"] if any(topics) else []
+    )
+    assert (folder / "input" / "events.jsonl").exists() == (source == "files")
     workflow = yaml.safe_load((folder / ".github/workflows/test.yml").read_text())
     assert workflow["jobs"]["test"]["steps"][-1] == {"run": "pytest"}
     copied = [

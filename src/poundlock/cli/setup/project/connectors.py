@@ -39,6 +39,7 @@ _S3_SERVICE = """\
       MINIO_ROOT_USER: poundlock
       MINIO_ROOT_PASSWORD: poundlock
 """
+_EVENT = '{"at":1545263998000,"event":"page_view","uuid":"fbe7a763-b053-414c-b740-eb31ebd3039a"}\n'
 _TABLES = "CREATE TABLE events (uuid text PRIMARY KEY, at bigint NOT NULL, event text NOT NULL);\n"
 
 
@@ -54,6 +55,7 @@ class End:
         service: of compose.yaml, "" for none.
         environment: variables of the job beside that service.
         files: others that the project has.
+        topic: of Kafka that it needs, which a broker for trials makes, "" for none.
         keep: where the checkpoint is, as an expression, if not in a folder beside the job.
     """
 
@@ -64,6 +66,7 @@ class End:
     service: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    topic: str = ""
     keep: str = ""
 
 
@@ -83,6 +86,7 @@ SOURCES: Mapping[str, End] = {
         schema=SCHEMA,
     ),
 """,
+        topic="events",
         **_KAFKA,  # type: ignore[arg-type]
     ),
     "files": End(
@@ -92,6 +96,7 @@ SOURCES: Mapping[str, End] = {
     # watch=True goes on with files that come later.
     FileSource(environ.get("INPUT", "input"), format="json", schema=SCHEMA),
 """,
+        files={"input/events.jsonl": _EVENT},
     ),
 }
 _BY_DAY = """bucket=EventTimeBucketAssigner("at", "'dt='yyyy-MM-dd", zone="UTC", unit="ms"),"""
@@ -137,6 +142,7 @@ SINKS: Mapping[tuple[str, bool], End] = {
         title="the topic events-once",
         imports=["KafkaSink"],
         code=f'    KafkaSink({_SERVERS}, "events-once", key="uuid", format="json"),\n',
+        topic="events-once",
         **_KAFKA,  # type: ignore[arg-type]
     ),
     ("postgres", False): End(

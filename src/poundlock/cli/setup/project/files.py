@@ -55,7 +55,8 @@ class FirstOfEach(KeyedProcessFunction):
         if self.seen.value() is None:
             self.seen.update(1)
             ctx.timer_service().register_event_time_timer(ctx.timestamp() + HOUR_MS)
-            yield event
+            # The stream's column of event time is left out: what is yielded has the columns of schema= in job.py.
+            yield {"at": event["at"], "event": event["event"], "uuid": event["uuid"]}
 
     def on_timer(self, timestamp, ctx):
         self.seen.clear()
@@ -63,18 +64,21 @@ class FirstOfEach(KeyedProcessFunction):
 _TEST = '''\
 """The function of the job, driven without Spark; and the job's plan, which starts nothing."""
 
-from functions import HOUR_MS, FirstOfEach
-from job import job
+from datetime import UTC, datetime
+
+from functions import HOUR_MS
+from job import first, job
 
 from poundlock.testing import ProcessHarness
 
 
 def event(uuid, at_ms):
-    return {"at": at_ms, "event": "page_view", "uuid": uuid}, at_ms
+    row = {"at": at_ms, "event": "page_view", "uuid": uuid}
+    return {**row, "event_time": datetime.fromtimestamp(at_ms / 1_000, UTC)}, at_ms  # as the job's watermarks give it
 
 
 def test_the_second_of_a_uuid_is_left_out():
-    with ProcessHarness(FirstOfEach(), key="uuid") as harness:
+    with ProcessHarness(first) as harness:
         harness.process_elements([event("a", 1_000), event("b", 2_000), event("a", 3_000)])
         harness.restore(harness.snapshot())  # as a crash and a start would
         harness.process_element(*event("b", 4_000))
@@ -82,7 +86,7 @@ def test_the_second_of_a_uuid_is_left_out():
 
 
 def test_a_uuid_is_forgotten_after_an_hour():
-    with ProcessHarness(FirstOfEach(), key="uuid") as harness:
+    with ProcessHarness(first) as harness:
         harness.process_element(*event("a", 0))
         assert [timer.time for timer in harness.timers()] == [HOUR_MS]
         harness.process_watermark(HOUR_MS)
@@ -156,7 +160,7 @@ Events from {source} into {sink}. An event is a line of JSON such as
     pytest                          # test what it does, without Spark
     poundlock explain job.py        # see its stages and what it promises
     poundlock doctor                # see whether this machine has what it needs
-    poundlock run job.py            # run it; Ctrl-C stops it cleanly, and the next run goes on where it stopped
+{trial}    poundlock run job.py            # run it; Ctrl-C stops it cleanly, and the next run goes on where it stopped
 
 The job is `job.py`, what it does with each event `functions.py`. Where its servers are comes from the environment:
 
@@ -230,6 +234,7 @@ def _fields(name: str, source: End, sink: End) -> Mapping[str, str]:
     job += [f"    volumes: [{', '.join(places)}]"] if places else []
     if services:
         job.append(f"    depends_on: [{', '.join(each.strip().partition(':')[0] for each in services)}]")
+    topics = "".join(f" --topic {end.topic}:3" for end in (source, sink) if end.topic)
     imports = sorted({"Job", "WatermarkStrategy", *source.imports, *sink.imports})
     return {
         "source_code": source.code,
@@ -243,6 +248,9 @@ def _fields(name: str, source: End, sink: End) -> Mapping[str, str]:
         "extras": ",".join(sorted({"rest", *(end.extra for end in (source, sink) if end.extra)})),
         "job": "\n".join(job) + "\n",
         "services": "".join(services),
+        "trial": f"    poundlock kafka up{topics}    # a broker for trials, in a terminal of its own, until Ctrl-C\n"
+        if topics
+        else "",
         "variables": "".join(f"- `{variable}`, in the containers `{value}`\n" for variable, value in variables.items()),
         "package": name.lower(),
         "name": name,
