@@ -25,6 +25,7 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 
 import poundlock
 import poundlock.connectors
@@ -40,7 +41,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").glob("*.md")),
 ]
-LANGUAGES = {"python", "bash", "toml", "json", "text", "sql", "console"}
+LANGUAGES = {"python", "bash", "toml", "json", "yaml", "text", "sql", "console"}
 MOST_NOT_RUN = 12
 PROGRAMS = {".", "cat", "cd", "export", "find", "head", "kill", "ls", "rm", "sed", "sort", "true", "wc", "xargs"}
 
@@ -131,6 +132,8 @@ def check_block(block: Block) -> None:
         check_shell(replace(block, code=_command_of(block) + "\n"))
     elif block.language == "toml":
         check_settings(block)
+    elif block.language == "yaml":
+        yaml.safe_load(block.code)
     elif block.language == "sql":
         check_sql(block)
     elif block.language == "json":

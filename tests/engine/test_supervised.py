@@ -171,6 +171,7 @@ def test_a_unit_of_systemd_runs_answers_its_probe_and_stops_cleanly(
     """Started as systemd would: with the environment, the folder and the command line of the unit, and nothing else."""
     token = project / "token"
     token.write_text("a-token-that-was-given\n")
+    token.chmod(0o600)
     port = free_port()
     given = (f"POUNDLOCK_REST_PORT={port}", f"POUNDLOCK_REST_TOKEN_FILE={token}")
     text = "\n".join(poundlock(capsys, "deploy", "systemd", "job.py", "--env", given[0], "--env", given[1]))
@@ -189,6 +190,7 @@ def test_a_unit_of_systemd_runs_answers_its_probe_and_stops_cleanly(
         asked = dict(pair.split("=", 1) for pair in given)
         assert answers(asked) is None
         (project / "wrong").write_text("another-token-than-that")
+        (project / "wrong").chmod(0o600)
         assert answers({**asked, "POUNDLOCK_REST_TOKEN_FILE": str(project / "wrong")}) is not None
 
         # Whoever has the wrong token, or wants the same port, is told so and changes nothing.

@@ -591,8 +591,10 @@ class StandsBy(ProtocolMachine):
             self.acting, self.actor = plan, woken
             woken.arm(plan)
             try:
-                with pytest.raises((FencedError, Death)):
+                with pytest.raises((FencedError, Death)) as ended:
                     woken.coordinator.roll(Occasion.END)
+                if ended.type is Death:
+                    self.asleep.remove(woken)
             finally:
                 self.acting, self.actor = Plan(), None
         assert ledger_files(self.reader) == before
