@@ -7,11 +7,10 @@ from collections import Counter
 from fastapi import APIRouter, Request
 
 from poundlock import __version__
-from poundlock.control.operations_log import OperationsLog
 from poundlock.control.registry import ENDED
 from poundlock.rest import models
+from poundlock.rest.access.access import Admission
 from poundlock.rest.access.guard import Guard
-from poundlock.rest.access.tokens import TokenStore
 from poundlock.rest.answers import refusal, summary
 from poundlock.rest.app import application
 from poundlock.rest.served import ServedJobs
@@ -19,21 +18,9 @@ from poundlock.rest.served import ServedJobs
 router = APIRouter()
 
 
-def make_dashboard(
-    served: ServedJobs,
-    token: str | TokenStore,
-    *,
-    hosts: frozenset[str] | None = None,
-    operations: OperationsLog | None = None,
-) -> Guard:
-    """Return the ASGI application; every request but those for the page has to bring a token.
-
-    Args:
-        token: the one that may do everything, or several.
-        hosts, operations: see Guard.
-    """
-    description = "The jobs of this machine, and of checkpoint roots."
-    return application(served, token, description, router, hosts=hosts, operations=operations)
+def make_dashboard(served: ServedJobs, admission: Admission) -> Guard:
+    """Return the ASGI application; every request but those for the page has to bring a token."""
+    return application(served, admission, "The jobs of this machine, and of checkpoint roots.", router)
 
 
 def _served(request: Request) -> ServedJobs:

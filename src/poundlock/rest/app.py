@@ -16,12 +16,11 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from poundlock.control.driver_status import start_command
-from poundlock.control.operations_log import OperationsLog
 from poundlock.control.registry import STANDBY
 from poundlock.driver.requests import Then, Trigger
 from poundlock.rest import answers, models, page
+from poundlock.rest.access.access import Admission
 from poundlock.rest.access.guard import NEXT, Guard
-from poundlock.rest.access.tokens import TokenStore
 from poundlock.rest.answers import JobCalled, refusal
 from poundlock.rest.observed import Observed
 from poundlock.rest.served import OneJob, ServedJobs
@@ -45,45 +44,14 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def make_app(
-    job: Observed,
-    token: str | TokenStore,
-    *,
-    hosts: frozenset[str] | None = None,
-    operations: OperationsLog | None = None,
-) -> Guard:
-    """Return the ASGI application of a job; every request but those for the page has to bring a token, as `Authorization: Bearer …`.
-
-    Args:
-        token: the one that may do everything, or several.
-        hosts, operations: see Guard.
-    """
-    return application(
-        OneJob(job),
-        token,
-        "One running job, with Flink's paths and shapes.",
-        answers.of_one_job,
-        hosts=hosts,
-        operations=operations,
-    )
+def make_app(job: Observed, admission: Admission) -> Guard:
+    """Return the ASGI application of a job; every request but those for the page has to bring a token, as `Authorization: Bearer …`."""
+    description = "One running job, with Flink's paths and shapes."
+    return application(OneJob(job), admission, description, answers.of_one_job)
 
 
-def application(
-    served: ServedJobs,
-    token: str | TokenStore,
-    description: str,
-    overall: APIRouter,
-    *,
-    hosts: frozenset[str] | None = None,
-    operations: OperationsLog | None = None,
-) -> Guard:
-    """Return the ASGI application of a server's jobs.
-
-    Args:
-        overall: the paths without a job's id.
-        token: the one that may do everything, or several.
-        hosts, operations: see Guard.
-    """
+def application(served: ServedJobs, admission: Admission, description: str, overall: APIRouter) -> Guard:
+    """Return the ASGI application of a server's jobs; `overall` has the paths without a job's id."""
     app = FastAPI(
         title="poundlock",
         version="1",
@@ -100,8 +68,7 @@ def application(
     app.state.folders, app.state.disposals = JobFolders(), Disposals()
     for each in (overall, page.router, *VIEWS, answers.router, router):
         app.include_router(each)
-    tokens = token if isinstance(token, TokenStore) else TokenStore(token)
-    return Guard(app, tokens, hosts, operations, is_public=page.is_public)
+    return Guard(app, admission, page.is_public)
 
 
 async def _refused(_request: Request, error: Exception) -> Response:

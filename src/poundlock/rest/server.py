@@ -17,7 +17,7 @@ from typing import Any
 
 from poundlock.control.operations_log import OperationsLog
 from poundlock.errors import DefinitionError, missing_package
-from poundlock.rest.access.access import Access, is_loopback
+from poundlock.rest.access.access import Access, Admission, is_loopback
 from poundlock.rest.access.certificate import ServedCertificate
 from poundlock.rest.access.tokens import TokenStore
 from poundlock.rest.observed import Observed
@@ -26,7 +26,7 @@ _END_S = 2.0
 _FOLLOW_S = 5.0
 _log = logging.getLogger("poundlock.rest")
 
-MakeApp = Callable[[TokenStore, frozenset[str] | None, OperationsLog | None], Any]
+MakeApp = Callable[[Admission], Any]
 """Makes the application of a server."""
 
 
@@ -87,10 +87,10 @@ class RestServer:
     def start(self, job: Observed) -> None:
         """Begin to answer; returns at once. The server is loaded for the first request: a job that nobody asks pays nothing."""
 
-        def app(tokens: TokenStore, hosts: frozenset[str] | None, operations: OperationsLog | None) -> Any:
+        def app(admission: Admission) -> Any:
             from poundlock.rest.app import make_app
 
-            return make_app(job, tokens, hosts=hosts, operations=operations)
+            return make_app(job, admission)
 
         # Records are added up as they come, so that the first look after a day does not read a day of them.
         self.serve(app, job.figures.refresh)
@@ -99,7 +99,7 @@ class RestServer:
         """Begin to answer with an ASGI application; returns at once.
 
         Args:
-            app: makes it, for the first request, of the tokens, the names under which it may be asked, and the log of operations.
+            app: makes it, for the first request.
             refresh: is called every few seconds.
         """
         if self.access.certificate is not None:
@@ -149,7 +149,8 @@ class RestServer:
     def _made(self, app: MakeApp) -> Any:
         # On the loopback, a name of the network in a request is one that somebody has led here.
         hosts = self.access.hosts if is_loopback(self.address[0]) else None
-        return app(TokenStore(self.token, self.access.token_file), hosts, self.operations)
+        tokens = TokenStore(self.token, self.access.token_file)
+        return app(Admission(tokens=tokens, hosts=hosts, operations=self.operations))
 
     def _follow(self, refresh: Callable[[], object]) -> None:
         while not self._ended.wait(_FOLLOW_S):

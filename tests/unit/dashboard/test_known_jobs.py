@@ -22,6 +22,7 @@ from poundlock.dashboard.app import make_dashboard
 from poundlock.dashboard.known_jobs import KnownJobs
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
+from poundlock.rest.access.access import Admission
 from poundlock.storage import LocalStorage, open_storage
 from poundlock.values import SystemClock
 
@@ -50,7 +51,9 @@ class Scene:
         self.driver = self.driven(other, folder / "root" / "there")
         self.near = self.driven(entry, folder / "here")
         self.known = KnownJobs(self.registry, [str(folder / "root")], self.way("local"), self.way("shared"))
-        self.client = TestClient(make_dashboard(self.known, TOKEN), headers={"Authorization": f"Bearer {TOKEN}"})
+        self.client = TestClient(
+            make_dashboard(self.known, Admission.of_token(TOKEN)), headers={"Authorization": f"Bearer {TOKEN}"}
+        )
 
     def begun(self, name: str, folder: Path) -> Identity:
         return open_identity(LocalStorage(str(folder)), name=name, clock=SystemClock())

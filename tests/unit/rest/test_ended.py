@@ -13,6 +13,7 @@ from poundlock.control.registry import registered
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.metrics.load import JobLoad, OperatorLoad
+from poundlock.rest.access.access import Admission
 from poundlock.rest.app import make_app
 from poundlock.rest.observed import observed_in
 from poundlock.storage import LocalStorage
@@ -41,7 +42,7 @@ def test_an_ended_job_answers_over_rest_as_it_was(tmp_path: Path) -> None:
     assert ended.ended
     shown = observed_in(storage, ended)
     assert shown.progress == LAST
-    client = TestClient(make_app(shown, TOKEN), headers={"Authorization": f"Bearer {TOKEN}"})
+    client = TestClient(make_app(shown, Admission.of_token(TOKEN)), headers={"Authorization": f"Bearer {TOKEN}"})
     found = client.get(f"/jobs/{ID}").json()
     assert (found["state"], found["progress"]["rows_read"], found["end-time"] > 0) == ("FINISHED", 20, True)
     assert [line["id"] for line in client.get(f"/jobs/{ID}/checkpoints").json()["history"]] == [2, 1]

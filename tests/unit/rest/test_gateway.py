@@ -22,6 +22,7 @@ from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.errors import DefinitionError
 from poundlock.rest import observed as gateway
+from poundlock.rest.access.access import Admission
 from poundlock.rest.app import make_app
 from poundlock.rest.figures import Figures
 from poundlock.rest.observed import Gateway
@@ -43,7 +44,9 @@ class Scene:
         self.gateway = Gateway(self.storage, self.first, lambda entry: FolderChannel(self.storage, entry.name))
         self.ended = threading.Event()
         threading.Thread(target=self.gateway.run, args=(self.ended,), daemon=True).start()
-        self.client = TestClient(make_app(self.gateway.observed, TOKEN), headers={"Authorization": f"Bearer {TOKEN}"})
+        self.client = TestClient(
+            make_app(self.gateway.observed, Admission.of_token(TOKEN)), headers={"Authorization": f"Bearer {TOKEN}"}
+        )
 
     def begin(self, entry: JobEntry) -> ControlServer:
         put(self.storage, SETUP, msgspec.json.encode(self.setup, enc_hook=str))

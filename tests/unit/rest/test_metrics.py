@@ -16,6 +16,7 @@ from poundlock.driver.progress import Progress
 from poundlock.metrics.load import CommitLoad, JobLoad, OperatorLoad, TaskLoad
 from poundlock.metrics.timeline import FailedCheckpoint, Phase, Timeline, UnderWay
 from poundlock.metrics.user_totals import GaugeValue, HistogramValue, UserMetrics
+from poundlock.rest.access.access import Admission
 from poundlock.rest.app import make_app
 from poundlock.rest.catalogue import METRICS, PREFIX
 from poundlock.rest.observed import Observed
@@ -108,7 +109,7 @@ def test_figures_of_operators_tasks_commits_and_failures(job: Observed) -> None:
 
 
 def test_checkpoints_that_failed_or_are_under_way_are_listed(job: Observed) -> None:
-    client = TestClient(make_app(job, TOKEN), headers={"Authorization": f"Bearer {TOKEN}"})
+    client = TestClient(make_app(job, Admission.of_token(TOKEN)), headers={"Authorization": f"Bearer {TOKEN}"})
     answer = client.get(f"/jobs/{ID}/checkpoints").json()
     counts = {"restored": 1, "total": 4, "in_progress": 1, "completed": 2, "failed": 1, "failed_in_all": 7}
     assert answer["counts"] == counts, "a checkpoint that is decided is complete, though its commit goes on"
@@ -163,7 +164,7 @@ def test_the_metrics_of_the_jobs_own_functions(tmp_path: Path) -> None:
         f'poundlock_user_size_count{{{mine},operator="price"}}': 7,
         f'poundlock_user_size_sum{{{mine},operator="price"}}': 70,
     }
-    client = TestClient(make_app(job, TOKEN), headers={"Authorization": f"Bearer {TOKEN}"})
+    client = TestClient(make_app(job, Admission.of_token(TOKEN)), headers={"Authorization": f"Bearer {TOKEN}"})
     answer = client.get(f"/jobs/{ID}/user-metrics").json()
     assert answer["counters"] == {"parse": {"bad": 3}, "price": {"bad": 0}}
     assert answer["gauges"] == {"price": {"newest": {"value": 2.5, "combine": "sum"}}}

@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from poundlock.rest import page
+from poundlock.rest.access.access import Admission
 from poundlock.rest.app import make_app
 from support.rest_job import TOKEN, observed
 
@@ -18,7 +19,7 @@ OTHERS = ("preact-htm.js", "uplot.js", "uplot.css", "dagre.js", "licenses.txt")
 
 @pytest.fixture
 def client(tmp_path: Path) -> TestClient:
-    return TestClient(make_app(observed(tmp_path)[0], TOKEN))
+    return TestClient(make_app(observed(tmp_path)[0], Admission.of_token(TOKEN)))
 
 
 def text(name: str) -> str:

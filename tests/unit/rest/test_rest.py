@@ -17,6 +17,7 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.skew import Shares, Skew
 from poundlock.driver.progress import Progress
 from poundlock.errors import PoundlockError
+from poundlock.rest.access.access import Admission
 from poundlock.rest.app import make_app
 from poundlock.rest.figures import Figures
 from poundlock.rest.observed import Observed
@@ -40,7 +41,7 @@ def job(made: tuple[Observed, Ledger]) -> Observed:
 
 @pytest.fixture
 def client(job: Observed) -> TestClient:
-    return TestClient(make_app(job, TOKEN), headers=ALLOWED)
+    return TestClient(make_app(job, Admission.of_token(TOKEN)), headers=ALLOWED)
 
 
 def get(client: TestClient, path: str) -> Any:
@@ -210,7 +211,7 @@ def test_the_savepoint_a_job_began_with_is_told(tmp_path: Path, processes: int) 
         ledger.append(record)
     job, _ = observed(tmp_path / "any")
     job.figures = Figures(ledger)
-    found = get(TestClient(make_app(job, TOKEN), headers=ALLOWED), f"/jobs/{ID}/checkpoints")
+    found = get(TestClient(make_app(job, Admission.of_token(TOKEN)), headers=ALLOWED), f"/jobs/{ID}/checkpoints")
     assert found["began_with"] == restored["path"]
     told = found["latest"]["restored"]
     if processes < 2:
@@ -222,7 +223,7 @@ def test_the_savepoint_a_job_began_with_is_told(tmp_path: Path, processes: int) 
 def test_restarts_of_the_process_are_told_with_their_causes(tmp_path: Path) -> None:
     job, _ = observed(tmp_path)
     job.entry = replace(job.entry, child=7, process_restarts=2, troubles=[("killed", 5), ("again", 9)])
-    client = TestClient(make_app(job, TOKEN), headers=ALLOWED)
+    client = TestClient(make_app(job, Admission.of_token(TOKEN)), headers=ALLOWED)
     assert (
         f'poundlock_process_restarts_total{{job="orders",job_id="{ID}"}} 2.0' in client.get("/metrics/prometheus").text
     )
@@ -344,7 +345,7 @@ def test_an_id_of_another_job_is_answered_with_the_id_of_this_one(client: TestCl
     ],
 )
 def test_without_the_token_nothing_is_shown_and_nothing_changes(job: Observed, headers: Any) -> None:
-    client = TestClient(make_app(job, TOKEN))
+    client = TestClient(make_app(job, Admission.of_token(TOKEN)))
     answers = [
         client.request(method, path, headers=headers)
         for method, path in (

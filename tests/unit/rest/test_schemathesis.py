@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from poundlock.rest.access.access import Admission
 from poundlock.rest.app import make_app
 from poundlock.rest.observed import Observed
 from support.examples import examples
@@ -65,19 +66,22 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Observed:
 
 
 def test_no_operation_fails_or_answers_what_is_not_described(job: Observed) -> None:
-    seen = {name: walk(job, operation, SHORT) for name, operation in described(make_app(job, TOKEN)).items()}
+    seen = {
+        name: walk(job, operation, SHORT)
+        for name, operation in described(make_app(job, Admission.of_token(TOKEN))).items()
+    }
     assert len(seen) >= 19
     assert not [name for name, statuses in seen.items() if not statuses]
 
 
 @pytest.mark.torture
 def test_no_operation_fails_however_long_it_is_asked(job: Observed) -> None:
-    for operation in described(make_app(job, TOKEN)).values():
+    for operation in described(make_app(job, Admission.of_token(TOKEN))).values():
         walk(job, operation, LONG)
 
 
 def test_a_server_that_fails_and_an_answer_of_another_shape_are_seen(job: Observed) -> None:
-    guard = make_app(job, TOKEN)
+    guard = make_app(job, Admission.of_token(TOKEN))
     assert isinstance(guard.app, FastAPI)
 
     @guard.app.get("/fails")

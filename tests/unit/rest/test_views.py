@@ -27,6 +27,7 @@ from poundlock.operators.time_values import (
     TimeState,
 )
 from poundlock.plan.graph import GraphEdge, GraphNode, GraphStage, JobGraph
+from poundlock.rest.access.access import Admission
 from poundlock.rest.app import make_app
 from poundlock.rest.observed import Observed, Vertex
 from poundlock.rest.trend import Trend
@@ -49,7 +50,7 @@ def job(made: tuple[Observed, Ledger]) -> Observed:
 
 @pytest.fixture
 def client(job: Observed) -> TestClient:
-    return TestClient(make_app(job, TOKEN), headers={"Authorization": f"Bearer {TOKEN}"})
+    return TestClient(make_app(job, Admission.of_token(TOKEN)), headers={"Authorization": f"Bearer {TOKEN}"})
 
 
 def get(client: TestClient, path: str) -> Any:

@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from poundlock.rest.access.access import Admission
 from poundlock.rest.app import make_app
 from poundlock.rest.observed import Observed
 from support.examples import examples
@@ -46,7 +47,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Observed:
 
 @pytest.fixture(scope="module")
 def client(job: Observed) -> Iterator[TestClient]:
-    with TestClient(make_app(job, TOKEN), raise_server_exceptions=False) as made:
+    with TestClient(make_app(job, Admission.of_token(TOKEN)), raise_server_exceptions=False) as made:
         yield made
 
 
@@ -156,7 +157,7 @@ def test_no_request_makes_the_server_fail_and_none_without_the_token_changes_any
 def test_the_walk_sees_a_server_that_fails_and_its_stack_trace_is_in_the_log_alone(
     job: Observed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    guard = make_app(job, TOKEN)
+    guard = make_app(job, Admission.of_token(TOKEN))
     assert isinstance(guard.app, FastAPI)
 
     @guard.app.get("/fails")

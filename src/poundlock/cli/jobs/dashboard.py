@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -45,7 +46,7 @@ def command(
 
         jobs = KnownJobs(Registry(settings.state_dir), roots, _way, folder_channel)
         server, file = served.server, served.token_file
-        server.serve(lambda tokens, hosts, operations: make_dashboard(jobs, tokens, hosts=hosts, operations=operations))
+        server.serve(partial(make_dashboard, jobs))
         # Behind the # it stays in the browser: no server gets it, and no log has it.
         shown = {"address": server.url, "token_file": str(file)}
         call.output.show(f"Dashboard : {server.url}/#token={server.token}\nToken     : {file}", shown)

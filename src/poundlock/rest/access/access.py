@@ -10,11 +10,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poundlock.config import Settings
+from poundlock.control.operations_log import OperationsLog
 from poundlock.errors import DefinitionError
 from poundlock.rest.access.certificate import Certificate
-from poundlock.rest.access.tokens import read_tokens
+from poundlock.rest.access.tokens import TokenStore, read_tokens
 
 _TLS = "security.ssl.rest."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admission:
+    """Who is let in, and who learns of it.
+
+    Args:
+        tokens: one of them has to come with every request but those for the page itself.
+        hosts: names beside those of this machine's loopback under which a server may be asked; None = under any.
+        operations: gets a line for each operation; None = nobody wants to know.
+    """
+
+    tokens: TokenStore
+    hosts: frozenset[str] | None = None
+    operations: OperationsLog | None = None
+
+    @classmethod
+    def of_token(cls, token: str) -> Admission:
+        """Return that of one token, which may do everything."""
+        return cls(tokens=TokenStore(token))
 
 
 @dataclass(frozen=True, kw_only=True)

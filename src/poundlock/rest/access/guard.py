@@ -21,7 +21,8 @@ from fastapi.responses import JSONResponse
 
 from poundlock.control.operations_log import OperationsLog
 from poundlock.driver.requests import Trigger
-from poundlock.rest.access.tokens import Caller, TokenStore
+from poundlock.rest.access.access import Admission
+from poundlock.rest.access.tokens import Caller
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -49,24 +50,13 @@ class Guard:
     """Lets through what may be asked by whoever asks it.
 
     Args:
-        hosts: names beside those of this machine's loopback under which it may be asked; None = under any.
-        operations: gets a line for each operation; None = nobody wants to know.
         is_public: tells of a method and a path whether they are for the page itself, in which nothing of a job is.
     """
 
-    def __init__(
-        self,
-        app: FastAPI,
-        tokens: TokenStore,
-        hosts: frozenset[str] | None,
-        operations: OperationsLog | None,
-        is_public: Callable[[str, str], bool],
-    ) -> None:
+    def __init__(self, app: FastAPI, admission: Admission, is_public: Callable[[str, str], bool]) -> None:
         self.app = app
         self._is_public = is_public
-        self._tokens = tokens
-        self._hosts = hosts
-        self._operations = operations
+        self._tokens, self._hosts, self._operations = admission.tokens, admission.hosts, admission.operations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from poundlock.control.operations_log import OperationsLog
 from poundlock.errors import PoundlockError
+from poundlock.rest.access.access import Admission
 from poundlock.rest.access.tokens import TokenStore
 from poundlock.rest.app import make_app
 from poundlock.rest.observed import Observed
@@ -36,7 +37,7 @@ class Scene:
         self.log = folder / "logs" / "operations.log"
         self.fallback: list[str] = []
         operations = OperationsLog(path=self.log, job_id=ID, job="orders", say=self.fallback.append)
-        app = make_app(self.job, TokenStore(OWN, file), hosts=hosts, operations=operations)
+        app = make_app(self.job, Admission(tokens=TokenStore(OWN, file), hosts=hosts, operations=operations))
         self.client = TestClient(app, base_url="http://localhost:8081")
 
     def ask(self, method: str, path: str, token: str = OPERATOR, headers: Mapping[str, str] | None = None) -> Any:
