@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -14,6 +15,7 @@ from zoneinfo import ZoneInfo
 from poundlock.errors import DefinitionError
 
 _RETENTIONS = ("RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION")
+_MODES = ("EXACTLY_ONCE", "AT_LEAST_ONCE")
 
 _UNITS_S = {
     "ms": 0.001, "millisecond": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0,
@@ -179,13 +181,7 @@ def checkpoint_retention(value: object) -> str:
     Raises:
         DefinitionError: it is none of them.
     """
-    name = value.strip().upper().replace("-", "_") if isinstance(value, str) else ""
-    if name not in _RETENTIONS:
-        raise DefinitionError(f"{value!r} is not known", next=f"use {' or '.join(_RETENTIONS)}")
-    return name
-
-
-_MODES = ("EXACTLY_ONCE", "AT_LEAST_ONCE")
+    return _word(value, _RETENTIONS)
 
 
 def checkpointing_mode(value: object) -> str:
@@ -194,9 +190,14 @@ def checkpointing_mode(value: object) -> str:
     Raises:
         DefinitionError: it is none of them.
     """
+    return _word(value, _MODES)
+
+
+def _word(value: object, known: Sequence[str]) -> str:
+    """Return one of the words that Flink writes in capitals, however it is spelt. Raises DefinitionError if it is none."""
     name = value.strip().upper().replace("-", "_") if isinstance(value, str) else ""
-    if name not in _MODES:
-        raise DefinitionError(f"{value!r} is not known", next=f"use {' or '.join(_MODES)}")
+    if name not in known:
+        raise DefinitionError(f"{value!r} is not known", next=f"use {' or '.join(known)}")
     return name
 
 

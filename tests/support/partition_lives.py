@@ -6,7 +6,8 @@ import io
 import json
 import os
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from poundlock.storage import Storage, open_storage
 from support.forked_lives import live
 from support.sql_lives import life
 
-__all__ = ["PartitionJob"]
+__all__ = ["PartitionJob", "marks_before_files"]
 
 HOURS = ("10", "11", "12", "13")
 FILES_AN_HOUR = 3
@@ -116,11 +117,9 @@ class PartitionJob:
         return [json.loads(line)["id"] for line in content.splitlines()]
 
 
-def _live(root: str, script: str, failpoints: str, environment: dict[str, str], in_order: bool) -> None:
-    os.environ.update(environment)
-    if in_order:
-        life(root, script, failpoints)
-        return
+@contextmanager
+def marks_before_files() -> Iterator[None]:
+    """Have what marks a partition or a bucket committed before its files: the control that fails."""
     stage = FileSink._staged
 
     def marks_first(self: FileSink, *arguments: Any) -> Any:
@@ -131,4 +130,13 @@ def _live(root: str, script: str, failpoints: str, environment: dict[str, str], 
         mock.patch.object(FileSink, "comes_behind", return_value=False),
         mock.patch.object(FileSink, "_staged", marks_first),
     ):
+        yield
+
+
+def _live(root: str, script: str, failpoints: str, environment: dict[str, str], in_order: bool) -> None:
+    os.environ.update(environment)
+    if in_order:
+        life(root, script, failpoints)
+        return
+    with marks_before_files():
         life(root, script, failpoints)

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow.parquet as pq
 
@@ -33,6 +32,7 @@ from poundlock.failpoints import ENVIRONMENT
 from poundlock.storage import Storage, open_storage
 from support.forked_lives import live
 from support.in_process import PATCHES, InProcess
+from support.partition_lives import marks_before_files
 
 __all__ = ["SealingJob"]
 
@@ -216,14 +216,5 @@ def _live(job: SealingJob, failpoints: str, in_order: bool) -> None:
     if in_order:
         run(job.job(), settings=settings, session=InProcess())
         return
-    stage = FileSink._staged
-
-    def seals_first(self: FileSink, *arguments: Any) -> Any:
-        staged = stage(self, *arguments)
-        return type(staged)(staged.state, sorted(staged.committables, key=lambda each: "mark" not in each))
-
-    with (
-        mock.patch.object(FileSink, "comes_behind", return_value=False),
-        mock.patch.object(FileSink, "_staged", seals_first),
-    ):
+    with marks_before_files():
         run(job.job(), settings=settings, session=InProcess())

@@ -12,6 +12,7 @@ import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -150,7 +151,7 @@ class Presence:
             return
         figures = Figures(Ledger(open_storage(folder)))
         self._observed = Observed(
-            entry=entry, setup=self._setup(folder), figures=figures, stop=self.stop, requests=self.requests
+            entry=entry, setup=self._setup, figures=figures, stop=self.stop, requests=self.requests
         )
         if self._exported:
             from poundlock.telemetry.export import Telemetry
@@ -206,7 +207,7 @@ class Presence:
         )
         self._files.start()
         try:
-            put(storage, SETUP, msgspec.json.encode(self._setup(folder), enc_hook=str))
+            put(storage, SETUP, msgspec.json.encode(self._setup, enc_hook=str))
         except TROUBLE as error:
             self.log.logger.warning(f"{folder}/{SETUP} cannot be written: {error}")
 
@@ -258,7 +259,10 @@ class Presence:
         self.log.logger.error("another driver has taken over: this one ends, and nothing is lost")
         end_fenced()
 
-    def _setup(self, folder: str) -> JobSetup:
+    @cached_property
+    def _setup(self) -> JobSetup:
+        """What the job is made of, planned once: its folder and its server are given the same."""
+        folder = checkpoint_dir(self.job, self.settings)
         shown = {name: str(getattr(self.job, name)) for name in CHECKPOINTING}
         return JobSetup(
             parallelism=self.job.parallelism,

@@ -68,9 +68,8 @@ def job_graph(job: Job) -> JobGraph:
     for number, stage in enumerate(outline(plan), 1):
         here: list[str] = []
         for node in (*stage.spark, *stage.steps):
-            if (
-                node.id not in nodes
-            ):  # a step that gets rows from several stages is in each of them, and drawn in the first
+            # A step that gets rows from several stages is in each of them, and drawn in the first.
+            if node.id not in nodes:
                 in_spark = any(each is node for each in stage.spark)
                 kind = "spark" if in_spark else _kind(node)
                 nodes[node.id] = GraphNode(id=node.id, kind=kind, what=describe_step(node), stage=number)
