@@ -83,7 +83,7 @@ bench-peers: $(STAMP) ## install Bytewax, Quix Streams, Pathway and PyFlink, and
 
 torture: $(STAMP) seed ## kill the job at 50 or more random moments, audit the files; S3 on MinIO (PART=3/8, SEED=7)
 	POUNDLOCK_TORTURE_SEED=$${POUNDLOCK_TORTURE_SEED:-$(SEED)} $(PYTEST) -o timeout=14400 -o faulthandler_timeout=14300 \
-		-m torture --part=$(PART) tests/crash tests/services tests/conformance tests/unit/operators
+		-m torture --part=$(PART) tests
 
 compat: $(STAMP) ## run a small test list on every Spark that is supported, each in an environment under build/compat
 	$(BIN)/python tools/compat.py $(if $(COMPAT_PYTHON),--python $(COMPAT_PYTHON))
