@@ -71,6 +71,11 @@ from poundlock.sql.user.declared import (
     udtf as udtf,
 )
 from poundlock.stream.functions.arrow import ArrowAggregateFunction as ArrowAggregateFunction
+from poundlock.stream.functions.asynchronous import (
+    AsyncRetryStrategy as AsyncRetryStrategy,
+    ExponentialDelayRetry as ExponentialDelayRetry,
+    FixedDelayRetry as FixedDelayRetry,
+)
 from poundlock.stream.functions.base import AggregateFunction as AggregateFunction, RichFunction as RichFunction
 from poundlock.stream.functions.process import (
     BroadcastProcessFunction as BroadcastProcessFunction,

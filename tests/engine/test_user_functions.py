@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import socketserver
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -19,6 +22,7 @@ from poundlock import (
     DatagenSource,
     FileSink,
     FixedDelayRestart,
+    FixedDelayRetry,
     Job,
     KeyedProcessFunction,
     RichFunction,
@@ -74,6 +78,17 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
 
 
+def ended(job: Job, tmp_path: Path) -> str:
+    """Run a job to its end, and return how it ended."""
+    settings = [
+        f"state_dir={tmp_path}/state",
+        f"checkpoint_dir={tmp_path}/checkpoint",
+        "master=local[2]",
+        "driver_memory=1g",
+    ]
+    return run(job, settings=load_settings(settings)).state
+
+
 def test_records_that_a_function_fails_for_are_dead_letters_wherever_it_stands(tmp_path: Path) -> None:
     opened = tmp_path / "opened"
     opened.mkdir()
@@ -106,18 +121,7 @@ def test_records_that_a_function_fails_for_are_dead_letters_wherever_it_stands(t
     later = counts.map(few_as_text, schema="many bigint", on_error="bad_record", name="later")
     later.sink_to(FileSink(f"{tmp_path}/later", format="json"), name="later-out")
 
-    state = run(
-        job,
-        settings=load_settings(
-            [
-                f"state_dir={tmp_path}/state",
-                f"checkpoint_dir={tmp_path}/checkpoint",
-                "master=local[2]",
-                "driver_memory=1g",
-            ]
-        ),
-    ).state
-    assert state == "FINISHED"
+    assert ended(job, tmp_path) == "FINISHED"
 
     good = [n for n in range(ROWS) if n % 10 and n % 20 != 5]
     assert sorted(row["n"] for row in rows(tmp_path / "direct")) == good
@@ -178,6 +182,81 @@ def no_tens(batch: pd.DataFrame) -> pd.DataFrame:
     return batch[batch.n % 10 != 0]
 
 
+class Asked(RichFunction):
+    """Asks a server on a line of its own connection, as often as it is let; the server's answers double a number."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    async def open(self) -> None:
+        self.free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+        for _ in range(8):
+            self.free.put_nowait(await asyncio.open_connection("127.0.0.1", self.port))
+
+    async def close(self) -> None:
+        while not self.free.empty():
+            _, writer = self.free.get_nowait()
+            writer.close()
+            await writer.wait_closed()
+
+    async def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        reader, writer = await self.free.get()
+        try:
+            writer.write(f"{row['n']}\n".encode())
+            answer = await reader.readline()
+        finally:
+            self.free.put_nowait((reader, writer))
+        if answer == b"again\n":
+            raise ConnectionError("the server is busy")
+        return {"n": row["n"], "doubled": int(answer)}
+
+
+class Doubles(socketserver.StreamRequestHandler):
+    """Doubles numbers; the first answer to every fifth is that it is busy, and 13 it never answers."""
+
+    asked: ClassVar[set[int]] = set()
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            n = int(line)
+            if n == 13:
+                self.wfile.write(b"again\n")
+            elif n % 5 == 0 and n not in self.asked:
+                self.asked.add(n)
+                self.wfile.write(b"again\n")
+            else:
+                self.wfile.write(f"{2 * n}\n".encode())
+
+
+class Doubling(socketserver.ThreadingTCPServer):
+    """A server on the loopback."""
+
+    daemon_threads = True
+
+
+def test_a_service_is_asked_for_many_records_at_once(tmp_path: Path) -> None:
+    with Doubling(("127.0.0.1", 0), Doubles) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        job = Job("asked", checkpoint_interval="0 s", dead_letters=str(tmp_path / "dead"))
+        source = DatagenSource("n bigint", fields={"n": "sequence"}, count=ROWS, rows_per_split=100)
+        answers = job.from_source(source, name="numbers").async_map(
+            Asked(server.server_address[1]),
+            schema="n bigint, doubled bigint",
+            capacity=20,
+            ordered=False,
+            retry=FixedDelayRetry(attempts=2, delay="1 ms"),
+            on_error="bad_record",
+            name="asked",
+        )
+        answers.sink_to(FileSink(f"{tmp_path}/out", format="json"), name="out")
+        assert ended(job, tmp_path) == "FINISHED"
+        server.shutdown()
+    expected = [{"n": n, "doubled": 2 * n} for n in range(ROWS) if n != 13]
+    assert sorted(rows(tmp_path / "out"), key=lambda row: row["n"]) == expected
+    (dead,) = rows(tmp_path / "dead")
+    assert dead["reason"] == "asked raised ConnectionError: the server is busy"
+
+
 def test_records_and_batches_of_a_type_go_through_a_job(tmp_path: Path) -> None:
     job = Job("typed", checkpoint_interval="0 s", restart=FixedDelayRestart(attempts=0))
     source = DatagenSource("n bigint, extra string", fields={"n": "sequence"}, count=ROWS, rows_per_split=50)
@@ -185,13 +264,7 @@ def test_records_and_batches_of_a_type_go_through_a_job(tmp_path: Path) -> None:
     few = halves.map_batches(no_tens, schema="n bigint, half double", name="no-tens")
     counts = few.key_by("n % 2").process(CountPairs(), schema="odd bigint, rows bigint, half double", name="pairs")
     counts.sink_to(FileSink(f"{tmp_path}/out", format="json"), name="out")
-    settings = [
-        f"state_dir={tmp_path}/state",
-        f"checkpoint_dir={tmp_path}/checkpoint",
-        "master=local[2]",
-        "driver_memory=1g",
-    ]
-    assert run(job, settings=load_settings(settings)).state == "FINISHED"
+    assert ended(job, tmp_path) == "FINISHED"
     good = [n for n in range(ROWS) if n % 10]
     result = rows(tmp_path / "out")
     assert sorted(row["half"] for row in result) == [n / 2 for n in good]

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
+from poundlock.operators.asynchronous.operator import AsyncMapRecords
 from poundlock.operators.chain import Edge, Operator, Pass
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
@@ -215,6 +216,8 @@ def operator_of(node: Node, before: pa.Schema | None) -> Operator:
     schema = ddl.parse(node.schema or "")
     if node.kind == "map_batches":
         return MapBatches(node.id, function, schema, before, node.batch_format, rejects=rejects)
+    if node.asynchronous is not None:
+        return AsyncMapRecords(node.id, function, schema, records, options=node.asynchronous, rejects=rejects)
     if node.kind == "map":
         return MapRecords(node.id, function, schema, records, rejects=rejects)
     schemas = {"": schema} | {tag: ddl.parse(text) for tag, text in node.side_outputs.items()}

@@ -70,7 +70,7 @@ class Filter(UserFunction):
     leaves_out: ClassVar[bool] = True
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        function, chunk = self.function, _readable(chunk, self)
+        function, chunk = self.function, readable(chunk, self)
         call = function if self.failed is None else lambda row: bool(function(row))
         answers, rows = _each(call, chunk, self.records, self.failed)
         keep = [bool(answer) for answer in answers]
@@ -80,7 +80,7 @@ class Filter(UserFunction):
         emit(MAIN, chunk if all(keep) else convert.take(chunk, keep))
 
 
-def _readable(chunk: Chunk, operator: Filter | MapRecords | FlatMap) -> Chunk:
+def readable(chunk: Chunk, operator: Filter | MapRecords | FlatMap) -> Chunk:
     """Return the rows that records can be made of."""
     records = operator.records
     return convert.for_python(chunk, operator.unreadable, None if records is None else records.columns)
@@ -121,12 +121,16 @@ class MapRecords(UserFunction):
     records: RecordMaker | None = None
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        chunk = _readable(chunk, self)
+        chunk = readable(chunk, self)
+        results, of = _each(self.function, chunk, self.records, self.failed)
+        self._send(chunk, results, of, emit)
+
+    def _send(self, chunk: Chunk, results: list[Any], of: list[int] | None, emit: Emit) -> None:
+        """Emit what the function gave for rows of a chunk; `of` None for all of them."""
         names = tuple(self.schema.names)
         known = frozenset(names)
-        results, of = _each(self.function, chunk, self.records, self.failed)
         if self.failed is None and (objects := struct_rows(results, names)) is not None:
-            given = Records(objects, chunk.origin, _index(chunk))
+            given = Records(objects, chunk.origin, _index(chunk) if of is None else _places(chunk, of))
             check_declared_types(self.id, given, self.schema)
             emit(MAIN, given)
             return
@@ -158,7 +162,7 @@ class FlatMap(UserFunction):
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Emit what comes of each row; of one for which the function raises in the middle, nothing."""
-        chunk, function = _readable(chunk, self), self.function
+        chunk, function = readable(chunk, self), self.function
         known = {tag: frozenset(schema.names) for tag, schema in self.schemas.items()}
         rows: dict[str, list[dict[str, Any]]] = {tag: [] for tag in self.schemas}
         index: dict[str, list[int]] = {tag: [] for tag in self.schemas}

@@ -206,7 +206,10 @@ def describe_step(node: Node) -> str:
         return f"{node.kind} {', '.join(node.arguments)}"
     if isinstance(node, PythonNode):
         name = function_name(node.function)
-        return f"Python {node.kind} {name}" + (", errors are bad records" if node.on_error == "bad_record" else "")
+        calls = "" if node.asynchronous is None else f", {node.asynchronous.describe()}"
+        return f"Python {node.kind} {name}{calls}" + (
+            ", errors are bad records" if node.on_error == "bad_record" else ""
+        )
     if isinstance(node, CalcNode):
         return node.program.describe()
     if isinstance(node, SideOutputNode):

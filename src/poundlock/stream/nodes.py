@@ -18,6 +18,7 @@ from poundlock.values import format_duration
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from poundlock.stream.functions.asynchronous import AsyncOptions
     from poundlock.stream.functions.base import Function
     from poundlock.stream.functions.process import CoGroupFunction, JoinFunction, ProcessJoinFunction, WindowFunction
     from poundlock.stream.functions.records import BatchFormat, RecordType
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 
 OnError = Literal["fail", "bad_record"]
+PythonKind = Literal["map", "flat_map", "filter", "async_map", "map_batches"]
 
 
 def _line() -> str:
@@ -73,20 +75,21 @@ class ApplyNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class PythonNode(Node):
-    """A user's Python function, per record (map, flat_map, filter) or per batch (map_batches).
+    """A user's Python function, per record (map, flat_map, filter, async_map) or per batch (map_batches).
 
     `schema` is the DDL of what it gives, None = the same as its input (filter). `side_outputs` maps tags to their DDL. `on_error`
     says whether an exception of the function fails the job, or makes its record a bad one. `record` is the type of record that it
-    asks for, None = a dict; `batch_format` the form of its batches.
+    asks for, None = a dict; `batch_format` the form of its batches; `asynchronous` how async_map calls it.
     """
 
-    kind: Literal["map", "flat_map", "filter", "map_batches"]
+    kind: PythonKind
     function: Callable[..., Any]
     schema: str | None
     side_outputs: Mapping[str, str]
     on_error: OnError = "fail"
     record: RecordType | None = None
     batch_format: BatchFormat = "record_batch"
+    asynchronous: AsyncOptions | None = None
 
 
 class RowProgram(Protocol):

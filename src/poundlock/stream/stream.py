@@ -7,6 +7,7 @@ record or per Arrow batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from poundlock.arguments import check_object
@@ -14,6 +15,7 @@ from poundlock.calls import check_function
 from poundlock.errors import DefinitionError
 from poundlock.stream.connected import BroadcastStream, Connectable, ProcessInputs
 from poundlock.stream.definitions import check_places_known, checked_keys, checked_schema, checked_sides, checked_stream
+from poundlock.stream.functions.asynchronous import AsyncOptions, AsyncRetryStrategy, async_options
 from poundlock.stream.functions.base import check_rich_function
 from poundlock.stream.functions.process import ProcessFunction
 from poundlock.stream.functions.records import BatchFormat, requested_batch, requested_record
@@ -26,6 +28,7 @@ from poundlock.stream.nodes import (
     Node,
     OnError,
     PartitionNode,
+    PythonKind,
     PythonNode,
     SideOutputNode,
     SinkNode,
@@ -147,6 +150,42 @@ class DataStream(Connectable[ProcessFunction]):
             )
         return self._python("filter", function, None, {}, on_error, name)
 
+    def async_map(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        schema: str,
+        capacity: int = 100,
+        timeout: str | timedelta | None = "60 s",
+        ordered: bool = True,
+        retry: AsyncRetryStrategy | None = None,
+        on_timeout: Callable[[Any], Any] | None = None,
+        on_error: OnError = "fail",
+        name: str | None = None,
+    ) -> DataStream:
+        """Turn each record into one record by a call that waits for something else, such as a service; many calls wait at once.
+
+        What Flink's AsyncDataStream does. A checkpoint ends when all its calls have, so none is on its way in a savepoint; a
+        checkpoint that is repeated makes its calls again.
+
+        Args:
+            function: written with `async def`, or an object whose `__call__` is; `open` and `close` of a `RichFunction` may be
+                too. One that is not is called in threads. It is given, and returns, what a function of `map` is.
+            schema: the DDL of the result, such as "user string, n bigint".
+            capacity: calls that wait at once in each task, 1 or more.
+            timeout: for one record, its repetitions included, such as "60 s"; None = no limit.
+            ordered: whether rows go on in the order in which they came; else in groups, as calls end, so that the steps behind work meanwhile.
+            retry: when a call is repeated, a `FixedDelayRetry` or `ExponentialDelayRetry`; None = never.
+            on_timeout: returns the result for a record whose time is up; None = that is an error, a TimeoutError.
+            on_error: as in `map`, for the last attempt at a record.
+            name: of the operator.
+        """
+        check_function(function, "async_map", "record")
+        options = async_options(
+            function, capacity=capacity, timeout=timeout, ordered=ordered, retry=retry, on_timeout=on_timeout
+        )
+        return self._python("async_map", function, schema, {}, on_error, name, asynchronous=options)
+
     def map_batches(
         self,
         function: Callable[[Any], Any],
@@ -172,13 +211,14 @@ class DataStream(Connectable[ProcessFunction]):
 
     def _python(
         self,
-        kind: Literal["map", "flat_map", "filter", "map_batches"],
+        kind: PythonKind,
         function: Callable[..., Any],
         schema: str | None,
         sides: Mapping[str, str] | None,
         on_error: OnError,
         name: str | None,
         batch_format: BatchFormat = "record_batch",
+        asynchronous: AsyncOptions | None = None,
     ) -> DataStream:
         if on_error not in get_args(OnError):
             raise DefinitionError(
@@ -192,7 +232,9 @@ class DataStream(Connectable[ProcessFunction]):
         sides = checked_sides(sides)
         record = None if kind == "map_batches" else requested_record(function, kind)
         id = self.operator_id(kind, name)
-        return self.then(PythonNode(id, [self.node], kind, function, schema, sides, on_error, record, batch_format))
+        return self.then(
+            PythonNode(id, [self.node], kind, function, schema, sides, on_error, record, batch_format, asynchronous)
+        )
 
     def side_output(self, tag: str) -> DataStream:
         """Return the stream of records that this stream's function sent to a tag, or of its windows' late rows.

@@ -29,7 +29,7 @@ def made_straight(node: SourceNode, nodes: Sequence[Node], source: object) -> bo
     """
     readers = _readers(node, nodes)
     typed = all(
-        isinstance(reader, PythonNode) and reader.kind in ("map", "flat_map") and reader.record is not None
+        isinstance(reader, PythonNode) and reader.kind in ("map", "flat_map", "async_map") and reader.record is not None
         for reader in readers
     )
     return bool(readers) and typed and isinstance(source, ObjectSource) and source.decodes_objects

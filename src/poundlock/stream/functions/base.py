@@ -87,7 +87,7 @@ class AggregateFunction:
 
 @runtime_checkable
 class RichFunction(Protocol):
-    """A callable object for `map`, `flat_map`, `filter` or `map_batches` that has something to open and to close.
+    """A callable object for `map`, `flat_map`, `filter`, `async_map` or `map_batches` that has something to open and to close.
 
     Derive from it and give it a `__call__`, and `open` or `close` or both. An object that has both without being derived is one too.
     Every attempt of a task opens the object before its first record and closes it behind its last one, also where the

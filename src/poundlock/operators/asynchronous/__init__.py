@@ -1,0 +1,1 @@
+"""A user's function that waits for something else, called for many records at once."""
