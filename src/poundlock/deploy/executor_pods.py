@@ -81,31 +81,15 @@ def image_recipe(packages: Sequence[str], *, python: str, java: str = "openjdk-1
     return _RECIPE.format(python=python, java=java, packages=wanted)
 
 
-_RECIPE = """# syntax=docker/dockerfile:1
-FROM python:{python}-slim-bookworm
+_RECIPE = """FROM python:{python}-slim-bookworm
 RUN apt-get update \\
  && apt-get install -y --no-install-recommends {java} tini procps \\
  && rm -rf /var/lib/apt/lists/*
 RUN python -m pip install --no-cache-dir {packages}
 RUN ln -s "$(python -c 'import pyspark, os; print(os.path.dirname(pyspark.__file__))')" /opt/spark
 ENV SPARK_HOME=/opt/spark PYSPARK_PYTHON=/usr/local/bin/python
-COPY --chmod=755 <<'SCRIPT' /opt/entrypoint.sh
-#!/bin/bash
-# Spark starts an executor by the one argument "executor" and variables; anything else is a command.
-set -e
-if [ "$1" != executor ]; then
-  exec "$@"
-fi
-mapfile -t options < <(env | grep '^SPARK_JAVA_OPT_' | sort -t_ -k4 -n | sed 's/[^=]*=//')
-exec java "${{options[@]}}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \\
-  -cp "${{SPARK_CONF_DIR:-/opt/spark/conf}}:$SPARK_HOME/jars/*" \\
-  org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \\
-  --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \\
-  --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \\
-  --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" --podName "$SPARK_EXECUTOR_POD_NAME"
-SCRIPT
 RUN useradd --uid 1000 --create-home poundlock
 USER 1000
 WORKDIR /home/poundlock
-ENTRYPOINT ["/usr/bin/tini", "--", "/opt/entrypoint.sh"]
+ENTRYPOINT ["/usr/bin/tini", "--", "python", "-m", "poundlock.deploy.entrypoint"]
 """

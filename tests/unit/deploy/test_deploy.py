@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import stat
@@ -333,11 +334,55 @@ def test_an_image_has_what_spark_starts_an_executor_by(capsys: pytest.CaptureFix
     assert "docker build -t IMAGE -f Dockerfile ." in text
     recipe = (project / "Dockerfile").read_text()
     assert 'pip install --no-cache-dir "poundlock[kafka]"' in recipe
-    script = recipe.partition("<<'SCRIPT' /opt/entrypoint.sh\n")[2].partition("\nSCRIPT\n")[0]
-    assert subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True).returncode == 0
-    ran = subprocess.run(["bash", "-s", "echo", "a b"], input=script, text=True, capture_output=True)
-    assert ran.stdout == "a b\n"
-    assert "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend" in script
+    assert 'ENTRYPOINT ["/usr/bin/tini", "--", "python", "-m", "poundlock.deploy.entrypoint"]' in recipe
+    assert "SPARK_HOME=/opt/spark" in recipe
+
+
+EXECUTOR = {
+    "SPARK_HOME": "/opt/spark",
+    "SPARK_JAVA_OPT_10": "-Dlast=1",
+    "SPARK_JAVA_OPT_2": "-Dtwo=a b\n=",
+    "SPARK_EXECUTOR_MEMORY": "1024m",
+    "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@made:7078",
+    "SPARK_EXECUTOR_ID": "3",
+    "SPARK_EXECUTOR_CORES": "2",
+    "SPARK_APPLICATION_ID": "spark-1",
+    "SPARK_EXECUTOR_POD_IP": "10.0.0.3",
+    "SPARK_RESOURCE_PROFILE_ID": "0",
+    "SPARK_EXECUTOR_POD_NAME": "made-exec-3",
+}
+
+
+def started(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "poundlock.deploy.entrypoint", *arguments]
+    around = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "JAVA_HOME"))}
+    return subprocess.run(command, capture_output=True, text=True, env={**around, **environment})
+
+
+def test_an_image_becomes_the_command_it_is_given() -> None:
+    assert started("echo", "a  b").stdout == "a  b\n"
+    nothing = started("no-such-program")
+    assert nothing.returncode == 127
+    assert nothing.stderr.startswith("no-such-program: ")
+    assert nothing.stderr.count("\n") == 2
+
+
+def test_an_image_becomes_the_executor_that_spark_asks_for(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n")
+    java.chmod(0o755)
+    ran = started("executor", **EXECUTOR, JAVA_HOME=str(tmp_path))
+    assert json.loads(ran.stdout) == [
+        *("-Dtwo=a b\n=", "-Dlast=1", "-Xms1024m", "-Xmx1024m", "-cp", "/opt/spark/conf:/opt/spark/jars/*"),
+        "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
+        *("--driver-url", "spark://CoarseGrainedScheduler@made:7078", "--executor-id", "3", "--cores", "2"),
+        *("--app-id", "spark-1", "--hostname", "10.0.0.3", "--resourceProfileId", "0", "--podName", "made-exec-3"),
+    ]
+    lacking = {name: value for name, value in EXECUTOR.items() if name != "SPARK_DRIVER_URL"}
+    refused = started("executor", **lacking)
+    assert refused.returncode == 127
+    assert refused.stderr.splitlines()[0] == "an executor was asked for, and SPARK_DRIVER_URL is not set"
 
 
 def test_each_rendering_has_a_token_of_its_own_in_a_file_of_the_users(
