@@ -48,6 +48,8 @@ def driver_options(
     conf = {
         "spark.driver.host": name if namespace is None else f"{name}.{namespace}.svc",
         "spark.driver.bindAddress": "0.0.0.0",
+        # Else newer Sparks give executors the address that the driver binds to, 0.0.0.0, in place of its name.
+        "spark.kubernetes.executor.useDriverPodIP": "false",
         "spark.driver.port": str(DRIVER_PORTS["spark-driver"]),
         "spark.driver.blockManager.port": str(DRIVER_PORTS["spark-blocks"]),
         "spark.kubernetes.driver.pod.name": f"{name}-0",
