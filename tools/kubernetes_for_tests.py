@@ -24,6 +24,7 @@ VERSION = "1.34.4"  # the newest line that the containerd of Debian 12 goes with
 COREDNS = "github.com/coredns/coredns@v1.12.4"
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
 IMAGE = "localhost/poundlock:test"
+_NAME = "k8s.io/component-base/version.gitVersion"
 MIRROR = "http://deb.debian.org/debian"
 
 
@@ -46,7 +47,15 @@ def built(folder: Path) -> None:
             Path(module, "programs.go").write_text(f"//go:build programs\n\npackage programs\n\nimport (\n{imports})\n")
             subprocess.run(["go", "mod", "tidy"], cwd=module, env=environment, check=True)
             for name in missing:
-                command = ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", str(folder / name)]
+                command = [
+                    "go",
+                    "build",
+                    "-trimpath",
+                    "-ldflags",
+                    f"-s -w -X {_NAME}=v{VERSION}",
+                    "-o",
+                    str(folder / name),
+                ]
                 subprocess.run([*command, f"k8s.io/kubernetes/cmd/{name}"], cwd=module, env=environment, check=True)
                 print(folder / name, flush=True)
     if not (folder / "coredns").exists():

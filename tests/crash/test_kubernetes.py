@@ -116,6 +116,17 @@ class Deployed:
         found = json.loads(self.cluster.kubectl("get", "pods", "-n", self.name, *chosen, "-o", "json"))
         return [each["metadata"]["name"] for each in found["items"]]
 
+    def active(self) -> str:
+        """Return the pod whose driver decides: the other says that it stands by."""
+        end = time.monotonic() + 240
+        while time.monotonic() < end:
+            tails = {pod: self.cluster.kubectl("logs", pod, "-n", self.name, "--tail=3") for pod in self.pods()}
+            running = [pod for pod, text in tails.items() if text.rstrip().rpartition("\n")[2].startswith("RUNNING")]
+            if len(running) == 1:
+                return running[0]
+            time.sleep(2)
+        raise AssertionError(f"no pod, or more than one, is active\n{self.state()}")
+
     def kill(self, pod: str, word: str) -> None:
         """Kill the processes of a pod whose command has a word in it."""
         for pid in self.cluster.pids(pod, self.name, word):
@@ -157,6 +168,19 @@ def test_executors_and_the_driver_are_killed_in_their_pods(cluster: EmbeddedKube
     for what in chance.sample(list(kills), len(kills)):
         kills[what]()
         job.wait(what)
+    job.finish()
+
+
+def test_the_pod_that_stands_by_goes_on(cluster: EmbeddedKubernetes, tmp_path: Path) -> None:
+    job = Deployed(cluster, "standby", tmp_path, rows=20_000)
+    job.start("--standby", "-p", "2")
+    while not cluster_has_decided(job) or len(job.pods()) < 2:
+        time.sleep(2)
+    for _ in range(2):
+        active = job.active()
+        job.remove(active)
+        job.wait(f"{active}, which was active")
+        assert job.active() != active
     job.finish()
 
 

@@ -79,7 +79,7 @@ class EmbeddedKubernetes(Servers):
         )
         self._network()
         self._files()
-        self._run("etcd", self._etcd(), lambda: self._answers("127.0.0.1:2379", "/health", tls=False))
+        self._run("etcd", self._etcd(), lambda: bool(self._answers("127.0.0.1:2379", "/health", tls=False)))
         self._run("kube-apiserver", self._api_server(), lambda: self._api("/readyz") == "ok")
         self._run("kube-controller-manager", self._controllers())
         self._run("kube-scheduler", [self._built("kube-scheduler"), *self._as("kubeconfig"), "--leader-elect=false"])
@@ -359,8 +359,8 @@ class EmbeddedKubernetes(Servers):
         return self.inside(_program("curl"), "-sf", "-m", "5", *token, f"{scheme}://{place}{path}").stdout
 
     def _kill_containers(self) -> None:
-        """Kill what runs in containers of this cluster, whose fathers are gone: they have its network's holder as their place of mounts."""
-        mine = str(self.home)
+        """Kill what runs in containers of this cluster: no server waits for them."""
+        mine = f"{self.home}/run/containerd.sock"
         for process in Path("/proc").iterdir():
             if (
                 process.name.isdigit()
