@@ -180,7 +180,11 @@ class Registry:
 
     def entries(self) -> list[JobEntry]:
         """Return all entries, the newest start first. One whose process is gone without a last word is FAILED."""
-        entries = [self._looked_at(entry) for _, entry in self._read()]
+        return [self._looked_at(entry) for entry in self.written()]
+
+    def written(self) -> list[JobEntry]:
+        """Return all entries as they stand in their files, the newest start first; nobody is asked, and no process is looked for."""
+        entries = [entry for _, entry in self._read()]
         return sorted(entries, key=lambda entry: (entry.started_ms, entry.pid), reverse=True)
 
     def running(self) -> list[JobEntry]:

@@ -13,6 +13,7 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
+from poundlock.cli.completion import running_job_names, savepoints
 from poundlock.cli.job_lookup import find_running, show_saved, take_savepoint
 from poundlock.cli.options import Call, JsonOption, with_shared_options
 from poundlock.cli.output import Output, watermark_text
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from poundlock.savepoint.inspection import Difference, Inspection
 
 
-SavepointArgument = Annotated[str, Argument(metavar="PATH", help="Folder of the savepoint.")]
+SavepointArgument = Annotated[str, Argument(metavar="PATH", help="Folder of the savepoint.", autocompletion=savepoints)]
 _HELP = """Take a savepoint of a running job, or inspect one.
 
 `poundlock savepoint JOB [DIR]` takes one; `poundlock savepoint -d PATH` removes one.
@@ -38,9 +39,16 @@ class _Group(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put `take` before arguments that begin with no verb."""
+        if not args and ctx.resilient_parsing:  # a shell completes what comes here: a verb or a job
+            return super().parse_args(ctx, args)
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Return the verbs, and what `take` may be given."""
+        job = self.commands[self.default].params[0]
+        return [*super().shell_complete(ctx, incomplete), *job.shell_complete(ctx, incomplete)]
 
 
 app = typer.Typer(name="savepoint", cls=_Group, help=_HELP, rich_markup_mode=None, add_completion=False)
@@ -51,13 +59,20 @@ app = typer.Typer(name="savepoint", cls=_Group, help=_HELP, rich_markup_mode=Non
 def command(
     job: Annotated[
         str | None,
-        Argument(metavar="[JOB]", help="A job's id, the beginning of it, its name, or its checkpoint folder."),
+        Argument(
+            metavar="[JOB]",
+            help="A job's id, the beginning of it, its name, or its checkpoint folder.",
+            autocompletion=running_job_names,
+        ),
     ] = None,
     directory: Annotated[
         str | None,
         Argument(metavar="[DIR]", help="Folder in which the savepoint is made; default: in the state directory."),
     ] = None,
-    dispose: Annotated[str | None, Option("-d", "--dispose", metavar="PATH", help="Remove a savepoint.")] = None,
+    dispose: Annotated[
+        str | None,
+        Option("-d", "--dispose", metavar="PATH", help="Remove a savepoint.", autocompletion=savepoints),
+    ] = None,
     *,
     call: Call,
 ) -> None:
@@ -204,8 +219,8 @@ def inspect(
 
 @app.command("diff")
 def diff(
-    first: Annotated[str, Argument(metavar="A", help="Folder of a savepoint.")],
-    second: Annotated[str, Argument(metavar="B", help="Folder of another one.")],
+    first: Annotated[str, Argument(metavar="A", help="Folder of a savepoint.", autocompletion=savepoints)],
+    second: Annotated[str, Argument(metavar="B", help="Folder of another one.", autocompletion=savepoints)],
     json: JsonOption = False,
 ) -> None:
     """Show what differs from one savepoint to another."""
