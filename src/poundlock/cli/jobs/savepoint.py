@@ -17,6 +17,7 @@ from poundlock.cli.completion import running_job_names, savepoints
 from poundlock.cli.job_lookup import find_running, show_saved, take_savepoint
 from poundlock.cli.options import Call, JsonOption, with_shared_options
 from poundlock.cli.output import Output, watermark_text
+from poundlock.cli.progress_bar import progress_bar
 from poundlock.errors import DefinitionError
 from poundlock.values import format_bytes, utc_text
 
@@ -89,7 +90,9 @@ def command(
     known = find_running(job, call)
     output.say(f"Triggering savepoint for job {known.entry.job_id}.")
     output.say("Waiting for response...")
-    show_saved(known.entry, take_savepoint(known, directory), output)
+    with progress_bar(output, f"savepoint of {known.entry.name}"):
+        path = take_savepoint(known, directory)
+    show_saved(known.entry, path, output)
 
 
 def _dispose(path: str, output: Output) -> None:
@@ -98,8 +101,8 @@ def _dispose(path: str, output: Output) -> None:
     from poundlock.storage import open_storage
     from poundlock.storage.storage_errors import explained
 
-    with explained(f"deleting {path}", starting=True):
-        dispose(open_storage(path))
+    with progress_bar(output, f"deleting {path}") as bar, explained(f"deleting {path}", starting=True):
+        dispose(open_storage(path), bar.of)
     output.show(f"Savepoint '{path}' disposed.", {"savepoint": path, "disposed": True})
 
 
@@ -178,7 +181,8 @@ def edit(
             for text in state_file or ()
         ),
     ]
-    with explained(f"writing a savepoint in {folder}", starting=True):
+    output = Output(json)
+    with progress_bar(output, f"copying {path}") as bar, explained(f"writing a savepoint in {folder}", starting=True):
         made, metadata = editing.edit(
             storage,
             folder,
@@ -187,10 +191,11 @@ def edit(
             rename=parse_renamed(rename_operator or ()),
             state=state,
             now_ms=SystemClock().now_ms(),
+            progress=bar.of,
         )
     done = list((metadata.edited or {})["done"])
     data = {"savepoint": made, "edited_from": storage.root, "done": done}
-    Output(json).show([*done, f"Savepoint edited. Path: {made}"], data)
+    output.show([*done, f"Savepoint edited. Path: {made}"], data)
 
 
 @app.command("inspect")
@@ -208,12 +213,14 @@ def inspect(
     from poundlock.storage import open_storage
 
     storage = open_storage(path)
-    inspection = inspections.inspect(storage, check=not no_check)
-    rows = _state_rows(inspection) if state and not inspection.damage else {}
+    output = Output(json)
+    with progress_bar(output, f"reading {path}") as bar:
+        inspection = inspections.inspect(storage, check=not no_check, progress=bar.of)
+        rows = _state_rows(inspection) if state and not inspection.damage else {}
     data = inspection.to_json()
     if rows:
         data["state"] |= {"rows": rows}
-    Output(json).show(_lines(inspection, rows), data)
+    output.show(_lines(inspection, rows), data)
     inspection.raise_if_damaged(storage)
 
 

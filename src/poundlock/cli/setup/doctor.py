@@ -45,7 +45,7 @@ def command(
     *,
     call: Call,
 ) -> int:
-    """Check the machine, and what a job needs, and say what to type.
+    """Check the machine, and what a job needs.
 
     Looks at Java, Python, packages, jars, memory, disk, ports and folders; of a job also at its sources, sinks, logins, rights and clocks,
     and leaves nothing there. The exit code is 1 if there is a problem.
