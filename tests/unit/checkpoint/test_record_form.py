@@ -251,7 +251,7 @@ def test_a_record_that_builds_on_a_damaged_one_is_refused_by_name(storage: Local
         ({**good, "change": {"gone": {"sources": {"s": {"end": {"u": None}}}}}}, "does not fit that record"),
         ({**good, "change": 7}, "it is not what it should be"),
         ({**good, "sinks": {**good["sinks"], "other": {"committables": []}}}, "does not fit that record"),
-        ({**good, "v": 3}, "format 3 is not known to this version"),
+        ({**good, "v": 5}, "format 5 is not known to this version"),
     ):
         storage.replace(path, json.dumps(wrong).encode())
         with pytest.raises(TerminalError, match=rf"00000000000000000002\.json cannot be read: .*{why}|{why}"):
