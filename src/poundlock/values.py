@@ -175,6 +175,19 @@ def utc_text(ms: int | None) -> str:
         return str(ms)
 
 
+def ms_ahead(shown_ms: int, asked_ms: int, answered_ms: int, grain_ms: int = 1) -> int:
+    """Return by how many ms another clock is ahead of this one, by what it showed between two moments of this one's; negative = behind.
+
+    0 where it was within the time that the answer took: more is not known.
+
+    Args:
+        grain_ms: in which steps it shows the time, rounded down.
+    """
+    if shown_ms > answered_ms:
+        return shown_ms - answered_ms
+    return min(0, shown_ms + grain_ms - 1 - asked_ms)
+
+
 def checkpoint_retention(value: object) -> str:
     """Return what becomes of a cancelled job's checkpoint, in Flink's words and any spelling of them.
 

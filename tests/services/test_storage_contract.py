@@ -11,7 +11,9 @@ import pytest
 
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage, open_storage
+from poundlock.storage.base import HasFolders
 from poundlock.storage.copying import copy, remove_root, remove_tree
+from poundlock.storage.probe import standing, try_writing
 from support.stores import ALL, make_store
 
 pytestmark = pytest.mark.services
@@ -147,6 +149,17 @@ def test_lists_show_hidden_files_below_a_folder_only(storage: Storage) -> None:
     assert storage.read("a/with space, ä and %41") == "a/with space, ä and %41".encode()
     assert storage.stat("a") is None, "a folder is not a file"
     assert {entry.path: entry.bytes for entry in storage.list("ab")} == {"ab/z": 4}
+
+
+def test_a_folder_is_tried_and_nothing_stays(storage: Storage) -> None:
+    outer = open_storage(storage.root.removesuffix("/below").removesuffix("/root"))
+    before = (files(outer), list(outer.names(".")) if isinstance(outer, HasFolders) else [])
+    assert abs(try_writing(standing(storage))) < 60_000
+    assert (files(outer), list(outer.names(".")) if isinstance(outer, HasFolders) else []) == before
+    put(storage, "a/b")
+    assert standing(storage).root == storage.root
+    assert abs(try_writing(standing(storage))) < 60_000
+    assert files(storage) == ["a/b"]
 
 
 def test_trees_are_removed_with_their_folders(storage: Storage) -> None:

@@ -25,7 +25,7 @@ CONNECTOR_NAMES = {
     "Aborted", "AbortsMany", "AuditScope", "Auditable", "Batch", "Bindable", "BindableSource", "ChecksColumns",
     "ChecksSchema", "Chunk", "Closable", "ClosableEnumerator", "CommitOutcome", "CommitsBehind", "CommitsMany", "Committed",
     "ComputesColumns", "Connector", "Decided", "DeclaresReplay", "Describable", "Disagreement", "Early",
-    "Enumerator", "ExplainsErrors", "FileOrigin", "Finding", "FollowsTime", "HasPlace", "HoldsReaders", "KnowsColumns",
+    "Enumerator", "Examinable", "Examination", "ExplainsErrors", "FileOrigin", "Finding", "FollowsTime", "HasPlace", "HoldsReaders", "KnowsColumns",
     "IdentifyingEnumerator", "InTasks", "Inspectable", "JSON", "KafkaOrigin", "Kind", "LagReportingEnumerator", "Ledger",
     "Leftover", "Legible", "LimitedWriter", "LimitsTasks", "Lines", "MakesParticipant", "ManifestEntry", "Measurable", "MeasuringEnumerator",
     "MeteredReader", "NeedsJvm", "Newer", "NewerOutput", "ObjectSource", "Occasion", "OpensEarly", "Orphan", "Participant", "PartitionedEnumerator", "PartitionLagEnumerator", "PartitionRead",

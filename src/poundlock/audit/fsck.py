@@ -73,6 +73,7 @@ def fsck(
     left: str | None = None,
     log: Log | None = None,
     sleep: Callable[[float], None] = time.sleep,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> FsckReport:
     """Compare every decision of a job with what its sinks hold.
 
@@ -82,6 +83,7 @@ def fsck(
         fix: carry out what is decided and not done, then remove the orphans.
         left: the savepoint to which the job left all that it carried hidden.
         sleep: waits so many seconds, between repeated commits.
+        progress: takes how many decisions of how many have been looked at, often; with `fix`, first how many are carried out.
 
     Raises:
         DefinitionError: no job ever ran there; or, with `fix`, a driver is alive or nothing can keep one out.
@@ -101,9 +103,11 @@ def fsck(
             newest = ledger.newest()
             rebuilt = rebuilt_sinks(storage, identity, newest, rebuild)
             sinks = {name: sink for name, sink in rebuilt.items() if sink is not None}
-            refused = _commit_all(ledger, newest, sinks, sleep, log or StandardLog()) if fix else None
+            refused = _commit_all(ledger, newest, sinks, sleep, log or StandardLog(), progress) if fix else None
             # What a living driver carries on may be finished before it is looked at.
-            orphans, named, findings = _look(ledger, sinks, newest, carried=driver is None, left=left is not None)
+            orphans, named, findings = _look(
+                ledger, sinks, newest, carried=driver is None, left=left is not None, progress=progress
+            )
             if left is None and (wrong := _damaged_state(storage, ledger)):
                 findings[STATE] = wrong
             fixed = fix and refused is None
@@ -174,14 +178,19 @@ def rebuilt_sinks(
 
 
 def _commit_all(
-    ledger: Ledger, newest: Decision | None, sinks: Mapping[str, Participant], sleep: Callable[[float], None], log: Log
+    ledger: Ledger,
+    newest: Decision | None,
+    sinks: Mapping[str, Participant],
+    sleep: Callable[[float], None],
+    log: Log,
+    progress: Callable[[int, int], None],
 ) -> str | None:
     """Make visible what decisions name: only then is the rest an orphan. Return why that cannot be done, if it cannot."""
     if newest is None:
         return None
     ledger.settle(newest.number)
     try:
-        for decision in ledger:
+        for decision in _counted(ledger, newest, progress):
             # By the protocol only the newest has work left; older ones do where somebody restored files.
             if decision.number == newest.number or any(f.problem == "pending" for _, f in _inspect(decision, sinks)):
                 commit_all(decision, sinks, retry=Retry(), sleep=sleep, log=log)
@@ -191,13 +200,19 @@ def _commit_all(
 
 
 def _look(
-    ledger: Ledger, sinks: Mapping[str, Participant], newest: Decision | None, *, carried: bool, left: bool
+    ledger: Ledger,
+    sinks: Mapping[str, Participant],
+    newest: Decision | None,
+    *,
+    carried: bool,
+    left: bool,
+    progress: Callable[[int, int], None],
 ) -> tuple[Mapping[str, Sequence[Orphan]], Sequence[Orphan], dict[str, list[Finding]]]:
     """Return orphans, those of them that a decision names although their sink has no use for them, and what is not as decided."""
     swept = {name: _sweep(name, sink, None if left else newest) for name, sink in sinks.items()}
     findings: dict[str, list[Finding]] = {name: [] for name in sinks}
     named: list[Orphan] = []
-    for decision in ledger:
+    for decision in _counted(ledger, newest, progress):
         for name, finding in _inspect(decision, sinks):
             findings[name].append(finding)
         for name, orphaned in swept.items():
@@ -211,6 +226,15 @@ def _look(
                 findings[name] += wrong
     orphans = {name: [orphan for orphan in orphaned if orphan not in named] for name, orphaned in swept.items()}
     return orphans, named, findings
+
+
+def _counted(ledger: Ledger, newest: Decision | None, progress: Callable[[int, int], None]) -> Iterator[Decision]:
+    """Yield all decisions, and say how many of how many there have been."""
+    first = ledger.first()
+    for decision in ledger:
+        if newest is not None:
+            progress(decision.number - first, newest.number - first + 1)
+        yield decision
 
 
 def _damaged_state(storage: Storage, ledger: Ledger) -> list[Finding]:

@@ -20,6 +20,8 @@ from poundlock.state.decided_state import DecidedState
 from poundlock.storage.json_record import of_format, typed
 
 FORMAT = 1
+METRICS_FORMAT = 3
+"""The format of a record that has metrics of the user: a version that does not know them would drop what they add up to, and refuses it by this number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,13 @@ class Decision:
             name: _without_none({**sink, "wrote": sink["wrote"] and _without_none(sink["wrote"])}, "wrote")
             for name, sink in value["sinks"].items()
         }
-        whole = {"v": FORMAT, **value, "sources": spans, "sinks": sinks, "redo": value["redo"] or None}
+        whole = {
+            "v": FORMAT if self.metrics is None else METRICS_FORMAT,
+            **value,
+            "sources": spans,
+            "sinks": sinks,
+            "redo": value["redo"] or None,
+        }
         return _without_none(whole, *_OPTIONAL)
 
     @classmethod
@@ -131,7 +139,9 @@ class Decision:
             "state": DecidedState,
             "metrics": UserMetrics,
         }
-        given = of_format(value, FORMAT)
+        # Versions that wrote metrics before there was a format for them wrote them into records of the first.
+        has_metrics = isinstance(value, dict) and value.get("v") == METRICS_FORMAT
+        given = of_format(value, METRICS_FORMAT if has_metrics else FORMAT)
         return typed({n: known[n].from_json(each) if n in known else each for n, each in given.items()}, cls)
 
 

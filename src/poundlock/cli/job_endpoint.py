@@ -232,22 +232,20 @@ class Presence:
             failure = (repr(error), "")
         state = self._newest.state if self._newest is not None and error is None else "FAILED"
         progress = dataclasses.asdict(self._newest) if self._newest is not None else {}
+        # Once it ran, its own restart strategy had the word; the supervisor writes down what becomes of the job.
+        end = Ending(
+            state=state,
+            exit_code=exit_code,
+            final=self._entry is not None,
+            failure=failure,
+            failure_code=failure_code,
+            progress=progress,
+        )
         if self.supervised is not None:
-            # Once it ran, its own restart strategy had the word; the supervisor writes down what becomes of the job.
-            final = self._entry is not None
-            self.supervised.end(
-                Ending(
-                    state=state,
-                    exit_code=exit_code,
-                    final=final,
-                    failure=failure,
-                    failure_code=failure_code,
-                    progress=progress,
-                )
-            )
+            self.supervised.end(end)
         for place in (self._entry if self.supervised is None else None, self._files):
             if place is not None:
-                place.end(state, exit_code, failure=failure, failure_code=failure_code, progress=progress)
+                place.end(end)
         if self._telemetry is not None:
             self._telemetry.close()
         if self._server is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
 
+from poundlock.cli.completion import checkpoint_names, job_names, running_job_names
 from poundlock.cli.options import Call
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError, TransientError, did_you_mean
@@ -27,13 +28,10 @@ if TYPE_CHECKING:
     from poundlock.storage import Storage
 
 
-RunningJobArgument = Annotated[
-    str,
-    Argument(
-        metavar="JOB",
-        help="A job's id, the beginning of its id, its name, or its checkpoint folder; see `poundlock list`.",
-    ),
-]
+_NAMED = "A job's id, the beginning of its id, its name, or its checkpoint folder; see `poundlock list`."
+RunningJobArgument = Annotated[str, Argument(metavar="JOB", help=_NAMED, autocompletion=running_job_names)]
+KnownJobArgument = Annotated[str, Argument(metavar="JOB", help=_NAMED, autocompletion=job_names)]
+"""Of a job that may have ended."""
 
 SAVED = "Savepoint completed. Path: "
 _POLL_S = 0.1
@@ -270,7 +268,12 @@ def show_saved(entry: JobEntry, path: str, output: Output, *, drained: bool = Fa
 
 
 CheckpointArgument = Annotated[
-    str, Argument(metavar="PATH", help="A job's checkpoint folder, its file JOB.PY[:NAME], or its name.")
+    str,
+    Argument(
+        metavar="PATH",
+        help="A job's checkpoint folder, its file JOB.PY[:NAME], or its name.",
+        autocompletion=checkpoint_names,
+    ),
 ]
 
 

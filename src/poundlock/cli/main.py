@@ -26,6 +26,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
+from poundlock.cli.completion import completed_command, refuse_unknown_shell
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError, did_you_mean
 from poundlock.storage.storage_errors import unreadable
@@ -52,7 +53,6 @@ def app(names: Iterable[str] = _COMMANDS) -> typer.Typer:
     made = typer.Typer(
         name="poundlock",
         help="Streaming pipelines on PySpark that are exactly-once end to end.",
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -86,7 +86,10 @@ def main(arguments: Sequence[str] | None = None, failed: Callable[[PoundlockErro
     output = Output()
     try:
         typed = sys.argv[1:] if arguments is None else list(arguments)
-        names = typed[:1] if typed[:1] and typed[0] in _COMMANDS else _COMMANDS
+        completed = completed_command()
+        first = typed[:1] if completed is None else completed
+        names = first if first and first[0] in _COMMANDS else _COMMANDS
+        refuse_unknown_shell(typed)
         command = get_command(app(names))
         return int(command(args=typed, prog_name="poundlock", standalone_mode=False) or 0)
     except PoundlockError as error:

@@ -1,6 +1,7 @@
 """What SIGINT and SIGTERM ask of a job that `run` shows, wherever its driver is.
 
-The first finishes the checkpoint and all pending files, the second stops hard and loses nothing, the third ends the process.
+The first finishes the checkpoint and all pending files, the second stops hard and loses nothing, the third ends the process. CANCEL, which
+`poundlock cancel` sends, stands for the first two.
 In a container of a cluster nobody asks by signals: there they mean that the container is taken away, and the job goes on in another.
 """
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from poundlock.control.cluster_driver import container
+from poundlock.control.process_id import CANCEL
 from poundlock.driver.progress import StopRequest
 from poundlock.job import Job
 
@@ -33,7 +35,9 @@ class Signals:
 
     def ask(self, number: int) -> None:
         """Take a signal, from the system or from the supervisor."""
-        self.newest, self.count = number, self.count + 1
+        cancel = number == CANCEL
+        self.newest = number = signal.SIGINT if cancel else number
+        self.count = max(self.count + 1, 2) if cancel else self.count + 1
         if self.count == 1:
             self.stop.stop()
             self.tell("stopping: finishing the checkpoint and all pending files; once more to stop hard")
@@ -65,9 +69,11 @@ def signals_asking(stop: StopRequest, say: Callable[[str], None], job: Job | Non
             os._exit(128 + number)
         signals.ask(number)
 
-    before = {number: signal.signal(number, ask) for number in _STOPS}
+    before = {number: signal.signal(number, ask) for number in (*_STOPS, CANCEL)}
     try:
         yield signals
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # One that comes too late must not end the process before the job's last word.
+            late = number == CANCEL and handler == signal.SIG_DFL
+            signal.signal(number, signal.SIG_IGN if late else handler)

@@ -93,6 +93,7 @@ from poundlock.connectors.base import (
     SplitSource as SplitSource,
     TaskPerPartition as TaskPerPartition,
 )
+from poundlock.connectors.examination import Examinable as Examinable, Examination as Examination
 from poundlock.connectors.files.manifest import ManifestEntry as ManifestEntry, finished_files as finished_files
 from poundlock.connectors.reconcile import match as match
 from poundlock.connectors.registry import Connector as Connector, connectors as connectors, find as find

@@ -12,8 +12,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from poundlock.arguments import WHOLE, check_kind
-from poundlock.checkpoint.participant import JSON, Committed, Kind, Participant, WriterContext
+from poundlock.checkpoint.participant import JSON, Committed, Kind, WriterContext
 from poundlock.checkpoint.sink_values import SinkValue
+from poundlock.connectors.keeps_nothing import KeepsNothing
 from poundlock.errors import CommitUnknown, DefinitionError
 from poundlock.failpoints import Failpoint, hit
 
@@ -31,7 +32,7 @@ class PrintedRows(SinkValue, frozen=True):
 
 
 @dataclass(frozen=True)
-class PrintSink(Participant):
+class PrintSink(KeepsNothing):
     """Print rows on the driver, checkpoint by checkpoint, each behind `<name>:<subtask>> `.
 
     A row of the one column `value` is printed as text, any other as a JSON object. Nothing is printed before its checkpoint

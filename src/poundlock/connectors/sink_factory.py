@@ -26,5 +26,6 @@ def rebuild_sink(description: JSON) -> Participant | None:
 _KINDS = {
     "files": "files.sink.sink:FileSink",
     "kafka": "kafka.sink.sink:KafkaSink",
+    "nothing": "keeps_nothing:NothingKept",
     "postgres": "postgres.sink.sink:PostgresSink",
 }

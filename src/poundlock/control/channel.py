@@ -97,6 +97,9 @@ class SignalChannel(ControlChannel):
     def ask(self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False) -> Answer:
         if kind not in ("stop", "cancel"):
             raise self._silent()
+        if kind == "cancel" and self.entry.cancel_signal is not None:
+            self._send(signal.Signals(self.entry.cancel_signal))
+            return None
         self._send(signal.SIGTERM)
         if kind == "cancel":
             self._send(signal.SIGINT)  # two of one kind may arrive as one

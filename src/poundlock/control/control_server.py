@@ -27,7 +27,7 @@ from poundlock.control.control_files import (
 )
 from poundlock.control.control_logs import LogCopy
 from poundlock.control.operations_log import OperationsLog
-from poundlock.control.registry import ENDED, JobEntry, now_ms
+from poundlock.control.registry import ENDED, JobEnd, JobEntry, now_ms
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests, Then, Trigger
 from poundlock.errors import FencedError
@@ -96,15 +96,7 @@ class ControlServer:
         if changed:
             self._news.set()
 
-    def end(
-        self,
-        state: str,
-        exit_code: int,
-        *,
-        failure: tuple[str, str] | None,
-        progress: Mapping[str, Any],
-        failure_code: str = "",
-    ) -> None:
+    def end(self, end: JobEnd) -> None:
         """Answer what is answered by the end, and write the last entry; where that fails on a cluster, again for a while.
 
         A driver that was taken over leaves the file to the newer one, which may be another attempt of the same application.
@@ -113,19 +105,11 @@ class ControlServer:
         self._news.set()
         if self._thread is not None:
             self._thread.join(_PATIENCE_S)
-        if self.entry.application is not None and exit_code == FencedError.exit_code and self._another_writes():
+        if self.entry.application is not None and end.exit_code == FencedError.exit_code and self._another_writes():
             self._answer()
             return
         with self._lock:
-            self.entry = replace(
-                self.entry,
-                state=state,
-                exit_code=exit_code,
-                failure=failure,
-                failure_code=failure_code,
-                progress=dict(progress),
-                ended_ms=now_ms(),
-            )
+            self.entry = self.entry.ended_with(end)
         deadline = time.monotonic() + (0 if self.entry.application is None else _LAST_S)
         for write in (self._answer, self._write):  # in this order: behind a last entry nobody waits for an answer
             while not write() and time.monotonic() < deadline:

@@ -11,6 +11,10 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+CANCEL = signal.SIGUSR2
+"""Asks a job's process, or its supervisor, for an end at once. Two signals of a person's that mean it may come apart, and the job may have
+ended cleanly behind the first."""
+
 _STATE, _START = 0, 19  # fields of /proc/<pid>/stat behind the name, which may hold blanks and brackets
 
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from poundlock.control.process_id import is_alive, process_start
+from poundlock.control.process_id import CANCEL, is_alive, process_start
 from poundlock.driver.progress import Progress
 from poundlock.errors import DefinitionError, TransientError, did_you_mean
 from poundlock.storage import is_uri
@@ -37,6 +37,23 @@ _ABANDONED_S = 3600.0
 _TROUBLES = 20
 
 Number = Annotated[int, msgspec.Meta(gt=-(1 << 47), lt=1 << 47)]  # anything else is no time in ms, nor a small number
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEnd:
+    """How a process of a job ended, its last word.
+
+    Args:
+        failure: the two lines it failed with, as (what, next); None = it did not fail, or nobody knows.
+        failure_code: the code of that error, "" where it is not known.
+        progress: its newest, as fields of Progress.
+    """
+
+    state: str
+    exit_code: int
+    failure: tuple[str, str] | None = None
+    failure_code: str = ""
+    progress: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +82,7 @@ class JobEntry:
         troubles: why it was restarted, as (what, ms since the epoch), the newest last.
         written_ms: when its driver wrote this into the checkpoint folder; None where it is no copy of that.
         role: "active", or "standby" while another driver runs the job and this one waits.
+        cancel_signal: number of the signal that cancels it; None = its version knows none, and ends by a second SIGINT or SIGTERM.
     """
 
     job_id: str
@@ -98,6 +116,7 @@ class JobEntry:
     is_shell: bool = False
     role: str = ACTIVE
     failure_code: str = ""
+    cancel_signal: Number | None = None
 
     @property
     def process(self) -> int:
@@ -148,6 +167,18 @@ class JobEntry:
             troubles=(*self.troubles, why)[-_TROUBLES:] if why is not None else self.troubles,
         )
 
+    def ended_with(self, end: JobEnd) -> JobEntry:
+        """Return the entry with the last word of its process, which is spoken now."""
+        return replace(
+            self,
+            state=end.state,
+            exit_code=end.exit_code,
+            failure=end.failure,
+            failure_code=end.failure_code,
+            progress=dict(end.progress),
+            ended_ms=now_ms(),
+        )
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -180,7 +211,11 @@ class Registry:
 
     def entries(self) -> list[JobEntry]:
         """Return all entries, the newest start first. One whose process is gone without a last word is FAILED."""
-        entries = [self._looked_at(entry) for _, entry in self._read()]
+        return [self._looked_at(entry) for entry in self.written()]
+
+    def written(self) -> list[JobEntry]:
+        """Return all entries as they stand in their files, the newest start first; nobody is asked, and no process is looked for."""
+        entries = [entry for _, entry in self._read()]
         return sorted(entries, key=lambda entry: (entry.started_ms, entry.pid), reverse=True)
 
     def running(self) -> list[JobEntry]:
@@ -324,32 +359,20 @@ class Registration:
 
     def update(self, newer: Progress | None = None, **changes: Any) -> None:
         """Take newer progress, and change fields of the entry."""
+        self._change(lambda entry: replace(entry if newer is None else entry.after(newer), **changes))
+
+    def end(self, end: JobEnd) -> None:
+        """Say the last word; the token is worth nothing from now on."""
+        self._change(lambda entry: entry.ended_with(end))
+        self._forget_token()
+
+    def _change(self, change: Callable[[JobEntry], JobEntry]) -> None:
         with self._lock:
             if self.entry.ended:
                 return
-            self.entry = replace(self.entry if newer is None else self.entry.after(newer), **changes)
+            self.entry = change(self.entry)
             with suppress(OSError):
                 write_whole(self._path, self.entry.to_bytes())
-
-    def end(
-        self,
-        state: str,
-        exit_code: int,
-        *,
-        failure: tuple[str, str] | None,
-        progress: Mapping[str, Any],
-        failure_code: str = "",
-    ) -> None:
-        """Say the last word; the token is worth nothing from now on."""
-        self.update(
-            state=state,
-            exit_code=exit_code,
-            failure=failure,
-            failure_code=failure_code,
-            progress=dict(progress),
-            ended_ms=now_ms(),
-        )
-        self._forget_token()
 
     def between(self, *, restarts: int, why: str) -> None:
         """Note that the job's process has crashed and its supervisor will start it again, for the `restarts`-th time: nobody answers until then."""
@@ -402,6 +425,7 @@ def registered(
         arguments=list(arguments),
         is_shell=is_shell,
         folder=os.getcwd(),
+        cancel_signal=int(CANCEL),
     )
 
 

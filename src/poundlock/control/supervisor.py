@@ -26,7 +26,8 @@ from typing import Any
 
 import msgspec
 
-from poundlock.control.registry import Registration, Registry, now_ms
+from poundlock.control.process_id import CANCEL
+from poundlock.control.registry import JobEnd, Registration, Registry, now_ms
 from poundlock.driver.progress import StopRequest
 from poundlock.driver.restart import RestartState, RestartStrategy, SameFailure
 from poundlock.errors import DefinitionError, FencedError, PoundlockError, TerminalError, TransientError
@@ -56,16 +57,14 @@ class Situation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
-    """A process's last word; it is final where the job itself decided so: it was stopped, or its restart strategy has given up. A failure is
-    its two lines, as (what, next), and its code."""
+class Ending(JobEnd):
+    """A process's last word; it is final where the job itself decided so: it was stopped, or its restart strategy has given up."""
 
-    state: str
-    exit_code: int
     final: bool
-    failure: tuple[str, str] | None = None
-    failure_code: str = ""
-    progress: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_code(self, exit_code: int) -> JobEnd:
+        """Return it as the job's own, with the exit code that its supervisor ends with."""
+        return replace(self, exit_code=exit_code)
 
 
 class LineBuffer:
@@ -228,7 +227,7 @@ class Supervisor:
                     if life.process.poll() is None:
                         life.kill()
                     life.line.close()
-                if is_final(code, life.ending) or len(self._asked) > _HARD:
+                if is_final(code, life.ending) or self._asks > _HARD:
                     return self._end(life, code)
                 stopping = life.stopping or bool(self._asked)
                 error = _error(life, code)
@@ -237,7 +236,7 @@ class Supervisor:
                     return self._give_up(life, code, error)
                 self._again(error, delay_s)
                 if not self._wait(delay_s):
-                    return self._end(None, 128 + self._asked[-1])
+                    return self._end(None, 128 + self._newest)
 
     def _start(self) -> _Life:
         ours, theirs = socket.socketpair()
@@ -265,7 +264,7 @@ class Supervisor:
             if self._wake in ready:
                 for number in self._received():
                     life.ask(number)
-                    if len(self._asked) > _HARD:
+                    if self._asks > _HARD:
                         life.kill()
         life.line.settimeout(_DRAIN_S)  # whoever it left behind may hold the other end
         while open_lines and self._poll(life):
@@ -315,16 +314,28 @@ class Supervisor:
         while (left := until - time.monotonic()) > 0 and not self._asked:
             select.select([self._wake], [], [], left)
             self._received()
-        return len(self._asked) < _HARD
+        return self._asks < _HARD
+
+    @property
+    def _asks(self) -> int:
+        """How many stops were asked for; a cancel is the second, unless it is a later one."""
+        count = 0
+        for number in self._asked:
+            count = max(count + 1, _HARD) if number == CANCEL else count + 1
+        return count
+
+    @property
+    def _newest(self) -> int:
+        """The stop that was asked for last, by the number that stands in an exit code."""
+        return signal.SIGINT if self._asked[-1] == CANCEL else self._asked[-1]
 
     def _end(self, life: _Life | None, code: int) -> int:
         """Say the job's last word and return its exit code."""
-        code = 128 + self._asked[-1] if code < 0 and self._asked else code
+        code = 128 + self._newest if code < 0 and self._asked else code
         state = "FINISHED" if code == 0 else "CANCELED" if code > 128 else "FAILED"
         ending = (life.ending if life is not None else None) or Ending(state=state, exit_code=code, final=False)
         if (entry := self._entry()) is not None:
-            failure, failure_code, progress = ending.failure, ending.failure_code, ending.progress
-            entry.end(ending.state, code, failure=failure, failure_code=failure_code, progress=progress)
+            entry.end(ending.with_code(code))
         return code
 
     def _give_up(self, life: _Life, code: int, error: PoundlockError) -> int:
@@ -334,7 +345,9 @@ class Supervisor:
             progress = life.ending.progress if life.ending is not None else {}
             exit_code = failure.exit_code if self._same or code < 0 else code
             last = (failure.what, failure.next)
-            entry.end("FAILED", exit_code, failure=last, failure_code=failure.code, progress=progress)
+            entry.end(
+                JobEnd(state="FAILED", exit_code=exit_code, failure=last, failure_code=failure.code, progress=progress)
+            )
         if self._same is None and code > 0:
             return code
         raise failure
@@ -345,7 +358,7 @@ class Supervisor:
     def _received(self) -> list[int]:
         """Return which stops came since the last look, and keep them in mind."""
         try:
-            came = [number for number in os.read(self._wake, 4096) if number in _STOPS]
+            came = [number for number in os.read(self._wake, 4096) if number in (*_STOPS, CANCEL)]
         except BlockingIOError:
             return []
         self._asked += came
@@ -357,14 +370,15 @@ class Supervisor:
         self._wake, write = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(write, False)
-        before = {number: signal.signal(number, _noted) for number in (*_STOPS, signal.SIGCHLD)}
+        before = {number: signal.signal(number, _noted) for number in (*_STOPS, CANCEL, signal.SIGCHLD)}
         woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         try:
             yield
         finally:
             signal.set_wakeup_fd(woken)
             for number, handler in before.items():
-                signal.signal(number, handler)
+                late = number == CANCEL and handler == signal.SIG_DFL
+                signal.signal(number, signal.SIG_IGN if late else handler)
             os.close(self._wake)
             os.close(write)
 

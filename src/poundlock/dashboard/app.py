@@ -20,7 +20,8 @@ router = APIRouter()
 
 def make_dashboard(served: ServedJobs, admission: Admission) -> Guard:
     """Return the ASGI application; every request but those for the page has to bring a token."""
-    return application(served, admission, "The jobs of this machine, and of checkpoint roots.", router)
+    description = "The jobs of this machine, and of checkpoint roots."
+    return application(served, admission, description, router, owner="dashboard")
 
 
 def _served(request: Request) -> ServedJobs:

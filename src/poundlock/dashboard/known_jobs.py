@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from poundlock.checkpoint.identity import PATH as IDENTITY
-from poundlock.checkpoint.identity import read_identity
 from poundlock.control.channel import ControlChannel
+from poundlock.control.checkpoint_root import CheckpointFolder, checkpoint_folders
 from poundlock.control.control_files import DRIVER, TROUBLE
 from poundlock.control.driver_status import in_folder
 from poundlock.control.registry import JobEntry, Registry
 from poundlock.errors import PoundlockError
 from poundlock.rest.observed import Gateway, Observed
-from poundlock.storage import Storage, open_storage
+from poundlock.storage import open_storage
 
 _LOOK_S = 1.0
 _LIST_S = 3.0
@@ -45,7 +44,7 @@ class KnownJobs:
     """Follows the jobs there are.
 
     Args:
-        roots: checkpoint folders, or folders that have some in them.
+        roots: checkpoint folders, or folders that have some in them, see `checkpoint_folders`.
         local, shared: the way to a job of the registry, and to one of a root.
     """
 
@@ -131,20 +130,11 @@ class KnownJobs:
         unreadable: dict[str, str] = {}
         for root in self.roots:
             empty = True
-            try:
-                storage = open_storage(root)
-                is_one = storage.stat(IDENTITY) is not None
-                folders = (
-                    [storage.root] if is_one else [f"{storage.root}/{name}" for name in sorted(storage.names("."))]
-                )
-            except TROUBLE as error:
-                unreadable[root] = _why(error)
-                continue
-            for folder in folders:
+            for folder in checkpoint_folders(open_storage(root)):
                 try:
-                    entry = _entry_in(open_storage(folder))
+                    entry = _entry_in(folder)
                 except TROUBLE as error:
-                    unreadable[folder] = _why(error)
+                    unreadable[folder.storage.root] = _why(error)
                     empty = False
                     continue
                 if entry is not None:
@@ -177,12 +167,12 @@ class KnownJobs:
                 job.entry = entry
 
 
-def _entry_in(folder: Storage) -> JobEntry | None:
+def _entry_in(folder: CheckpointFolder) -> JobEntry | None:
     """Return the entry of a checkpoint folder's newest driver; None where none has written one. Raises one of TROUBLE: it is damaged."""
-    if read_identity(folder) is None:
-        return None
-    entry = in_folder(folder)
-    if entry is None and folder.stat(DRIVER) is not None:
+    if folder.trouble is not None:
+        raise folder.trouble
+    entry = in_folder(folder.storage)
+    if entry is None and folder.storage.stat(DRIVER) is not None:
         raise ValueError(f"{DRIVER} is damaged, or of a version that is not known")
     return entry
 

@@ -47,18 +47,18 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 def make_app(job: Observed, admission: Admission) -> Guard:
     """Return the ASGI application of a job; every request but those for the page has to bring a token, as `Authorization: Bearer …`."""
     description = "One running job, with Flink's paths and shapes."
-    return application(OneJob(job), admission, description, answers.of_one_job)
+    return application(OneJob(job), admission, description, answers.of_one_job, owner="job")
 
 
-def application(served: ServedJobs, admission: Admission, description: str, overall: APIRouter) -> Guard:
-    """Return the ASGI application of a server's jobs; `overall` has the paths without a job's id."""
+def application(served: ServedJobs, admission: Admission, description: str, overall: APIRouter, *, owner: str) -> Guard:
+    """Return the ASGI application of a server's jobs; `overall` has the paths without a job's id, `owner` is "job" or "dashboard"."""
     app = FastAPI(
         title="poundlock",
         version="1",
         description=description,
         docs_url=None,
         redoc_url=None,
-        dependencies=[Depends(HTTPBearer(auto_error=False, description="The content of the job's token file."))],
+        dependencies=[Depends(HTTPBearer(auto_error=False, description=f"The content of the {owner}'s token file."))],
         responses=_ERRORS,
     )
     app.add_exception_handler(StarletteHTTPException, _refused)
@@ -68,7 +68,7 @@ def application(served: ServedJobs, admission: Admission, description: str, over
     app.state.folders, app.state.disposals = JobFolders(), Disposals()
     for each in (overall, page.router, *VIEWS, answers.router, router):
         app.include_router(each)
-    return Guard(app, admission, page.is_public)
+    return Guard(app, admission, page.is_public, owner)
 
 
 async def _refused(_request: Request, error: Exception) -> Response:

@@ -219,6 +219,7 @@ def edit(
     rename: Mapping[str, str] | None = None,
     state: Sequence[StateEdit] = (),
     now_ms: int,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[str, Metadata]:
     """Write a new savepoint; return its path and what it says of itself.
 
@@ -226,6 +227,7 @@ def edit(
         folder: where the new one is made, under a name of its own.
         drop: ids of operators whose part is left out.
         rename: the new ids of operators with state, by their old ones.
+        progress: takes how many files of how many have been read, copied and digested, often.
 
     Raises:
         DefinitionError: it is damaged, there is nothing to do, or something asked for is not in it; nothing was written.
@@ -233,8 +235,8 @@ def edit(
     if not (positions or drop or rename or state):
         raise DefinitionError("nothing is to be changed", next="say --offset topic:partition=N or --drop-operator ID")
     metadata = read_metadata(savepoint)
-    check_files(savepoint, metadata)
-    work = _Edit(savepoint, metadata)
+    check_files(savepoint, metadata, lambda done, total: progress(done, 3 * total))
+    work = _Edit(savepoint, metadata, progress)
     work.move(positions)
     work.drop(drop)
     work.rename(rename or {})
@@ -249,6 +251,7 @@ class _Edit:
 
     savepoint: Storage
     metadata: Metadata
+    progress: Callable[[int, int], None]
     # says of a path whether the new one goes without it
     left_out: list[Callable[[str], bool]] = field(default_factory=list)
     state: Sequence[StateEdit] = ()
@@ -329,7 +332,9 @@ class _Edit:
         """Write the new savepoint."""
         cut = Cut(target, replace(self.metadata, name=name, created_ms=now_ms, files={}))
         try:
-            for path in self.metadata.files:
+            files = len(self.metadata.files)
+            for number, path in enumerate(self.metadata.files):
+                self.progress(files + number, 3 * files)
                 if any(without(path) for without in self.left_out):
                     continue
                 cut.add(self.savepoint, path, path, linked=path.startswith(("state/", "sinks/")))
@@ -337,7 +342,9 @@ class _Edit:
                 self.done += write_state(cut, self.state, now_ms)
             moved = {MOVED: names} if (names := sorted({*moved_sources(self.metadata), *self.moved})) else {}
             cut.metadata = replace(cut.metadata, edited={"from": self.metadata.name, "done": self.done, **moved})
-            return target.root, finish(cut)
+            return target.root, finish(
+                cut, progress=lambda done, total: self.progress(3 * files - total + done, 3 * files)
+            )
         except BaseException:
             cut.discard()
             raise

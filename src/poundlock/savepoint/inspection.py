@@ -81,14 +81,20 @@ class Inspection:
         }
 
 
-def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
-    """Return what a savepoint holds. `check`: whether to compare every file with its digest, which reads all of them.
+def inspect(
+    savepoint: Storage, *, check: bool = True, progress: Callable[[int, int], None] = lambda done, total: None
+) -> Inspection:
+    """Return what a savepoint holds.
+
+    Args:
+        check: whether to compare every file with its digest, which reads all of them.
+        progress: takes how many files of how many have been read, often.
 
     Raises:
         DefinitionError: it is no savepoint, or so damaged that it cannot be read.
     """
     metadata = read_metadata(savepoint)
-    faults = list(damage(savepoint, metadata)) if check else None
+    faults = list(damage(savepoint, metadata, progress=progress)) if check else None
     try:
         manifests = manifests_of(metadata.decision.state)
         return Inspection(

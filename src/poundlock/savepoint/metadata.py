@@ -179,9 +179,14 @@ def _is_one_below(path: str) -> bool:
     return name == METADATA and folder != "" and "/" not in folder
 
 
-def check_files(savepoint: Storage, metadata: Metadata) -> None:
-    """Raise DefinitionError unless every file of a savepoint is there as it was written; of large runs of keyed state, as long."""
-    for path, wrong in damage(savepoint, metadata, whole=False):
+def check_files(
+    savepoint: Storage, metadata: Metadata, progress: Callable[[int, int], None] = lambda done, total: None
+) -> None:
+    """Raise DefinitionError unless every file of a savepoint is there as it was written; of large runs of keyed state, as long.
+
+    `progress` takes how many files of how many have been looked at, often.
+    """
+    for path, wrong in damage(savepoint, metadata, whole=False, progress=progress):
         raise damaged(savepoint, path, wrong)
 
 
@@ -192,13 +197,21 @@ def damaged(savepoint: Storage, path: str, wrong: str) -> DefinitionError:
     )
 
 
-def damage(savepoint: Storage, metadata: Metadata, *, whole: bool = True) -> Iterator[tuple[str, str]]:
+def damage(
+    savepoint: Storage,
+    metadata: Metadata,
+    *,
+    whole: bool = True,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[tuple[str, str]]:
     """Yield every file that is not as it was written, with what is wrong with it.
 
     Args:
         whole: whether runs of keyed state are read that a job does not read either when it begins, because they are large.
+        progress: takes how many files of how many have been looked at, often.
     """
-    for path, file in metadata.files.items():
+    for number, (path, file) in enumerate(metadata.files.items()):
+        progress(number, len(metadata.files))
         status = savepoint.stat(path)
         if strays(savepoint, path):
             yield path, "is a link, and a savepoint has none"

@@ -8,7 +8,8 @@ noted in the checkpoint before the job is one, so that no crash forgets it; only
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -83,8 +84,8 @@ def settle_claim(checkpoint: Storage) -> str | None:
     return message
 
 
-def dispose(savepoint: Storage) -> Metadata:
-    """Delete what a savepoint's own list names, and nothing else.
+def dispose(savepoint: Storage, progress: Callable[[int, int], None] = lambda done, total: None) -> Metadata:
+    """Delete what a savepoint's own list names, and nothing else. `progress` takes how many files of how many are gone, often.
 
     Raises:
         DefinitionError: it is no savepoint, or part of it is a link to elsewhere; nothing was deleted.
@@ -93,7 +94,10 @@ def dispose(savepoint: Storage) -> Metadata:
     for name in metadata.files:
         if strays(savepoint, name):
             raise damaged(savepoint, name, "is a link, and a savepoint has none")
-    for name in (*metadata.files, METADATA):  # the list goes last: what was cut short can be gone on with
+    for number, name in enumerate(
+        (*metadata.files, METADATA)
+    ):  # the list goes last: what was cut short can be gone on with
+        progress(number, len(metadata.files))
         savepoint.delete(name)
     remove_empty(savepoint, "")
     return metadata
@@ -148,7 +152,8 @@ def check(
     if (identity := read_identity(checkpoint)) is not None and not replace:
         raise DefinitionError(
             f"{checkpoint.root} has the checkpoint of a job already ({identity.name}, id {identity.job_id})",
-            next="run without -s to go on from it, or give a new folder: -D checkpoint_dir=…",
+            next="run without -s to go on from it, or give a new folder: -D checkpoint_dir=…; a savepoint that has all of it is"
+            f" made as it ends: poundlock cancel -s DIR {shlex.quote(identity.name)}",
         )
     dropped = compare(savepoint.root, metadata.operators, operators, allow_non_restored=allow_non_restored)
     for name, sink in sinks.items():
@@ -186,7 +191,8 @@ def _refuse_newer(metadata: Metadata, sinks: Mapping[str, Any], then: NewerOutpu
         elif output.what and then == "refuse":
             raise DefinitionError(
                 f"sink {name!r} {output.what}",
-                next="say --on-newer-output=retract to remove them, or =keep to leave them, with rows that come twice",
+                next="say --on-newer-output=retract to remove them, or =keep to leave them, with rows that come twice; or end the job"
+                f" that wrote them by poundlock cancel -s DIR {shlex.quote(metadata.job)}, and give that savepoint",
             )
 
 

@@ -115,16 +115,23 @@ def _fill(cut: Cut, checkpoint: Storage, portable: Mapping[str, Portable], *, li
             sink.save(carried, cut.savepoint, f"sinks/{name}", partial(cut.add, linked=True))
 
 
-def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: None) -> Metadata:
+def finish(
+    cut: Cut,
+    *,
+    known: Callable[[str], SavedFile | None] = lambda path: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Metadata:
     """Make the files of a cut durable, digest those whose digest is not known, and write the metadata, which makes it a savepoint. Needs no lock.
 
     Args:
         known: tells what a file is, by its path, where that is known and need not be read again.
+        progress: takes how many files of how many are digested, often.
     """
     files: dict[str, SavedFile] = {}
     settled: set[str] = set()
     cut.copy_rest()
-    for path in cut.paths:
+    for number, path in enumerate(cut.paths):
+        progress(number, len(cut.paths))
         before, folder = known(path), path.rpartition("/")[0]
         if before is None or folder not in settled:
             cut.savepoint.settle(path)

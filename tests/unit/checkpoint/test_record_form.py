@@ -17,6 +17,7 @@ from poundlock.checkpoint.ledger.ledger import Ledger, record_path
 from poundlock.checkpoint.ledger.record_form import BLOCK, LEAST_BYTES, raw_record
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import TerminalError
+from poundlock.metrics.user_totals import UserMetrics
 from poundlock.operators.time_values import (
     DECIDED_FORMAT,
     DecidedTime,
@@ -27,6 +28,7 @@ from poundlock.operators.time_values import (
     TimeState,
 )
 from poundlock.storage import LocalStorage
+from poundlock.storage.json_record import of_format
 
 PARTITIONS = 2000
 
@@ -249,7 +251,7 @@ def test_a_record_that_builds_on_a_damaged_one_is_refused_by_name(storage: Local
         ({**good, "change": {"gone": {"sources": {"s": {"end": {"u": None}}}}}}, "does not fit that record"),
         ({**good, "change": 7}, "it is not what it should be"),
         ({**good, "sinks": {**good["sinks"], "other": {"committables": []}}}, "does not fit that record"),
-        ({**good, "v": 3}, "format 3 is not known to this version"),
+        ({**good, "v": 5}, "format 5 is not known to this version"),
     ):
         storage.replace(path, json.dumps(wrong).encode())
         with pytest.raises(TerminalError, match=rf"00000000000000000002\.json cannot be read: .*{why}|{why}"):
@@ -273,3 +275,37 @@ def test_the_newest_is_found_with_few_reads(storage: LocalStorage, monkeypatch: 
     for _ in zip(range(BLOCK), reader.back(newest), strict=False):
         pass
     assert len(reads) <= 2 * BLOCK, "whoever reads back reads each record about once"
+
+
+@pytest.mark.parametrize("partitions", [True, False], ids=["changes", "whole"])
+def test_a_version_that_does_not_know_metrics_refuses_their_records(storage: LocalStorage, partitions: bool) -> None:
+    """It would go on without what they add up to, and nobody would know."""
+    job, ledger = Job(), Ledger(storage)
+    made = [job.next() if partitions else decision(number) for number in range(4)]
+    made[2:] = [replace(each, metrics=UserMetrics(counters={"map": {"rows": each.number}})) for each in made[2:]]
+    for each in made:
+        ledger.append(each)
+    assert list(Ledger(storage)) == made
+    written = [json.loads(storage.read(record_path(number)))["v"] for number in range(4)]
+    assert written == ([1, 2, 4, 4] if partitions else [1, 1, 3, 3])
+    for number in range(4):
+        value = json.loads(storage.read(record_path(number)))
+        if number < 2:
+            of_format(value, value["v"])
+        else:  # as versions before did it
+            with pytest.raises(ValueError, match="is not known to this version"):
+                of_format(value, 2 if value["v"] == 2 else 1)
+
+
+def test_metrics_in_a_record_of_the_first_format_are_read(storage: LocalStorage) -> None:
+    """Versions wrote them so before they had a format of their own."""
+    each = replace(decision(0), metrics=UserMetrics(counters={"map": {"rows": 7}}))
+    value = {**each.to_json(), "v": 1}
+    assert raw_record(json.dumps(value).encode()) == value
+    assert Decision.from_json(value) == each
+
+
+@pytest.mark.parametrize("format", [5, 0, None, "1"])
+def test_a_format_that_is_not_known_is_refused(format: object) -> None:
+    with pytest.raises(ValueError, match="is not known to this version"):
+        raw_record(json.dumps({**decision(0).to_json(), "v": format}).encode())

@@ -21,7 +21,7 @@ from poundlock.control.channel import FolderChannel
 from poundlock.control.control_files import newest_entry
 from poundlock.control.control_server import ControlServer
 from poundlock.control.operations_log import OperationsLog
-from poundlock.control.registry import Registry, registered
+from poundlock.control.registry import JobEnd, Registry, registered
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
@@ -46,7 +46,7 @@ def driver(storage: LocalStorage) -> Iterator[ControlServer]:
     made.start()
     yield made
     made.requests.close()
-    made.end("FINISHED", 0, failure=None, progress={})
+    made.end(JobEnd(state="FINISHED", exit_code=0))
 
 
 def asked(ask: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
@@ -100,7 +100,7 @@ def test_what_is_asked_leaves_a_line_with_who_says_that_they_ask(tmp_path: Path)
         assert (line["who"], line["operation"], line["outcome"]) == ("checkpoint folder", "savepoint", outcome)
     assert second["result"] == "s3://bucket/saved/savepoint-1"
     made.requests.close()
-    made.end("FINISHED", 0, failure=None, progress={})
+    made.end(JobEnd(state="FINISHED", exit_code=0))
 
 
 def test_a_failure_comes_back_as_it_was(driver: ControlServer, storage: LocalStorage) -> None:
@@ -119,7 +119,7 @@ def test_stop_is_answered_by_the_end_and_cancel_at_once(driver: ControlServer, s
     assert FolderChannel(storage, "job").ask("cancel") is None
     assert driver.stop.canceling
     driver.requests.close()
-    driver.end("CANCELED", 0, failure=None, progress={"message": "ended"})
+    driver.end(JobEnd(state="CANCELED", exit_code=0, progress={"message": "ended"}))
     thread.join(30)
     assert found == [None]
     word = newest_entry(storage)
@@ -132,7 +132,7 @@ def test_what_an_earlier_driver_was_asked_is_forgotten(storage: LocalStorage) ->
     storage.create_exclusive("control/answers/1.json", b"{}")
     made = ControlServer(storage, FIRST, StopRequest(), Requests())
     made.start()
-    made.end("FINISHED", 0, failure=None, progress={})
+    made.end(JobEnd(state="FINISHED", exit_code=0))
     assert not made.stop.canceling
     assert [*storage.names("control/requests"), *storage.names("control/answers")] == []
 
@@ -150,7 +150,7 @@ def test_what_an_earlier_driver_was_asked_is_forgotten_although_it_cannot_be_del
         time.sleep(0.01)
     assert list(storage.names("control/requests")) == []
     assert not made.stop.canceling
-    made.end("FINISHED", 0, failure=None, progress={})
+    made.end(JobEnd(state="FINISHED", exit_code=0))
 
 
 def test_what_is_no_request_is_dropped(driver: ControlServer, storage: LocalStorage) -> None:
@@ -208,7 +208,7 @@ def test_a_request_that_cannot_be_deleted_is_carried_out_once(
     assert found == ["/there/savepoint-1"]
     assert troubled.times == [0]
     assert made.requests.take() is None
-    made.end("FINISHED", 0, failure=None, progress={})
+    made.end(JobEnd(state="FINISHED", exit_code=0))
 
 
 def test_a_last_word_is_said_again_where_it_could_not_be_written(
@@ -218,7 +218,7 @@ def test_a_last_word_is_said_again_where_it_could_not_be_written(
     monkeypatch.setattr(control, "_BEAT_S", 600)
     made = ControlServer(Troubled(storage.root, "replace", "driver.json", [2]), FIRST, StopRequest(), Requests())
     made.start()
-    made.end("FINISHED", 0, failure=None, progress={})
+    made.end(JobEnd(state="FINISHED", exit_code=0))
     word = newest_entry(storage)
     assert word is not None
     assert (word.state, word.ended) == ("FINISHED", True)
@@ -233,7 +233,7 @@ def test_a_last_word_that_can_never_be_written_does_not_hold_the_driver(
     away = Troubled(storage.root, "replace", "driver.json", [1_000_000])
     made = ControlServer(away, FIRST, StopRequest(), Requests(), told.append)
     made.start()
-    made.end("FINISHED", 0, failure=None, progress={})
+    made.end(JobEnd(state="FINISHED", exit_code=0))
     assert "control/driver.json cannot be written" in told[-1]
 
 
@@ -248,7 +248,7 @@ def test_an_answer_that_can_never_be_written_holds_back_no_last_word(
     made.start()
     thread, found = asked(lambda: FolderChannel(storage, "job").ask("cancel"))
     made.stop.wait(60)
-    made.end("CANCELED", 0, failure=None, progress={})
+    made.end(JobEnd(state="CANCELED", exit_code=0))
     thread.join(30)
     assert "ended before this was done (CANCELED)" in found[0].what
 
@@ -259,7 +259,7 @@ def test_a_driver_that_was_taken_over_leaves_the_word_to_the_next(storage: Local
     made.start()
     life = {"v": 1, "epoch": 2, "host": "here", "pid": 2, "started_ms": 1}
     storage.create_exclusive("epochs/00000002.json", json.dumps(life).encode())  # and has not said anything yet
-    thread, _ = asked(lambda: made.end("FAILED", 5, failure=("taken over", ""), progress={}))
+    thread, _ = asked(lambda: made.end(JobEnd(state="FAILED", exit_code=5, failure=("taken over", ""))))
     time.sleep(0.5)
     word = newest_entry(storage)
     assert word is not None
@@ -276,7 +276,7 @@ def test_a_driver_that_was_taken_over_by_one_that_says_nothing(
     monkeypatch.setattr(control, "_FIRST_S", 0.1)
     made = ControlServer(storage, FIRST, StopRequest(), Requests())
     made.start()
-    made.end("FAILED", 5, failure=("taken over", ""), progress={})
+    made.end(JobEnd(state="FAILED", exit_code=5, failure=("taken over", "")))
     word = newest_entry(storage)
     assert word is not None
     assert (word.exit_code, word.failure) == (5, ("taken over", ""))
@@ -330,7 +330,7 @@ def test_a_driver_that_was_taken_over_is_silent_and_told(
     assert told.is_set()
     storage.replace("control/driver.json", other.to_bytes())
     older.requests.close()
-    older.end("FAILED", 5, failure=None, progress={})
+    older.end(JobEnd(state="FAILED", exit_code=5))
     assert newest_entry(storage) == other
 
 

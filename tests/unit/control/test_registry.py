@@ -19,7 +19,7 @@ import pytest
 from poundlock.checkpoint.epoch import DriverLock
 from poundlock.control.control_files import put_entry
 from poundlock.control.process_id import is_alive, process_start, send_signal
-from poundlock.control.registry import JobEntry, Registry, now_ms, registered, write_whole
+from poundlock.control.registry import JobEnd, JobEntry, Registry, now_ms, registered, write_whole
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.storage import LocalStorage
 from poundlock.values import SystemClock
@@ -40,7 +40,7 @@ def entry(job_id: str = ONE, **changes: Any) -> JobEntry:
 
 
 def ended(registry: Registry, job_id: str = ONE, **changes: Any) -> None:
-    registry.register(entry(job_id, **changes)).end("FINISHED", 0, failure=None, progress={"checkpoint": 3})
+    registry.register(entry(job_id, **changes)).end(JobEnd(state="FINISHED", exit_code=0, progress={"checkpoint": 3}))
 
 
 def test_a_job_is_listed_from_its_start_to_after_its_end(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_job_is_listed_from_its_start_to_after_its_end(tmp_path: Path) -> None
     assert found == mine.entry
     mine.update(state="RUNNING")
     assert [each.state for each in registry.entries()] == ["RUNNING"]
-    mine.end("FAILED", 3, failure=("a broker is away", "start it"), progress={"checkpoint": 7})
+    mine.end(JobEnd(state="FAILED", exit_code=3, failure=("a broker is away", "start it"), progress={"checkpoint": 7}))
     assert registry.running() == []
     (last,) = registry.entries()
     assert (last.state, last.exit_code, last.failure, last.gone) == (
@@ -76,7 +76,7 @@ def test_only_the_user_can_read_the_token_and_it_goes_with_the_job(tmp_path: Pat
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     assert stat.S_IMODE(token.parent.stat().st_mode) == 0o700
     assert "secret" not in next(token.parent.glob("*.json")).read_text()
-    mine.end("FINISHED", 0, failure=None, progress={})
+    mine.end(JobEnd(state="FINISHED", exit_code=0))
     assert not token.exists()
 
 
@@ -166,7 +166,7 @@ def test_many_processes_write_at_once_and_readers_see_whole_entries(tmp_path: Pa
                 for state in ("RUNNING", "RESTARTING", "RUNNING"):
                     mine.update(state=state)
                     assert mine.entry in registry.entries()
-                mine.end("FINISHED", 0, failure=None, progress={})
+                mine.end(JobEnd(state="FINISHED", exit_code=0))
         except BaseException as error:
             failures.append(error)
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from poundlock.control.process_id import process_start
+from poundlock.control.channel import SignalChannel
+from poundlock.control.process_id import CANCEL, process_start
 from poundlock.control.registry import Registry
 from poundlock.control.supervisor import Ending, is_final
 from poundlock.driver.restart import (
@@ -258,6 +259,40 @@ def test_the_third_signal_ends_it_on_the_spot(watched: Any) -> None:
     assert job.ended() == 143
     assert job.entry().state == "CANCELED"
     assert len(job.lives()) == 1
+
+
+# Ends as a job does that has nothing to finish: at the very moment in which it is asked, by whatever it sees then.
+AT_ONCE = "line.listen(signals.ask, stop); stop.wait(60); sys.exit(130 if stop.canceling else 0)"
+SIGNALS = "from poundlock.cli.signals import Signals; signals = Signals(stop, print)"
+
+
+@pytest.mark.parametrize("many", range(5))
+def test_a_cancel_is_one_signal_and_never_a_stop(watched: Any, many: int) -> None:
+    """With two, a job that has nothing to finish had ended cleanly behind the first."""
+    job = watched(f"{SIGNALS}; {AT_ONCE}")
+    job.next("life")
+    SignalChannel(job.entry()).ask("cancel")
+    assert job.ended() == 130
+    assert job.entry().state == "CANCELED"
+
+
+def test_a_cancel_between_two_processes_starts_none(watched: Any) -> None:
+    job = watched(KILL, SLEEP, strategy=FixedDelayRestart(attempts=9, delay="1 h"))
+    job.next("note")
+    SignalChannel(job.entry()).ask("cancel")
+    assert job.ended() == 130
+    assert (job.entry().state, len(job.lives())) == ("CANCELED", 1)
+
+
+def test_a_second_cancel_ends_it_on_the_spot(watched: Any) -> None:
+    job = watched("line.listen(ask, stop); time.sleep(60)")
+    job.next("life")
+    for _ in range(2):
+        SignalChannel(job.entry()).ask("cancel")
+        if not any(words[0] == "asked" for words in job.said):
+            assert job.next("asked") == ["asked", str(int(CANCEL))]
+    assert job.ended() == 130
+    assert job.entry().state == "CANCELED"
 
 
 def test_a_process_that_crashes_while_it_stops_is_not_started_again(watched: Any) -> None:

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from poundlock.checkpoint.identity import Identity, open_identity
 from poundlock.control.channel import ControlChannel, FolderChannel
 from poundlock.control.control_server import ControlServer
-from poundlock.control.registry import JobEntry, Registry, registered
+from poundlock.control.registry import JobEnd, JobEntry, Registry, registered
 from poundlock.dashboard import known_jobs
 from poundlock.dashboard.app import make_dashboard
 from poundlock.dashboard.known_jobs import KnownJobs
@@ -39,7 +39,7 @@ class Scene:
         self.here = self.begun("here", folder / "here")
         entry = self.entry(self.here, folder / "here")
         old = self.registry.register(replace(entry, started_ms=1000))
-        old.end("FAILED", 1, failure=("it broke", "mend it"), progress={})
+        old.end(JobEnd(state="FAILED", exit_code=1, failure=("it broke", "mend it")))
         self.registration = self.registry.register(entry)
         self.there = self.begun("there", folder / "root" / "there")
         other = replace(
@@ -108,7 +108,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     thread.join(30)
     for driver in (made.driver, made.near):
         driver.requests.close()
-        driver.end("FINISHED", 0, failure=None, progress={})
+        driver.end(JobEnd(state="FINISHED", exit_code=0))
 
 
 def test_every_job_is_there_once_with_its_newest_run(scene: Scene) -> None:
@@ -143,8 +143,8 @@ def test_a_job_that_dies_while_it_is_watched_is_shown_as_failed(scene: Scene) ->
     scene.until(lambda: scene.cards().keys() == {"here", "there"})
     scene.near.requests.close()
     failure = ("the disk is full", "make room")
-    scene.near.end("FAILED", 1, failure=failure, progress={"state": "FAILED"})
-    scene.registration.end("FAILED", 1, failure=failure, progress={"state": "FAILED"})
+    scene.near.end(JobEnd(state="FAILED", exit_code=1, failure=failure, progress={"state": "FAILED"}))
+    scene.registration.end(JobEnd(state="FAILED", exit_code=1, failure=failure, progress={"state": "FAILED"}))
     scene.until(lambda: scene.cards()["here"]["state"] == "FAILED")
     card = scene.cards()["here"]
     assert (card["failure"], card["operable"]) == (list(failure), False)
@@ -193,3 +193,18 @@ def test_the_description_has_each_path_once_and_says_what_it_is_of(scene: Scene)
     paths = scene.client.get("/openapi.json").json()["paths"]
     assert paths["/jobs"]["get"]["description"] == "The jobs' ids and states."
     assert paths["/overview"]["get"]["description"] == "All jobs together."
+
+
+def test_a_token_that_is_missing_is_the_dashboards(scene: Scene) -> None:
+    answer = scene.client.get("/jobs", headers={"Authorization": ""})
+    assert answer.status_code == 401
+    assert answer.json()["errors"][1] == "send Authorization: Bearer with the dashboard's token file"
+
+
+def test_jobs_in_folders_by_team_and_environment_are_listed(scene: Scene) -> None:
+    folder = scene.folder / "root" / "team" / "production" / "deep"
+    deep = scene.begun("deep", folder)
+    driver = scene.driven(scene.entry(deep, folder), folder)
+    scene.until(lambda: scene.cards().keys() == {"here", "there", "deep"})
+    assert {job.job_id for job in scene.known.all()} == {scene.here.job_id, scene.there.job_id, deep.job_id}
+    driver.end(JobEnd(state="FINISHED", exit_code=0))

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from poundlock.control.control_server import ControlServer
 from poundlock.control.driver_status import in_folder
-from poundlock.control.registry import registered
+from poundlock.control.registry import JobEnd, registered
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.metrics.load import JobLoad, OperatorLoad
@@ -36,7 +36,7 @@ def test_an_ended_job_answers_over_rest_as_it_was(tmp_path: Path) -> None:
     )
     server = ControlServer(storage, replace(entry, started_ms=2500), StopRequest(), Requests())
     server.start()
-    server.end("FINISHED", 0, failure=None, progress=asdict(LAST))
+    server.end(JobEnd(state="FINISHED", exit_code=0, progress=asdict(LAST)))
     ended = in_folder(storage)
     assert ended is not None
     assert ended.ended

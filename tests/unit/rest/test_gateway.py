@@ -17,7 +17,7 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.control.channel import FolderChannel
 from poundlock.control.control_files import SETUP, newest_entry, put
 from poundlock.control.control_server import ControlServer
-from poundlock.control.registry import JobEntry, registered
+from poundlock.control.registry import JobEnd, JobEntry, registered
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.errors import DefinitionError
@@ -83,7 +83,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     yield made
     made.ended.set()
     made.driver.requests.close()
-    made.driver.end("FINISHED", 0, failure=None, progress={})
+    made.driver.end(JobEnd(state="FINISHED", exit_code=0))
 
 
 def test_it_answers_as_the_driver_would(scene: Scene) -> None:
@@ -123,7 +123,7 @@ def test_a_stop_is_over_when_the_driver_has_ended_and_the_next_one_is_followed(s
     asked = scene.client.post(f"/jobs/{ID}/stop").json()["request-id"]
     assert scene.driver.stop.wait(60)
     scene.driver.requests.close()
-    scene.driver.end("FINISHED", 0, failure=None, progress={})
+    scene.driver.end(JobEnd(state="FINISHED", exit_code=0))
     scene.until(f"/jobs/{ID}/savepoints/{asked}", lambda now: now["status"]["id"] == "COMPLETED")
     scene.until("/jobs", lambda now: now["jobs"][0]["status"] == "FINISHED")
     assert scene.client.post(f"/jobs/{ID}/stop").status_code == 409

@@ -200,7 +200,7 @@ def test_a_write_that_fails_leaves_nothing(
 ) -> None:
     savepoint = save(tmp_path / "a", positions={"clicks": EVENTS})
 
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("poundlock.savepoint.edit.finish", full)

@@ -175,6 +175,7 @@ def test_an_old_savepoint_after_its_successors_finished_files(life: Life, tmp_pa
     with pytest.raises(DefinitionError, match="finished after the savepoint") as caught:
         restored(savepoint, tmp_path / "second", tmp_path / "out")
     assert "--on-newer-output=retract" in str(caught.value.next)
+    assert "poundlock cancel -s DIR" in str(caught.value.next)
     assert not (tmp_path / "second").exists()
     assert life.seen() == expected(0, 6)
     again = restored(savepoint, tmp_path / "second", tmp_path / "out", newer)

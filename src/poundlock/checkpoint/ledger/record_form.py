@@ -21,13 +21,18 @@ from typing import Any
 
 import msgspec
 
-from poundlock.checkpoint.decision import FORMAT, Decision
+from poundlock.checkpoint.decision import FORMAT, METRICS_FORMAT, Decision
 from poundlock.checkpoint.ledger.changes import ObjectChange, applied, changed
 from poundlock.checkpoint.participant import JSON
 from poundlock.storage.json_record import of_format, typed
 
 CHANGE_FORMAT = 2
 """The format of a record that says what changed; earlier versions refuse it by that number."""
+METRICS_CHANGE_FORMAT = 4
+"""The same of a record that has metrics of the user, see `METRICS_FORMAT`."""
+_WHOLE = {CHANGE_FORMAT: FORMAT, METRICS_CHANGE_FORMAT: METRICS_FORMAT}
+"""By the format of a record that says what changed, that of the same record whole."""
+_CHANGING = {whole: change for change, whole in _WHOLE.items()}
 BLOCK = 50
 """Of so many records, by their numbers, the first is whole."""
 LEAST_BYTES = 16_000
@@ -104,7 +109,7 @@ def _changing(value: JSON, base: _Base) -> tuple[bytes, JSON]:
     sinks = {name: {n: each for n, each in sink.items() if n != "state"} for name, sink in value["sinks"].items()}
     rest = {name: each for name, each in value.items() if passes or name not in _POSITIONS}
     change = msgspec.to_builtins(changed(before, parts))
-    return encoded({**rest, "sinks": sinks, "v": CHANGE_FORMAT, "since": base.number, "change": change}), parts
+    return encoded({**rest, "sinks": sinks, "v": _CHANGING[value["v"]], "since": base.number, "change": change}), parts
 
 
 class RecordReader:
@@ -125,13 +130,13 @@ class RecordReader:
             ValueError: it is damaged, or of a format this version does not know.
             TerminalError: an earlier record, which it builds on, is missing or damaged.
         """
-        if raw.get("v") != CHANGE_FORMAT:
+        if raw.get("v") not in _WHOLE:
             return Decision.from_json(raw)
         parts = self._parts(number, raw)
         rest = {name: each for name, each in raw.items() if name not in ("since", "change")}
         sinks = {name: {**sink, "state": parts["states"][name]} for name, sink in raw["sinks"].items()}
         positions = {name: parts[name] for name in _POSITIONS if name in parts and "sources" not in raw}
-        return Decision.from_json({**rest, "v": FORMAT, **positions, "sinks": sinks})
+        return Decision.from_json({**rest, "v": _WHOLE[raw["v"]], **positions, "sinks": sinks})
 
     def forget(self) -> None:
         """Keep nothing."""
@@ -139,7 +144,7 @@ class RecordReader:
 
     def _parts(self, number: int, raw: JSON) -> JSON:
         chain: list[tuple[int, JSON]] = []
-        while number not in self._known and raw.get("v") == CHANGE_FORMAT:
+        while number not in self._known and raw.get("v") in _WHOLE:
             chain.append((number, raw))
             since = raw.get("since")
             if not isinstance(since, int) or not 0 <= since < number:
@@ -192,5 +197,6 @@ def raw_record(data: bytes) -> JSON:
     value = json.loads(data)
     if isinstance(value, dict) and value.pop(_CHECKSUM, None) is not None and end is None:
         raise ValueError("its checksum (CRC-32) is damaged")
-    changes = isinstance(value, dict) and value.get("v") == CHANGE_FORMAT
-    return of_format(value, CHANGE_FORMAT if changes else FORMAT)
+    given = value.get("v") if isinstance(value, dict) else None
+    known = (*_WHOLE, *_CHANGING)
+    return of_format(value, given if type(given) is int and given in known else FORMAT)

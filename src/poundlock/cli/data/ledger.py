@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from poundlock.cli.completion import checkpoint_names
 from poundlock.cli.job_lookup import CheckpointArgument, FoundCheckpoint, find_checkpoint, find_of_job
 from poundlock.cli.options import Call, with_shared_options
 from poundlock.cli.output import watermark_text
@@ -218,6 +219,7 @@ def checkpoints(
         Argument(
             metavar="JOB",
             help="A job's id, the beginning of its id, or its name; its checkpoint folder, or its file JOB.PY[:NAME].",
+            autocompletion=checkpoint_names,
         ),
     ],
     last: Annotated[int, Option("-n", "--last", min=1, help="How many at most.")] = 20,

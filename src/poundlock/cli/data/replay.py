@@ -10,6 +10,7 @@ from typer import Argument, Option
 from poundlock.cli.job_lookup import find_checkpoint
 from poundlock.cli.options import Call, JobArgument, ParallelismOption, with_shared_options
 from poundlock.cli.output import plural
+from poundlock.cli.progress_bar import progress_bar
 from poundlock.errors import DefinitionError
 from poundlock.values import utc_text
 
@@ -37,14 +38,15 @@ def command(
     target = find_checkpoint(job, call)
     if target.job is None:
         raise DefinitionError(f"{job} is no file of a job, and a replay needs its code", next="give the file: job.py")
-    report = replay(
-        with_settings(target.job, settings),
-        target.identity,
-        checkpoint,
-        settings=settings,
-        show=show,
-        say=call.output.note,
-    )
+    with progress_bar(call.output, f"checkpoint {checkpoint} once more") as bar:
+        report = replay(
+            with_settings(target.job, settings),
+            target.identity,
+            checkpoint,
+            settings=settings,
+            show=show,
+            say=bar.say,
+        )
     call.output.show(_lines(report), report.to_json)
     return 0 if report.agrees else 1
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from poundlock.cli.output import Output, plural
+from poundlock.cli.progress_bar import ProgressBar, progress_bar
 from poundlock.errors import DefinitionError
 from poundlock.values import duration, format_bytes, format_duration, utc_text
 
@@ -64,7 +65,10 @@ def show(ledger: Ledger, wanted: WantedBuckets, output: Output) -> int:
     limit = None if wanted.timeout is None else duration(wanted.timeout)
     listing = SealedListing(open_storage, wanted.sink)
     if wanted.wait:
-        entries, missing = _waited_for(ledger, listing, wanted, None if limit is None else limit.total_seconds())
+        with progress_bar(output, "sealed buckets") as bar:
+            entries, missing = _waited_for(
+                ledger, listing, wanted, None if limit is None else limit.total_seconds(), bar
+            )
         if missing:
             assert limit is not None
             output.note(f"not sealed within {format_duration(limit)}: {', '.join(missing)}")
@@ -88,7 +92,7 @@ def _seals_none(ledger: Ledger, wanted: WantedBuckets) -> DefinitionError:
 
 
 def _waited_for(
-    ledger: Ledger, listing: SealedListing, wanted: WantedBuckets, limit_s: float | None
+    ledger: Ledger, listing: SealedListing, wanted: WantedBuckets, limit_s: float | None, bar: ProgressBar
 ) -> tuple[list[SealedEntry], list[str]]:
     """Return the buckets that are waited for once all are sealed, and otherwise, when time is up, those that are not."""
     until = None if limit_s is None else time.monotonic() + limit_s
@@ -106,6 +110,7 @@ def _waited_for(
             if entry is not None and entry.manifest.version >= (wanted.version or 1):
                 entries[bucket] = entry
         missing = [bucket for bucket in wanted.buckets if bucket not in entries]
+        bar.of(len(entries), len(wanted.buckets))
         if not missing or (until is not None and time.monotonic() >= until):
             return [entries[bucket] for bucket in wanted.buckets if bucket in entries], missing
         time.sleep(_POLL_S)

@@ -17,6 +17,7 @@ from typer import Option
 from poundlock.cli.job_lookup import CheckpointArgument, find_checkpoint, rebuilder, rebuilt_sinks
 from poundlock.cli.options import Call, with_shared_options
 from poundlock.cli.output import plural
+from poundlock.cli.progress_bar import has_bars, progress_bar
 from poundlock.values import SystemClock, format_bytes, format_duration, utc_text
 
 if TYPE_CHECKING:
@@ -96,8 +97,10 @@ def audit(
     from poundlock.driver.savepoints.handover import left
 
     checkpoint = find_checkpoint(path, call)
-    sinks, progress = rebuilt_sinks(checkpoint), _Seldom(call.output.note)
-    report = audits.audit(Ledger(checkpoint.storage), sinks, first=first, last=last, progress=progress)
+    sinks = rebuilt_sinks(checkpoint)
+    with progress_bar(call.output, "audit") as bar:
+        progress = bar.at if has_bars(call.output) else _Seldom(call.output.note)
+        report = audits.audit(Ledger(checkpoint.storage), sinks, first=first, last=last, progress=progress)
     call.output.show(_audited(report, left(checkpoint.storage)), report.to_json)
     return 0 if report.agrees else 1
 
@@ -173,10 +176,16 @@ def fsck(
     from poundlock.driver.savepoints.retained_checkpoints import newest_whole
 
     checkpoint = find_checkpoint(path, call)
-    report = checks.fsck(
-        checkpoint.storage, rebuilder(checkpoint), clock=SystemClock(), fix=fix, left=left(checkpoint.storage)
-    )
-    whole = newest_whole(checkpoint.storage) if checks.STATE in report.findings else None
+    with progress_bar(call.output, "fsck") as bar:
+        report = checks.fsck(
+            checkpoint.storage,
+            rebuilder(checkpoint),
+            clock=SystemClock(),
+            fix=fix,
+            left=left(checkpoint.storage),
+            progress=bar.of,
+        )
+        whole = newest_whole(checkpoint.storage) if checks.STATE in report.findings else None
     call.output.show(_checked(report, whole), {**report.to_json(), "whole": whole})
     return 0 if report.clean else 1
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from poundlock.cli.completion import checkpoint_names
 from poundlock.cli.job_lookup import find_of_job
 from poundlock.cli.options import Call, with_shared_options
 from poundlock.cli.output import watermark_text
@@ -63,7 +64,9 @@ def command(
     path: Annotated[
         str,
         Argument(
-            metavar="PATH", help="Folder of a checkpoint or savepoint, a job's file JOB.PY[:NAME], or its id or name."
+            metavar="PATH",
+            help="Folder of a checkpoint or savepoint, a job's file JOB.PY[:NAME], or its id or name.",
+            autocompletion=checkpoint_names,
         ),
     ],
     operator: Annotated[

@@ -16,6 +16,7 @@ from poundlock.cli.job_lookup import (
     take_savepoint,
 )
 from poundlock.cli.options import Call, with_shared_options
+from poundlock.cli.progress_bar import progress_bar
 from poundlock.errors import PoundlockError
 
 _PATIENCE_S = 60.0
@@ -59,7 +60,9 @@ def stop(
     entry = known.entry
     if directory is not None or drain:
         output.say(f'Suspending job "{entry.job_id}" with a CANONICAL savepoint.')
-        show_saved(entry, take_savepoint(known, directory, then="stop", drain=drain), output, drained=drain)
+        with progress_bar(output, f"savepoint of {entry.name}"):
+            path = take_savepoint(known, directory, then="stop", drain=drain)
+        show_saved(entry, path, output, drained=drain)
         return 0
     output.say(f"Stopping job {entry.job_id}.")
     known.channel().ask("stop")
@@ -98,7 +101,8 @@ def cancel(
     entry = known.entry
     if directory is not None:
         output.say(f"Cancelling job {entry.job_id} with CANONICAL savepoint to {savepoint_folder(directory)}.")
-        path = take_savepoint(known, directory, then="cancel")
+        with progress_bar(output, f"savepoint of {entry.name}"):
+            path = take_savepoint(known, directory, then="cancel")
         output.say(f"Cancelled job {entry.job_id}. Savepoint stored in {path}.")
         show_saved(entry, path, output)
         return 0

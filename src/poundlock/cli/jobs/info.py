@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from poundlock.cli.job_lookup import RunningJobArgument, find_job, jobs_in, progress_line, progress_of
+from poundlock.cli.job_lookup import KnownJobArgument, find_job, jobs_in, progress_line, progress_of
 from poundlock.cli.options import Call, with_shared_options
 from poundlock.cli.output import watermark_text
 from poundlock.errors import DefinitionError, PoundlockError
@@ -101,7 +101,7 @@ def _titled(entry: JobEntry) -> str:
 
 
 @with_shared_options
-def command(job: RunningJobArgument, *, call: Call) -> None:
+def command(job: KnownJobArgument, *, call: Call) -> None:
     """Show one job: how it goes or how it ended."""
     known = find_job(job, call)
     from poundlock.control.driver_status import ended_with

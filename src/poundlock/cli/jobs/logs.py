@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from poundlock.cli.job_lookup import KnownJob, RunningJobArgument, find_job
+from poundlock.cli.job_lookup import KnownJob, KnownJobArgument, find_job
 from poundlock.cli.options import Call, with_shared_options
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
@@ -26,7 +26,7 @@ _FOLDER_POLL_S = 2.0
 
 @with_shared_options
 def command(
-    job: RunningJobArgument,
+    job: KnownJobArgument,
     follow: Annotated[bool, Option("--follow", "-f", help="Go on until the job ends.")] = False,
     last: Annotated[int | None, Option("--last", min=1, help="Begin with the newest so many lines.")] = None,
     *,

@@ -5,7 +5,6 @@ What is shown is what they wrote there: their newest decision, and the word that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,10 @@ from poundlock.errors import DefinitionError, PoundlockError
 
 if TYPE_CHECKING:
     from poundlock.checkpoint.identity import Identity
+    from poundlock.control.checkpoint_root import CheckpointFolder
     from poundlock.control.registry import JobEntry
     from poundlock.storage import Storage
 
-_DEPTH = 3  # folders by team and by environment are looked into, data is not
 UNKNOWN = "UNKNOWN"
 
 
@@ -88,9 +87,10 @@ def jobs_below(root: str) -> list[FolderJob]:
     Raises:
         DefinitionError: there are none.
     """
+    from poundlock.control.checkpoint_root import checkpoint_folders
     from poundlock.storage import open_storage
 
-    jobs = list(_below(open_storage(root), _DEPTH))
+    jobs = [_job_in(folder) for folder in checkpoint_folders(open_storage(root))]
     if not jobs:
         raise DefinitionError(
             f"no job has a checkpoint folder in {root}", next="name the folder that the jobs' checkpoint folders lie in"
@@ -98,28 +98,15 @@ def jobs_below(root: str) -> list[FolderJob]:
     return sorted(jobs, key=lambda job: (job.name, job.folder))
 
 
-def _below(storage: Storage, depth: int) -> Iterator[FolderJob]:
-    from poundlock.checkpoint.identity import read_identity
-    from poundlock.control.control_files import TROUBLE
-    from poundlock.storage import open_storage
-
-    try:
-        identity = read_identity(storage)
-    except TROUBLE as error:
-        yield FolderJob(
-            folder=storage.root, job_id="", name=storage.root.rpartition("/")[2], entry=None, checkpoint=None,
-            decided_ms=None, trouble=_line(error),
-        )  # fmt: skip
-        return
-    if identity is not None:
-        yield _job(storage, identity)
-    elif depth:
-        try:
-            names = sorted(name for name in storage.names(".") if not name.startswith("."))
-        except NotADirectoryError:
-            return
-        for name in names:
-            yield from _below(open_storage(f"{storage.root}/{name}"), depth - 1)
+def _job_in(folder: CheckpointFolder) -> FolderJob:
+    if folder.identity is not None:
+        return _job(folder.storage, folder.identity)
+    root = folder.storage.root
+    trouble = None if folder.trouble is None else _line(folder.trouble)
+    return FolderJob(
+        folder=root, job_id="", name=root.rpartition("/")[2], entry=None, checkpoint=None, decided_ms=None,
+        trouble=trouble,
+    )  # fmt: skip
 
 
 def _job(storage: Storage, identity: Identity) -> FolderJob:

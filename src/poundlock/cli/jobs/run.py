@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from poundlock.cli.completion import savepoints
 from poundlock.cli.options import (
     AllowNonRestoredOption,
     Call,
@@ -59,7 +60,14 @@ def command(
         Option("--deploy-mode", metavar="client|cluster", help="Where the driver runs; default: client, here."),
     ] = None,
     savepoint: Annotated[
-        str | None, Option("-s", "--from-savepoint", metavar="PATH", help="Begin with a savepoint or a checkpoint.")
+        str | None,
+        Option(
+            "-s",
+            "--from-savepoint",
+            metavar="PATH",
+            help="Begin with a savepoint or a checkpoint.",
+            autocompletion=savepoints,
+        ),
     ] = None,
     allow_non_restored: AllowNonRestoredOption = False,
     newer_output: NewerOutputOption = None,

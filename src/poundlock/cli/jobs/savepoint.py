@@ -13,9 +13,11 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
+from poundlock.cli.completion import running_job_names, savepoints
 from poundlock.cli.job_lookup import find_running, show_saved, take_savepoint
 from poundlock.cli.options import Call, JsonOption, with_shared_options
 from poundlock.cli.output import Output, watermark_text
+from poundlock.cli.progress_bar import progress_bar
 from poundlock.errors import DefinitionError
 from poundlock.values import format_bytes, utc_text
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from poundlock.savepoint.inspection import Difference, Inspection
 
 
-SavepointArgument = Annotated[str, Argument(metavar="PATH", help="Folder of the savepoint.")]
+SavepointArgument = Annotated[str, Argument(metavar="PATH", help="Folder of the savepoint.", autocompletion=savepoints)]
 _HELP = """Take a savepoint of a running job, or inspect one.
 
 `poundlock savepoint JOB [DIR]` takes one; `poundlock savepoint -d PATH` removes one.
@@ -38,9 +40,16 @@ class _Group(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put `take` before arguments that begin with no verb."""
+        if not args and ctx.resilient_parsing:  # a shell completes what comes here: a verb or a job
+            return super().parse_args(ctx, args)
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Return the verbs, and what `take` may be given."""
+        job = self.commands[self.default].params[0]
+        return [*super().shell_complete(ctx, incomplete), *job.shell_complete(ctx, incomplete)]
 
 
 app = typer.Typer(name="savepoint", cls=_Group, help=_HELP, rich_markup_mode=None, add_completion=False)
@@ -51,13 +60,20 @@ app = typer.Typer(name="savepoint", cls=_Group, help=_HELP, rich_markup_mode=Non
 def command(
     job: Annotated[
         str | None,
-        Argument(metavar="[JOB]", help="A job's id, the beginning of it, its name, or its checkpoint folder."),
+        Argument(
+            metavar="[JOB]",
+            help="A job's id, the beginning of it, its name, or its checkpoint folder.",
+            autocompletion=running_job_names,
+        ),
     ] = None,
     directory: Annotated[
         str | None,
         Argument(metavar="[DIR]", help="Folder in which the savepoint is made; default: in the state directory."),
     ] = None,
-    dispose: Annotated[str | None, Option("-d", "--dispose", metavar="PATH", help="Remove a savepoint.")] = None,
+    dispose: Annotated[
+        str | None,
+        Option("-d", "--dispose", metavar="PATH", help="Remove a savepoint.", autocompletion=savepoints),
+    ] = None,
     *,
     call: Call,
 ) -> None:
@@ -74,7 +90,9 @@ def command(
     known = find_running(job, call)
     output.say(f"Triggering savepoint for job {known.entry.job_id}.")
     output.say("Waiting for response...")
-    show_saved(known.entry, take_savepoint(known, directory), output)
+    with progress_bar(output, f"savepoint of {known.entry.name}"):
+        path = take_savepoint(known, directory)
+    show_saved(known.entry, path, output)
 
 
 def _dispose(path: str, output: Output) -> None:
@@ -83,8 +101,8 @@ def _dispose(path: str, output: Output) -> None:
     from poundlock.storage import open_storage
     from poundlock.storage.storage_errors import explained
 
-    with explained(f"deleting {path}", starting=True):
-        dispose(open_storage(path))
+    with progress_bar(output, f"deleting {path}") as bar, explained(f"deleting {path}", starting=True):
+        dispose(open_storage(path), bar.of)
     output.show(f"Savepoint '{path}' disposed.", {"savepoint": path, "disposed": True})
 
 
@@ -163,7 +181,8 @@ def edit(
             for text in state_file or ()
         ),
     ]
-    with explained(f"writing a savepoint in {folder}", starting=True):
+    output = Output(json)
+    with progress_bar(output, f"copying {path}") as bar, explained(f"writing a savepoint in {folder}", starting=True):
         made, metadata = editing.edit(
             storage,
             folder,
@@ -172,10 +191,11 @@ def edit(
             rename=parse_renamed(rename_operator or ()),
             state=state,
             now_ms=SystemClock().now_ms(),
+            progress=bar.of,
         )
     done = list((metadata.edited or {})["done"])
     data = {"savepoint": made, "edited_from": storage.root, "done": done}
-    Output(json).show([*done, f"Savepoint edited. Path: {made}"], data)
+    output.show([*done, f"Savepoint edited. Path: {made}"], data)
 
 
 @app.command("inspect")
@@ -193,19 +213,21 @@ def inspect(
     from poundlock.storage import open_storage
 
     storage = open_storage(path)
-    inspection = inspections.inspect(storage, check=not no_check)
-    rows = _state_rows(inspection) if state and not inspection.damage else {}
+    output = Output(json)
+    with progress_bar(output, f"reading {path}") as bar:
+        inspection = inspections.inspect(storage, check=not no_check, progress=bar.of)
+        rows = _state_rows(inspection) if state and not inspection.damage else {}
     data = inspection.to_json()
     if rows:
         data["state"] |= {"rows": rows}
-    Output(json).show(_lines(inspection, rows), data)
+    output.show(_lines(inspection, rows), data)
     inspection.raise_if_damaged(storage)
 
 
 @app.command("diff")
 def diff(
-    first: Annotated[str, Argument(metavar="A", help="Folder of a savepoint.")],
-    second: Annotated[str, Argument(metavar="B", help="Folder of another one.")],
+    first: Annotated[str, Argument(metavar="A", help="Folder of a savepoint.", autocompletion=savepoints)],
+    second: Annotated[str, Argument(metavar="B", help="Folder of another one.", autocompletion=savepoints)],
     json: JsonOption = False,
 ) -> None:
     """Show what differs from one savepoint to another."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
+from poundlock.cli.completion import savepoints
 from poundlock.cli.options import (
     AllowNonRestoredOption,
     Call,
@@ -77,6 +78,7 @@ def command(
             "--from-savepoint",
             metavar="PATH",
             help="The savepoint or checkpoint that the next INSERT begins with.",
+            autocompletion=savepoints,
         ),
     ] = None,
     allow_non_restored: AllowNonRestoredOption = False,

@@ -1,7 +1,7 @@
 """`poundlock doctor`, `version`, `connectors` and `warm`: what is on this machine, what stands in the way of a job, each with what to
 type, and Spark's classes made ready for jobs to start sooner.
 
-`doctor` installs, fetches and changes nothing; folders that would be made are only tried.
+`doctor` installs, fetches and changes nothing; folders that would be made are only tried. What a job needs is in `job_checks`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from typer import Option
+from typer import Argument, Option
 
 from poundlock.cli.options import Call, JsonOption, with_shared_options
 from poundlock.cli.output import Output
+from poundlock.cli.setup.check import LEAST_DISK, Check, tried
+from poundlock.cli.setup.job_checks import JobChecks
 from poundlock.errors import PoundlockError, pip_install
 from poundlock.values import format_bytes, size
 from poundlock.versions import version_of
@@ -31,31 +33,25 @@ if TYPE_CHECKING:
 
 
 _GB = 1 << 30
-_LEAST_DISK = _GB
 _PACKAGES = {"pyspark": ((4, 2), (4, 4)), "pyarrow": ((18,), None), "pandas": ((2, 2), (3,)), "numpy": ((1, 26), None)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One thing that was looked at."""
-
-    name: str
-    ok: bool
-    result: str
-    next: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object; programs read `result` as "found"."""
-        return {"name": self.name, "ok": self.ok, "found": self.result, "next": self.next}
-
-
 @with_shared_options
-def command(*, call: Call) -> int:
-    """Check the machine and say what to type.
+def command(
+    job: Annotated[
+        str | None,
+        Argument(metavar="[JOB.PY[:NAME]]", help="File of a job: what it needs is looked at as well."),
+    ] = None,
+    *,
+    call: Call,
+) -> int:
+    """Check the machine, and what a job needs.
 
-    Looks at Java, Python, packages, jars, memory, disk, ports and folders. The exit code is 1 if there is a problem.
+    Looks at Java, Python, packages, jars, memory, disk, ports and folders; of a job also at its sources, sinks, logins, rights and clocks,
+    and leaves nothing there. The exit code is 1 if there is a problem.
     """
-    checks = list(_examine(call.settings()))
+    settings = call.settings()
+    checks = list(_examine(settings, None if job is None else JobChecks(job, settings)))
     ok = all(check.ok for check in checks)
     call.output.show(_lines(checks), {"ok": ok, "checks": [check.to_json() for check in checks]})
     return 0 if ok else 1
@@ -69,14 +65,16 @@ def _lines(checks: Sequence[Check]) -> Iterator[str]:
             yield f"{'':8}{'':{width}}  Next: {check.next}"
 
 
-def _examine(settings: Settings) -> Iterator[Check]:
+def _examine(settings: Settings, job: JobChecks | None) -> Iterator[Check]:
     yield _python()
     yield from _packages()
     yield _java(settings)
-    yield _memory(settings)
+    yield _memory(size(settings.driver_memory) if job is None else job.heap)
     yield from _folders(settings)
     yield _loopback()
     yield from _connectors()
+    if job is not None:
+        yield from job.checks()
 
 
 def _python() -> Check:
@@ -109,16 +107,16 @@ def _java(settings: Settings) -> Check:
         java = java_of(settings)
         return f"{java.version} ({java.path}, from {java.origin})"
 
-    return _tried("java", look)
+    return tried("java", look)
 
 
-def _memory(settings: Settings) -> Check:
+def _memory(heap: int) -> Check:
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):
         return Check(name="memory", ok=True, result="not known")
     free = _available() or total
-    needed = size(settings.driver_memory) + _GB  # the JVM's heap, and as much again for itself and the workers
+    needed = heap + _GB  # the JVM's heap, and as much again for itself and the workers
     return Check(
         name="memory",
         ok=free >= needed,
@@ -154,7 +152,7 @@ def _folders(settings: Settings) -> Iterator[Check]:
             continue
         free = shutil.disk_usage(nearest).free
         result = f"{folder}, {format_bytes(free)} free"
-        yield Check(name=name, ok=free >= _LEAST_DISK, result=result, next=f"free some space, or {option} with room")
+        yield Check(name=name, ok=free >= LEAST_DISK, result=result, next=f"free some space, or {option} with room")
 
 
 def _loopback() -> Check:
@@ -167,22 +165,13 @@ def _loopback() -> Check:
         ):
             return f"127.0.0.1 works; port 9092 is {'free' if is_free(9092) else 'taken (kafka up needs --port)'}"
 
-    return _tried("ports", look, next="let programs of this machine talk to each other on 127.0.0.1")
+    return tried("ports", look, next="let programs of this machine talk to each other on 127.0.0.1")
 
 
 def _connectors() -> Iterator[Check]:
     for one in installed_connectors():
         result = one.problem or f"{', '.join(one.roles)} of {one.package} {one.version}"
         yield Check(name=f"connector {one.name}", ok=not one.problem, result=result, next=one.next)
-
-
-def _tried(name: str, look: Callable[[], str], *, next: str = "") -> Check:
-    try:
-        return Check(name=name, ok=True, result=look())
-    except PoundlockError as error:
-        return Check(name=name, ok=False, result=error.what, next=error.next)
-    except OSError as error:
-        return Check(name=name, ok=False, result=str(error), next=next)
 
 
 def version(json: Annotated[bool, Option("--json", help="Print JSON.")] = False) -> None:

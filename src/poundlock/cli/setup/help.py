@@ -8,6 +8,7 @@ from typing import Annotated
 
 from typer import Argument
 
+from poundlock.cli.completion import codes_and_commands
 from poundlock.cli.options import JsonOption
 from poundlock.cli.output import Output
 from poundlock.error_codes import registry
@@ -19,7 +20,12 @@ _WIDTH = 100
 
 def command(
     what: Annotated[
-        str | None, Argument(metavar="CODE|COMMAND", help="The code of an error, such as PL-0042, or a command.")
+        str | None,
+        Argument(
+            metavar="CODE|COMMAND",
+            help="The code of an error, such as PL-0042, or a command.",
+            autocompletion=codes_and_commands,
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> int:

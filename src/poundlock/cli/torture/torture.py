@@ -11,6 +11,7 @@ from poundlock.audit.audit import audit
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.cli.job_lookup import find_checkpoint, rebuilt_sinks
 from poundlock.cli.options import Call
+from poundlock.cli.progress_bar import ProgressBar, progress_bar
 from poundlock.cli.torture.control import Control, break_output
 from poundlock.cli.torture.kills import Kill
 from poundlock.cli.torture.lives import LivesOfJob, Service
@@ -68,9 +69,11 @@ class Torture:
             topics=named_topics(self.job),
         )
         sandbox.save()
-        with made_topics(self.job, sandbox, keep=keep):
-            undisturbed = self._lives(sandbox, UNDISTURBED).run()
-            tortured = self._lives(sandbox, TORTURED).run(self.kills)
+        with made_topics(self.job, sandbox, keep=keep), progress_bar(self.call.output, "undisturbed run") as bar:
+            undisturbed = self._lives(sandbox, UNDISTURBED, bar).run()
+            bar.update(0, len(self.kills), "kills")
+            tortured = self._lives(sandbox, TORTURED, bar).run(self.kills)
+            bar.update(text="comparing")
             broken = "" if self.control is None else break_output(self.job, sandbox, self.control)
             result = TortureResult(
                 job=self.job.name,
@@ -90,14 +93,20 @@ class Torture:
         shutil.rmtree(self.root, ignore_errors=True)
         return replace(result, sandbox="")
 
-    def _lives(self, sandbox: Sandbox, run: str) -> LivesOfJob:
+    def _lives(self, sandbox: Sandbox, run: str, bar: ProgressBar) -> LivesOfJob:
+        def say(line: str) -> None:
+            bar.say(line)
+            struck.append(line)
+            bar.update(len(struck))
+
+        struck: list[str] = []
         folder = sandbox.folder(run)
         own = ["-D", f"state_dir={folder / 'state'}", "-D", f"checkpoint_dir={folder / 'checkpoint'}"]
         return LivesOfJob(
             file=job_file(sandbox, run),
             arguments=[*self.arguments, *own],
             patience_s=self.patience_s,
-            say=self.call.output.note,
+            say=say,
             service=self.service,
         )
 

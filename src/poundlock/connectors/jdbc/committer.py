@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.checkpoint.participant import Committed
 from poundlock.checkpoint.sink_values import SinkValue
+from poundlock.connectors.examination import Examination
 from poundlock.connectors.jdbc.bridge import Connection, JdbcError
 from poundlock.connectors.jdbc.dialect import Dialect, dialect_of, prepared
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
 from poundlock.redaction import redact_text
+from poundlock.storage.probe import standing, try_writing
+from poundlock.storage.storage_errors import explained
 
 if TYPE_CHECKING:
     from poundlock.connectors.jdbc.sink import JdbcSink
@@ -38,22 +41,47 @@ def preflight(sink: JdbcSink) -> None:
     close(sink)
     try:
         connection = _connection(sink)
-        if not connection.transactions:
-            raise DefinitionError(
-                f"{connection.product} at {sink.place} has no transactions, so rows and marker could not be written together",
-                next="use a table or database that has them",
-            )
-        _columns(sink, connection)
-        try:
-            connection.rows(f"SELECT gid FROM {sink.marker_table} WHERE gid = ''")
-        except JdbcError:
-            connection.rollback()
+        if not _markers_there(sink, connection):
             connection.run(f"CREATE TABLE {sink.marker_table} (gid VARCHAR(200) NOT NULL PRIMARY KEY)")
             connection.commit()
         connection.rollback()
     except JdbcError as error:
         close(sink)
         raise _refused(sink, error) from error
+    _look_at_staging(sink)
+
+
+def examine(sink: JdbcSink) -> Examination:
+    """Raise as `preflight` does; the table of markers is not made, and whether this user may make it is not known."""
+    try:
+        there = _markers_there(sink, _connection(sink))
+    except JdbcError as error:
+        raise _refused(sink, error) from error
+    finally:
+        close(sink)
+    _look_at_staging(sink)
+    with explained(f"looking at {sink.staging}", starting=True):
+        try_writing(standing(sink.folder()))
+    return Examination([] if there else [f"the table of markers {sink.marker_table}"])
+
+
+def _markers_there(sink: JdbcSink, connection: Connection) -> bool:
+    """Raise unless the database has transactions and the table; return whether it has the table of markers, too."""
+    if not connection.transactions:
+        raise DefinitionError(
+            f"{connection.product} at {sink.place} has no transactions, so rows and marker could not be written together",
+            next="use a table or database that has them",
+        )
+    _columns(sink, connection)
+    try:
+        connection.rows(f"SELECT gid FROM {sink.marker_table} WHERE gid = ''")
+    except JdbcError:
+        connection.rollback()
+        return False
+    return True
+
+
+def _look_at_staging(sink: JdbcSink) -> None:
     try:
         next(iter(sink.folder().list()), None)
     except OSError as error:

@@ -27,6 +27,7 @@ from poundlock.checkpoint.participant import (
     unchecked,
 )
 from poundlock.connectors.column_checks import need_columns
+from poundlock.connectors.examination import Examination
 from poundlock.connectors.jdbc import committer
 from poundlock.connectors.jdbc.bridge import Connection, connector
 from poundlock.connectors.postgres.sink.transaction_ids import prefix_of
@@ -146,6 +147,10 @@ class JdbcSink(Bindable, Participant):
             TransientError: nobody answers.
         """
         committer.preflight(self)
+
+    def examine(self) -> Examination:
+        """Do what `preflight` does, with nothing made that stays; see `Examinable`."""
+        return committer.examine(self)
 
     # Participant
 

@@ -21,6 +21,7 @@ from poundlock.connectors.postgres.errors import BUSY, PASSING, READ_ONLY, Use, 
 from poundlock.connectors.secrets import secret
 from poundlock.errors import CommitUnknown, DefinitionError, TransientError
 from poundlock.redaction import redact_text, secret_values
+from poundlock.values import Clock, SystemClock, ms_ahead
 
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.sink.table import Table
@@ -251,6 +252,14 @@ def server_pool(login: PostgresLogin) -> ConnectionPool[PostgresServer]:
 def _kept(process: int, login: PostgresLogin) -> tuple[PostgresServer, ConnectionPool[PostgresServer]]:
     first = PostgresServer(login)
     return first, ConnectionPool(first, lambda: PostgresServer(login), _CONNECTIONS)
+
+
+def clock_ahead(connection: Any, clock: Clock | None = None) -> int:
+    """Return by how many ms the server's clock is ahead of this machine's, negative = behind."""
+    clock = clock or SystemClock()
+    asked = clock.now_ms()
+    row = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint").fetchone()
+    return ms_ahead(int(row[0]), asked, clock.now_ms())
 
 
 def identifier(name: str) -> str:

@@ -51,10 +51,13 @@ class Guard:
 
     Args:
         is_public: tells of a method and a path whether they are for the page itself, in which nothing of a job is.
+        owner: whose server it is, "job" or "dashboard".
     """
 
-    def __init__(self, app: FastAPI, admission: Admission, is_public: Callable[[str, str], bool]) -> None:
-        self.app = app
+    def __init__(
+        self, app: FastAPI, admission: Admission, is_public: Callable[[str, str], bool], owner: str = "job"
+    ) -> None:
+        self.app, self._owner = app, owner
         self._is_public = is_public
         self._tokens, self._hosts, self._operations = admission.tokens, admission.hosts, admission.operations
 
@@ -68,10 +71,11 @@ class Guard:
         refused = self._refusal(scope, headers, caller)
         request = _Request(receive, send)
         if refused is not None:
+            extra = {"WWW-Authenticate": "Bearer"} if refused.status == HTTPStatus.UNAUTHORIZED else {}
+            if _brings_body(headers):
+                extra["Connection"] = "close"  # nobody reads it
             answer = JSONResponse(
-                {"errors": [refused.what, refused.next]},
-                status_code=refused.status,
-                headers={"WWW-Authenticate": "Bearer"} if refused.status == HTTPStatus.UNAUTHORIZED else None,
+                {"errors": [refused.what, refused.next]}, status_code=refused.status, headers=extra or None
             )
             await answer(scope, receive, request.send)
         else:
@@ -94,7 +98,7 @@ class Guard:
         if self._hosts is not None and not _is_here(host, self._hosts):
             return _Refused(
                 status=HTTPStatus.FORBIDDEN,
-                what=f"this job is not asked as {host[:100]!r}",
+                what=f"this {self._owner} is not asked as {host[:100]!r}",
                 next="ask it as localhost, or name the host in rest.allowed-hosts",
             )
         if self._is_public(scope["method"], scope["path"]):
@@ -103,13 +107,19 @@ class Guard:
             return _Refused(
                 status=HTTPStatus.FORBIDDEN,
                 what="a page of another site asks",
-                next="open what this job serves itself; other sites' pages get nothing",
+                next=f"open what this {self._owner} serves itself; other sites' pages get nothing",
             )
         if caller is None:
             return _Refused(
                 status=HTTPStatus.UNAUTHORIZED,
                 what="the token is missing or wrong",
-                next="send Authorization: Bearer with the job's token file",
+                next=f"send Authorization: Bearer with the {self._owner}'s token file",
+            )
+        if _announced(headers) > LARGEST_BODY:
+            return _Refused(
+                status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                what=f"the request has more than {LARGEST_BODY:,} bytes",
+                next=NEXT,
             )
         if scope["method"] in _LOOKS:
             return None
@@ -135,6 +145,7 @@ class _Request:
         self._receive = receive
         self._send = send
         self._size = 0
+        self._too_large = False
         self.body = b""
         self.status = 0
 
@@ -144,6 +155,7 @@ class _Request:
         piece = message.get("body", b"")
         self._size += len(piece)
         if self._size > LARGEST_BODY:
+            self._too_large = True
             raise HTTPException(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail=[f"the request has more than {LARGEST_BODY:,} bytes", NEXT]
             )
@@ -153,6 +165,8 @@ class _Request:
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            if self._too_large:  # what follows is not read, so that nothing can follow on this connection
+                message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
         await self._send(message)
 
 
@@ -161,6 +175,16 @@ def _headers(scope: Scope) -> dict[str, list[str]]:
     for name, value in scope["headers"]:
         headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
     return headers
+
+
+def _announced(headers: Mapping[str, list[str]]) -> int:
+    """Return how long the body is that a request announces; 0 where it does not say. The server has refused what is no number."""
+    given = headers.get("content-length", ["0"])[0]
+    return int(given) if given.isascii() and given.isdigit() else 0
+
+
+def _brings_body(headers: Mapping[str, list[str]]) -> bool:
+    return "transfer-encoding" in headers or _announced(headers) > 0
 
 
 def _is_here(host: str, allowed: frozenset[str]) -> bool:

@@ -134,6 +134,19 @@ def jar_set(
     return [str(home / pin.file) for pin in pins.pins] + borrowed
 
 
+def missing_jars(name: str, places: JarPlaces) -> Sequence[str]:
+    """Return the files of a set that are to be fetched before it can be used; none where it is there. Fetches nothing.
+
+    Raises:
+        DefinitionError: jars are taken from the user's folder, and it cannot give them.
+    """
+    pins = JAR_SETS[name]
+    if places.folder is not None:
+        jar_set(name, places=places)
+        return []
+    return [] if _warm(places.cache / "jars" / f"{name}-{pins.digest}", pins) else [pin.file for pin in pins.pins]
+
+
 def pyspark_jars() -> Path:
     """Return the folder of the jars that come with pyspark, without importing it.
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from poundlock.checkpoint.participant import JSON, Committed, Kind, Participant, WriterContext
+from poundlock.checkpoint.participant import JSON, Committed, Kind, WriterContext
+from poundlock.connectors.keeps_nothing import KeepsNothing
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import TableContext, TableSink, TableSource
 from poundlock.sql.errors import OptionError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class BlackholeSink(Participant):
+class BlackholeSink(KeepsNothing):
     """Takes rows and keeps nothing but their number."""
 
     kind: ClassVar[Kind] = Kind.TRANSACTIONAL

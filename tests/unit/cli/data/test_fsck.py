@@ -28,6 +28,7 @@ from poundlock.cli.data.sinks import _audited
 from poundlock.cli.main import main
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
+from poundlock.connectors.print_sink import PrintSink
 from poundlock.storage import LocalStorage
 from poundlock.storage.deferred import DeferredStorage
 from poundlock.values import SystemClock
@@ -524,6 +525,18 @@ def test_a_sink_of_a_persons_own_is_said_to_be_unknown(project: Project, capsys:
     assert project.hidden() == 1
     assert main(["fsck", project.name]) == 1
     assert "Next: give the job's file instead" in capsys.readouterr().out
+
+
+def test_a_sink_that_keeps_nothing_needs_no_file_of_the_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As of a script of SQL, which has none."""
+    made = Project(tmp_path, "printed", tmp_path / "out", PrintSink(limit=3))  # type: ignore[arg-type]
+    made.take(out=lines(b"shown"))
+    capsys.readouterr()
+    made.stop()
+    code, report = _fsck(made, capsys)
+    assert (code, report["clean"], report["unchecked"]) == (0, True, {})
+    code, report = _fsck(made, capsys, "--fix")  # nothing is printed once more, which _fsck would not read
+    assert (code, report["clean"], report["fixed"]) == (0, True, True)
 
 
 def test_a_description_of_another_version_is_not_guessed_at(

@@ -18,7 +18,7 @@ from poundlock.control import yarn
 from poundlock.control.control_files import put_entry
 from poundlock.control.control_logs import LogCopy
 from poundlock.control.control_server import ControlServer
-from poundlock.control.registry import JobEntry, registered
+from poundlock.control.registry import JobEnd, JobEntry, registered
 from poundlock.control.yarn import Application
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
@@ -67,7 +67,7 @@ class Driver:
             file.write('{"time": "t2", "level": "info", "message": "the job ended"}\n')
         self.requests.close()
         state = "CANCELED" if self.stop.canceling else "FINISHED"
-        self.server.end(state, 0, failure=None, progress={"state": state, "checkpoint": 10})
+        self.server.end(JobEnd(state=state, exit_code=0, progress={"state": state, "checkpoint": 10}))
 
 
 @pytest.fixture(params=[APPLICATION, None])

@@ -18,8 +18,8 @@ from poundlock.cli.job_lookup import KnownJob, await_end, show_saved
 from poundlock.cli.main import main
 from poundlock.cli.output import Output
 from poundlock.config import load_settings
-from poundlock.control.process_id import process_start
-from poundlock.control.registry import JobEntry, Registration, Registry, registered
+from poundlock.control.process_id import CANCEL, process_start
+from poundlock.control.registry import JobEnd, JobEntry, Registration, Registry, registered
 from poundlock.driver.progress import Progress
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.rest.observed import Observed
@@ -60,7 +60,7 @@ class Served:
 
     def end(self, state: Any, code: int = 0) -> None:
         self.job.update(Progress(state))
-        self.entry.end(state, code, failure=None, progress={"checkpoint": 2})
+        self.entry.end(JobEnd(state=state, exit_code=code, progress={"checkpoint": 2}))
 
     def when(self, condition: Callable[[], bool], act: Callable[[], None]) -> None:
         def work() -> None:
@@ -102,7 +102,7 @@ def test_nothing_is_running(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_jobs_are_listed_in_flinks_words(capsys: pytest.CaptureFixture[str], state: Path) -> None:
     registry = Registry(state)
-    registry.register(entry(OTHER)).end("FAILED", 1, failure=("it broke", "mend it"), progress={})
+    registry.register(entry(OTHER)).end(JobEnd(state="FAILED", exit_code=1, failure=("it broke", "mend it")))
     registry.register(entry(process_start="gone", started_ms=1))
     registry.register(entry(started_ms=1_700_000_000_000))
     lines = said(capsys, 0, "list", "-a")[0].splitlines()
@@ -182,7 +182,9 @@ def test_a_stop_waits_for_the_end(capsys: pytest.CaptureFixture[str], served: Se
 
 def test_a_stop_in_which_the_job_fails(capsys: pytest.CaptureFixture[str], served: Served) -> None:
     failure = ("the disk is full", "free some space")
-    served.when(lambda: served.job.stop.stopping, lambda: served.entry.end("FAILED", 3, failure=failure, progress={}))
+    served.when(
+        lambda: served.job.stop.stopping, lambda: served.entry.end(JobEnd(state="FAILED", exit_code=3, failure=failure))
+    )
     assert "the disk is full" in refused(capsys, 3, "stop", "orders")
 
 
@@ -219,16 +221,20 @@ def test_a_job_that_answers_in_no_way(
     assert "has written nothing into" in refused(capsys, 3, "checkpoint", "orders")
 
 
-@pytest.mark.parametrize(("command", "numbers"), [("stop", "15"), ("cancel", "15 2")])
+@pytest.mark.parametrize(
+    ("command", "numbers", "older"),
+    [("stop", "15", False), ("cancel", str(int(CANCEL)), False), ("cancel", "15 2", True)],
+    ids=["stop", "cancel", "cancel of a version that knows no signal for it"],
+)
 @pytest.mark.parametrize("with_rest", [False, True])
 def test_without_an_answer_signals_are_sent(
-    capsys: pytest.CaptureFixture[str], state: Path, command: str, numbers: str, with_rest: bool
+    capsys: pytest.CaptureFixture[str], state: Path, command: str, numbers: str, older: bool, with_rest: bool
 ) -> None:
     """The process notes the signals it gets, and ends with the last one; its server, if it had one, is gone."""
     wanted = len(numbers.split())
     code = (
         "import signal, sys, time\ngot = []\n"
-        "for n in (2, 15): signal.signal(n, lambda n, f: got.append(n))\n"
+        f"for n in (2, 15, {int(CANCEL)}): signal.signal(n, lambda n, f: got.append(n))\n"
         "print('ready', flush=True)\n"
         f"while len(got) < {wanted}: time.sleep(0.01)\nprint(*sorted(got, reverse=True))"
     )
@@ -240,12 +246,13 @@ def test_without_an_answer_signals_are_sent(
         assert child.stdout.readline() == "ready\n"
         start = process_start(child.pid) or ""
         made = entry(pid=child.pid, process_start=start, rest=address if with_rest else None)
+        made = replace(made, cancel_signal=None if older else int(CANCEL))
         mine = Registry(state).register(made, TOKEN if with_rest else None)
         state_at_end = "FINISHED" if command == "stop" else "CANCELED"
 
         def end() -> None:
             child.wait()
-            mine.end(state_at_end, 0, failure=None, progress={})
+            mine.end(JobEnd(state=state_at_end, exit_code=0))
 
         threading.Thread(target=end, daemon=True).start()
         # Between the process's end and its last word it is gone: this test stands in for the process there.
@@ -282,7 +289,7 @@ def test_logs_are_printed_for_people_and_as_they_are(
             for part in ('{"time": "t", "level": "info",', ' "message": "later"}\n'):
                 file.write(part)
                 file.flush()
-        mine.end("FINISHED", 0, failure=None, progress={})
+        mine.end(JobEnd(state="FINISHED", exit_code=0))
 
     threading.Timer(0.3, go_on).start()
     assert said(capsys, 0, "logs", "orders", "-f")[0].splitlines()[-1] == "t info    later"
@@ -383,7 +390,7 @@ def test_a_folder_of_another_file_system_is_refused_and_one_as_a_uri_is_understo
 
     def tell() -> None:
         if command[0] != "savepoint":
-            served.entry.end("FINISHED", 0, failure=None, progress={})
+            served.entry.end(JobEnd(state="FINISHED", exit_code=0))
         asked[0].complete(f"{asked[0].directory}/savepoint")
 
     served.when(taken, tell)
@@ -416,7 +423,7 @@ def test_a_savepoint_that_fails_has_the_exit_code_of_its_failure(
 
 def test_a_job_that_ends_before_its_savepoint_is_told(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     def end() -> None:
-        served.entry.end("FINISHED", 0, failure=None, progress={})
+        served.entry.end(JobEnd(state="FINISHED", exit_code=0))
         served.server.close()
 
     served.when(lambda: served.job.requests.take() is not None, end)
@@ -432,7 +439,7 @@ def test_the_savepoint_that_a_job_ends_with_is_not_one_of_another_folder(
     def end() -> None:
         (tmp_path / "c").mkdir()
         (tmp_path / "c" / "savepoint.json").write_text(json.dumps({"v": 1, "savepoint": "it", "job_id": ID}))
-        served.entry.end("FINISHED", 0, failure=None, progress={"message": last})
+        served.entry.end(JobEnd(state="FINISHED", exit_code=0, progress={"message": last}))
         served.server.close()
 
     served.when(lambda: served.job.requests.take() is not None, end)

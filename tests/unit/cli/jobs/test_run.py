@@ -17,7 +17,9 @@ import pytest
 from poundlock.cli.main import main
 from poundlock.cli.output import Output
 from poundlock.cli.progress_display import status_line, watcher
-from poundlock.driver.progress import Progress
+from poundlock.cli.signals import signals_asking
+from poundlock.control.process_id import CANCEL
+from poundlock.driver.progress import Progress, StopRequest
 from support.error_lines import bare
 
 pytestmark = pytest.mark.slow
@@ -196,6 +198,35 @@ def test_first_signal_stops_second_cancels_third_ends(number: int) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_cancel_is_both_at_once() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM.replace("< 2", "< 1")], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline().strip() == "ready"
+        process.send_signal(CANCEL)
+        assert process.stdout.readline().strip() == "stopping hard", "nothing is said of a clean stop"
+        assert process.stdout.readline().split() == ["True", "True", "2", str(int(signal.SIGINT))]
+        process.send_signal(CANCEL)
+        assert process.wait(300) == 130
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_cancel_that_comes_too_late_ends_nothing() -> None:
+    """The job's last word is written behind the handlers."""
+    before = signal.getsignal(CANCEL)
+    try:
+        with signals_asking(StopRequest(), print):
+            pass
+        assert signal.getsignal(CANCEL) == signal.SIG_IGN
+        os.kill(os.getpid(), CANCEL)
+    finally:
+        signal.signal(CANCEL, before)
 
 
 def _run(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -24,7 +24,7 @@ from poundlock.control import spark_submit as submission
 from poundlock.control import yarn
 from poundlock.control.control_files import entry_of, newest_entry, put_aside
 from poundlock.control.control_server import ControlServer
-from poundlock.control.registry import Registry, registered
+from poundlock.control.registry import JobEnd, Registry, registered
 from poundlock.control.yarn import Application
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
@@ -75,7 +75,7 @@ class Driver:
     def end(self, state: str, code: int, failure: tuple[str, str] | None = None) -> None:
         made = self.made or self.begin()
         self.requests.close()
-        made.end(state, code, failure=failure, progress={"state": state, "checkpoint": 4})
+        made.end(JobEnd(state=state, exit_code=code, failure=failure, progress={"state": state, "checkpoint": 4}))
 
 
 @pytest.fixture
@@ -403,7 +403,7 @@ def test_an_attempt_does_not_take_back_what_another_has_taken_over(
     assert attempt(tmp_path, 2, monkeypatch) == 5
     assert "application_1_1 has taken over" in capsys.readouterr().err
     driver.requests.close()
-    other.end("FAILED", 5, failure=None, progress={})
+    other.end(JobEnd(state="FAILED", exit_code=5))
     found = newest_entry(driver.storage)
     assert found is not None
     assert (found.application, found.ended) == ("application_1_1", False)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 
 from poundlock.checkpoint.participant import JSON, CommitOutcome, Committed, Leftover, Orphan, Prepared
 from poundlock.connectors.commit_threads import call_each
+from poundlock.connectors.examination import Examination
 from poundlock.connectors.files.file_values import FileCommittable, FileSinkState, PreparedFile
 from poundlock.connectors.files.partitions.policies import commit_partition
 from poundlock.connectors.files.sink.multipart import complete, inspect_upload, left_uploads, of_storage, verify_upload
@@ -29,7 +30,8 @@ from poundlock.storage.at_once import at_once
 from poundlock.storage.base import OutcomeUnknown
 from poundlock.storage.deferred import DeferredStorage
 from poundlock.storage.local import WrongLength
-from poundlock.storage.storage_errors import is_full, refuse_unreachable, storage_trouble
+from poundlock.storage.probe import standing, try_writing
+from poundlock.storage.storage_errors import explained, is_full, refuse_unreachable, storage_trouble
 from poundlock.storage.uploads import Uploads
 from poundlock.threads import call_all
 
@@ -303,6 +305,16 @@ def preflight(storage: Storage) -> None:
             f"cannot write to {storage.root}: {error.strerror or error}",
             next=next_of(error, "give the sink a folder this user may write to, or change its owner"),
         ) from error
+
+
+def examine(storage: Storage) -> Examination:
+    """Do what `preflight` does, in the nearest folder that is there, so that nothing stays; raises as it does."""
+    refuse_unreachable(storage, what="the folder")
+    with explained(f"looking at {storage.root}", starting=True):
+        there = standing(storage)
+        preflight(there)
+        made = [] if there.root == storage.root else [f"the folder {storage.root}"]
+        return Examination(made, try_writing(there), there.root)
 
 
 def verify_many(storage: Storage, prepared: Iterable[Prepared]) -> None:

@@ -64,6 +64,7 @@ from poundlock.storage import Storage, open_storage
 from poundlock.storage.uploads import Uploads
 
 if TYPE_CHECKING:
+    from poundlock.connectors.examination import Examination
     from poundlock.connectors.files.file_values import FileSinkState
     from poundlock.connectors.files.sink.commit_plan import Rules
     from poundlock.formats.encode_bulk import BulkMerger
@@ -248,15 +249,22 @@ class FileSink(
 
     def preflight(self) -> None:
         """Raise DefinitionError unless files can be made in the folder, TransientError where its disk is full."""
-        storage = self.storage()
-        by = self.bucket
+        self._refuse_names()
+        parts.committer.preflight(self.storage())
+
+    def examine(self) -> Examination:
+        """Do what `preflight` does in the nearest folder that is there; see `Examinable`."""
+        self._refuse_names()
+        return parts.committer.examine(self.storage())
+
+    def _refuse_names(self) -> None:
+        storage, by = self.storage(), self.bucket
         pattern = by.pattern if isinstance(by, EventTimeBucketAssigner | ProcessingTimeBucketAssigner) else ""
         if refused := set(storage.refused_in_names) & set(pattern):
             raise DefinitionError(
                 f"date pattern {pattern!r}: no name in {storage.root} may have a {min(refused)!r}",
                 next="leave it out, such as HHmm or HH-mm",
             )
-        parts.committer.preflight(storage)
 
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:
         """Raise DefinitionError unless rows with these columns have what the sink reads of them."""

@@ -11,10 +11,12 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from poundlock.connectors.examination import Examination
 from poundlock.connectors.kafka.client_loader import confluent
 from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.sink.transactions import transactions
 from poundlock.errors import CommitUnknown, DefinitionError, TransientError
+from poundlock.values import SystemClock, ms_ahead
 
 if TYPE_CHECKING:
     from poundlock.connectors.kafka.sink.sink import KafkaSink
@@ -28,16 +30,42 @@ _OLDEST = (3, 0)
 
 def preflight(sink: KafkaSink) -> None:
     """Raise unless the sink can work; see KafkaSink.preflight."""
-    cluster = Cluster(sink.bootstrap_servers, sink.security.confluent(), timeout=_SECONDS)
-    topics, admin = set(cluster.partitions(_SECONDS)), cluster.admin()
+    topics, admin = _topics(sink)
     once = sink.guarantee == "exactly-once"
-    if once:
-        _check_version(sink)
     if isinstance(sink.topic, str):
         _check_topic(sink, admin, topics, sink.topic, sink.create_topic, "WRITE")
     if once:
         _check_topic(sink, admin, topics, sink.marker_topic, 1, "READ")
         _check_transactions(sink, admin)
+
+
+def examine(sink: KafkaSink) -> Examination:
+    """Raise as `preflight` does, and make no topic.
+
+    Where the topic of markers is not there, its transaction is not begun either, and the broker's clock is not known.
+    """
+    topics, admin = _topics(sink)
+    missing: list[str] = []
+    wanted = [(sink.topic, sink.create_topic, "WRITE")] if isinstance(sink.topic, str) else []
+    wanted += [(sink.marker_topic, 1, "READ")] if sink.guarantee == "exactly-once" else []
+    for topic, create, operation in wanted:
+        if topic not in topics and create is not None:
+            missing.append(topic)
+        else:
+            _check_topic(sink, admin, topics, topic, None, operation)
+    ahead = None
+    if sink.guarantee == "exactly-once":
+        ahead = _check_transactions(sink, admin, marked=sink.marker_topic not in missing)
+    return Examination([f"topic {topic!r}" for topic in missing], ahead, f"Kafka at {sink.bootstrap_servers}")
+
+
+def _topics(sink: KafkaSink) -> tuple[set[str], Any]:
+    """Return the cluster's topics and its client. Raises unless it answers, and is new enough."""
+    cluster = Cluster(sink.bootstrap_servers, sink.security.confluent(), timeout=_SECONDS)
+    topics, admin = set(cluster.partitions(_SECONDS)), cluster.admin()
+    if sink.guarantee == "exactly-once":
+        _check_version(sink)
+    return topics, admin
 
 
 def _check_version(sink: KafkaSink) -> None:
@@ -93,8 +121,16 @@ def _create(sink: KafkaSink, admin: Any, topic: str, partitions: int) -> None:
             raise _refused(sink, error, f"topic {topic!r}", "CREATE") from error
 
 
-def _check_transactions(sink: KafkaSink, admin: Any) -> None:
-    """Do what the tasks will, without a message, and abort it: the broker says whether that is allowed."""
+def _check_transactions(sink: KafkaSink, admin: Any, *, marked: bool | None = None) -> int | None:
+    """Do what the tasks will, without a message, and abort it: the broker says whether that is allowed.
+
+    Args:
+        marked: None = as a job's start does. Else the broker is asked for its time besides, and whether the transaction has a marker, which
+            needs its topic.
+
+    Returns:
+        By how many ms the clock of the id's coordinator is ahead of this machine's; None where it was not asked.
+    """
     kafka = confluent()
     # Two jobs that start at once must not fence each other, nor must two sinks of a job that are asked at once.
     tid = f"{sink.effective_prefix}.preflight.{os.getpid()}.{next(_numbers)}"
@@ -104,12 +140,22 @@ def _check_transactions(sink: KafkaSink, admin: Any) -> None:
     }  # fmt: skip
     producer = kafka.Producer(settings, logger=_log)  # what it calls fatal it would print besides
     try:
-        producer.list_topics(sink.marker_topic, timeout=_SECONDS)
+        if marked is not False:
+            producer.list_topics(sink.marker_topic, timeout=_SECONDS)
         producer.init_transactions(_SECONDS)
+        if marked is False:
+            return None
         producer.begin_transaction()
         marker = kafka.TopicPartition(sink.marker_topic, 0, 0, metadata="preflight")
+        clock = SystemClock()
+        asked = clock.now_ms()
         producer.send_offsets_to_transaction([marker], _group_metadata(tid), _SECONDS)
-        producer.abort_transaction(_SECONDS)
+        answered = clock.now_ms()
+        try:
+            seen = transactions(sink.bootstrap_servers, sink.security).describe(tid) if marked else None
+        finally:
+            producer.abort_transaction(_SECONDS)
+        return None if seen is None or seen.started_ms < 0 else ms_ahead(seen.started_ms, asked, answered)
     except kafka.KafkaException as error:
         if error.args[0].code() == kafka.KafkaError.INVALID_TRANSACTION_TIMEOUT:
             most = _most_ms(admin)

@@ -42,6 +42,7 @@ from poundlock.values import Clock, SystemClock, duration, format_duration
 
 if TYPE_CHECKING:
     from poundlock.audit.read_back import AuditScope, Reading
+    from poundlock.connectors.examination import Examination
     from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
     from poundlock.connectors.kafka.sink.producer import Sender
 
@@ -206,6 +207,12 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         from poundlock.connectors.kafka.sink.preflight import preflight
 
         preflight(self)
+
+    def examine(self) -> Examination:
+        """Do what `preflight` does, with nothing made that stays; see `Examinable`."""
+        from poundlock.connectors.kafka.sink.preflight import examine
+
+        return examine(self)
 
     # Participant, task side
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from poundlock.arguments import MAPPING, NAMES, check_kind
 from poundlock.connectors.base import ReplayPromise
+from poundlock.connectors.examination import Examination
 from poundlock.connectors.kafka.checks import FIELDS, check_source
 from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.login import Login, login
@@ -22,7 +23,7 @@ from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.source.client_properties import parse
 from poundlock.connectors.kafka.source.partition_discovery import PartitionDiscovery
 from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets
-from poundlock.values import size
+from poundlock.values import SystemClock, ms_ahead, size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -314,6 +315,20 @@ class KafkaSource:
             PartitionDiscovery(self, cluster).partitions(_PREFLIGHT_S)
         finally:
             cluster.close()
+
+    def examine(self) -> Examination:
+        """Do what `preflight` does, which makes nothing, and see whether records are stamped later than it is; see `Examinable`."""
+        from poundlock.connectors.kafka.source.newest_record import newest_record_ms
+
+        cluster = self.cluster()
+        try:
+            partitions = PartitionDiscovery(self, cluster).partitions(_PREFLIGHT_S)
+            newest = newest_record_ms(cluster, list(partitions), _PREFLIGHT_S)
+        finally:
+            cluster.close()
+        # A record of the past says nothing of any clock.
+        ahead = 0 if newest is None else ms_ahead(newest, newest, SystemClock().now_ms())
+        return Examination(ms_ahead=ahead or None, clock=f"the newest record of Kafka at {self.bootstrap_servers}")
 
     def enumerator(self, workspace: Storage) -> KafkaEnumerator:
         """Return the driver's half. `workspace` keeps what the words of `start` and `end` meant at the first start."""

@@ -6,12 +6,14 @@ Each refusal names the setting and what to type; nothing is made but the table o
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from poundlock.arguments import check_choices
 from poundlock.connectors.column_checks import need_columns
+from poundlock.connectors.examination import Examination
+from poundlock.connectors.postgres.connection import clock_ahead
 from poundlock.connectors.postgres.errors import explained, load_psycopg
 from poundlock.connectors.postgres.sink.table import Table, check_types, look_up, matched
 from poundlock.connectors.postgres.sink.transaction_ids import Markers
@@ -97,28 +99,52 @@ def written(sink: PostgresSink, columns: Sequence[str]) -> list[str]:
 
 def preflight(sink: PostgresSink) -> Table:
     """Raise unless the sink can work, see PostgresSink.preflight; return its table."""
-    where = sink.login.name
-    doing = "asking whether rows can be written"
-    with closing(sink.login.connect(lock_timeout_ms=4000)) as connection, explained(where, doing):
-        connection.execute("SET statement_timeout = 4000")
-        if connection.execute("SELECT pg_is_in_recovery()").fetchone()[0]:
-            raise DefinitionError(
-                f"PostgreSQL at {where} is a standby and takes no rows",
-                next="name the primary, or several hosts and target_session_attrs=read-write in the dsn",
-            )
-        table = look_up(connection, sink.table, where)
-        if sink.columns is not None:
-            matched(table, sink.table, written(sink, sink.columns))
-        _check_rights(sink, connection, table)
-        if sink.mode == "prepare":
-            _check_logged(table, where)
-            _prepared_most(sink, connection)
-        if sink.mode == "upsert":
-            _check_temporary(sink, connection)
-            _check_key(sink, connection, table)
+    with _asking(sink) as connection:
+        table = _look(sink, connection)
         if sink.mode != "append":
             _make_markers(sink, connection)
         return table
+
+
+def examine(sink: PostgresSink) -> Examination:
+    """Raise as `preflight` does; the table of markers is made in a transaction that is rolled back."""
+    with _asking(sink) as connection:
+        _look(sink, connection)
+        made: list[str] = []
+        if sink.mode != "append" and not _markers_there(sink, connection):
+            made.append(f"the table of markers {Markers(sink.marker_table).table}")
+        if sink.mode != "append":
+            _make_markers(sink, connection, keep=False)
+        return Examination(made, clock_ahead(connection), f"PostgreSQL at {sink.login.name}")
+
+
+@contextmanager
+def _asking(sink: PostgresSink) -> Iterator[Any]:
+    doing = "asking whether rows can be written"
+    with closing(sink.login.connect(lock_timeout_ms=4000)) as connection, explained(sink.login.name, doing):
+        connection.execute("SET statement_timeout = 4000")
+        yield connection
+
+
+def _look(sink: PostgresSink, connection: Any) -> Table:
+    """Raise unless the server takes the rows as the sink's mode asks; return its table. Nothing is made."""
+    where = sink.login.name
+    if connection.execute("SELECT pg_is_in_recovery()").fetchone()[0]:
+        raise DefinitionError(
+            f"PostgreSQL at {where} is a standby and takes no rows",
+            next="name the primary, or several hosts and target_session_attrs=read-write in the dsn",
+        )
+    table = look_up(connection, sink.table, where)
+    if sink.columns is not None:
+        matched(table, sink.table, written(sink, sink.columns))
+    _check_rights(sink, connection, table)
+    if sink.mode == "prepare":
+        _check_logged(table, where)
+        _prepared_most(sink, connection)
+    if sink.mode == "upsert":
+        _check_temporary(sink, connection)
+        _check_key(sink, connection, table)
+    return table
 
 
 def check_tasks(sink: PostgresSink, tasks: int, sinks: int) -> None:
@@ -196,18 +222,28 @@ def _check_key(sink: PostgresSink, connection: Any, table: Table) -> None:
         )
 
 
-def _make_markers(sink: PostgresSink, connection: Any) -> None:
+def _markers_there(sink: PostgresSink, connection: Any) -> bool:
+    query = "SELECT to_regclass(%s) IS NOT NULL"
+    return bool(connection.execute(query, (Markers(sink.marker_table).table,)).fetchone()[0])
+
+
+def _make_markers(sink: PostgresSink, connection: Any, *, keep: bool = True) -> None:
+    """Make the table of markers where it is not there, and see that it takes one; without `keep`, in a transaction that is rolled back."""
     markers = Markers(sink.marker_table)
+    # Two jobs that start at once must not make it twice.
+    once = "BEGIN; SELECT pg_advisory_xact_lock(7018652)"
+    trial = f"INSERT INTO {markers.table} (gid) VALUES ('preflight'); ROLLBACK"
     try:
-        there = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (markers.table,)).fetchone()[0]
-        # Two jobs that start at once must not make it twice.
-        once = "BEGIN; SELECT pg_advisory_xact_lock(7018652)"
+        there = _markers_there(sink, connection)
+        if not keep:
+            connection.execute(f"{'BEGIN' if there else f'{once}; {markers.ddl}'}; {trial}")
+            return
         if not there:
             connection.execute(f"{once}; {markers.ddl}; {markers.birth}; COMMIT")
         elif markers.state(connection)[0] is None:  # somebody else made it
             connection.execute(f"{once}; {markers.birth}; COMMIT")
         connection.execute(f"SELECT FROM {markers.table} WHERE gid = ''")
-        connection.execute(f"BEGIN; INSERT INTO {markers.table} (gid) VALUES ('preflight'); ROLLBACK")
+        connection.execute(f"BEGIN; {trial}")
     except load_psycopg().Error as failure:
         if failure.sqlstate not in ("42501", "3F000"):
             raise

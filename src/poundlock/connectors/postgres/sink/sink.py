@@ -40,6 +40,8 @@ from poundlock.values import duration
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from poundlock.connectors.examination import Examination
+
 
 Guarantee = Literal["exactly-once", "effectively-once", "at-least-once"]
 Mode = Literal["prepare", "upsert", "append"]
@@ -138,6 +140,10 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
             TransientError: no server answers.
         """
         self._asked().tables[self.table] = checks.preflight(self)
+
+    def examine(self) -> Examination:
+        """Do what `preflight` does, with nothing made that stays; see `Examinable`."""
+        return checks.examine(self)
 
     def check_tasks(self, tasks: int, sinks: int) -> None:
         """Raise DefinitionError unless the server takes so many tasks' transactions at once, of so many sinks."""

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from poundlock.arguments import NAMES, TEXT, check_choices, check_kind, refuse_without_effect
 from poundlock.connectors.base import Enumerator, ReaderContext, ReplayPromise
-from poundlock.connectors.postgres.connection import PostgresLogin
+from poundlock.connectors.examination import Examination
+from poundlock.connectors.postgres.connection import PostgresLogin, clock_ahead
 from poundlock.connectors.postgres.errors import load_psycopg
 from poundlock.connectors.postgres.source.cdc import CdcEnumerator, declared_columns
 from poundlock.connectors.postgres.source.cdc_rows import change_schema
@@ -316,6 +317,13 @@ class PostgresSource:
                     needs_old=self.before == "full",
                     what=self.shown,
                 )
+
+    def examine(self) -> Examination:
+        """Do what `preflight` does, which makes nothing, and see what time the server has; see `Examinable`."""
+        self.preflight()
+        with self.login.reading("asking for the time") as connection:
+            ahead = clock_ahead(connection)
+        return Examination(ms_ahead=ahead, clock=f"PostgreSQL at {self.login.name}")
 
     def _check_key(self, connection: Any, relation: Relation) -> None:
         key = key_of(self, relation)
