@@ -30,6 +30,8 @@ from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets a
 from poundlock.connectors.postgres.sink.sink import PostgresSink as PostgresSink
 from poundlock.connectors.postgres.source.source import PostgresSource as PostgresSource
 from poundlock.connectors.print_sink import PrintSink as PrintSink
+from poundlock.connectors.rabbitmq.sink import RMQSink as RMQSink
+from poundlock.connectors.rabbitmq.source import RMQSource as RMQSource
 from poundlock.connectors.socket_source import SocketSource as SocketSource
 from poundlock.connectors.two_phase import TwoPhaseCommitSink as TwoPhaseCommitSink
 from poundlock.connectors.spark_source import SparkSource as SparkSource

@@ -21,7 +21,11 @@ PACKAGE = Path(__file__).parents[2] / "examples" / "connector_package"
 def test_the_example_is_what_the_command_makes() -> None:
     """`poundlock new --connector spool` in an empty folder, moved to examples/connector_package, brings it up to date."""
     made = connector_files("spool")
-    there = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    there = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
     assert there == set(made)
     assert {file: (PACKAGE / file).read_text(encoding="utf-8") for file in made} == made
 
