@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from poundlock import DefinitionError, RMQSink, RMQSource, TransientError
-from poundlock.storage import LocalStorage
+from poundlock import RMQSink, RMQSource
 from poundlock.testing import sink_conformance, source_conformance
 from support.rabbitmq import EmbeddedRabbitMQ
 
