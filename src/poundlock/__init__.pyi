@@ -27,6 +27,8 @@ from poundlock.connectors.kafka.security import KafkaSecurity as KafkaSecurity
 from poundlock.connectors.kafka.sink.sink import KafkaSink as KafkaSink, TopicExpression as TopicExpression
 from poundlock.connectors.kafka.source.source import KafkaSource as KafkaSource
 from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets as StartingOffsets
+from poundlock.connectors.kinesis.sink import KinesisStreamsSink as KinesisStreamsSink
+from poundlock.connectors.kinesis.source import KinesisStreamsSource as KinesisStreamsSource
 from poundlock.connectors.mqtt.sink import MqttSink as MqttSink
 from poundlock.connectors.mqtt.source import MqttSource as MqttSource
 from poundlock.connectors.postgres.sink.sink import PostgresSink as PostgresSink
