@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -28,7 +28,6 @@ class MessageFormat:
     Args:
         format: "json" and "csv" write columns, "raw" writes one column of text or bytes as it is.
         value: the columns; None = all, and with "raw" the column `value`.
-        hidden: columns that "all" leaves out.
 
     Raises:
         DefinitionError: the format is not known, or "raw" is given several columns.
@@ -36,7 +35,6 @@ class MessageFormat:
 
     format: EncodedFormat = "json"
     value: str | Sequence[str] | None = None
-    hidden: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         check_choices(self, {"format": ("json", "csv", "raw")})
@@ -54,10 +52,6 @@ class MessageFormat:
         """Raise DefinitionError unless rows of a sink, by its name in the job, have what is written of them, and `also`."""
         need_columns(sink, [*self.needed, *also], columns)
 
-    def without(self, columns: Sequence[str]) -> MessageFormat:
-        """Return the same, that leaves columns out where all would be written."""
-        return self if self.needed else replace(self, hidden=tuple(columns))
-
     def encoder(self, reject: Callable[[Reject], None]) -> MessageEncoder:
         """Return what a task encodes with."""
         return MessageEncoder(self, reject)
@@ -69,7 +63,7 @@ class MessageEncoder:
     def __init__(self, format: MessageFormat, reject: Callable[[Reject], None]) -> None:
         self._format, self._reject = format, reject
         made = {"json": JsonEncoder, "csv": CsvEncoder}.get(format.format)
-        self._encoder = None if made is None else made(list(format.needed) or None, format.hidden)
+        self._encoder = None if made is None else made(list(format.needed) or None)
 
     def encode(self, chunk: Chunk) -> tuple[list[bytes], pa.RecordBatch]:
         """Return a message for each row that can be one, and those rows, in the same order.

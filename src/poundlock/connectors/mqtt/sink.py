@@ -31,7 +31,7 @@ class MqttSink(AppendSink):
         topic: of all messages.
         topic_column: the column that has each message's topic instead.
         format: "json", "csv", or "raw": one column as it is.
-        value: the columns that are written; None = all but `topic_column` and `id_column`, and with "raw" the column `value`.
+        value: the columns that are written; None = all, and with "raw" the column `value`.
         id_column: the column that becomes each message's correlation data, by which whoever reads knows one that came twice.
         retain: whether the broker keeps the newest message of each topic for clients that subscribe later.
         unconfirmed: most messages of a task that are sent and not acknowledged.
@@ -109,7 +109,7 @@ class MqttSink(AppendSink):
 
     def open_writer(self, context: WriterContext) -> AppendWriter:
         """Begin to publish, in a task."""
-        encoder = self.content.without(self.own_columns).encoder(context.reject)
+        encoder = self.content.encoder(context.reject)
         return AppendWriter(context, encoder, MqttSender(self))
 
 

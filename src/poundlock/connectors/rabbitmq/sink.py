@@ -27,7 +27,7 @@ class RMQSink(AppendSink):
         exchange: its name; "" = the default exchange.
         routing_key_column: the column that has each message's routing key instead.
         format: "json", "csv", or "raw": one column as it is.
-        value: the columns that are written; None = all but `routing_key_column` and `id_column`, and with "raw" the column `value`.
+        value: the columns that are written; None = all, and with "raw" the column `value`.
         id_column: the column that becomes each message's id, by which whoever reads knows one that came twice.
         unconfirmed: most messages of a task that are sent and not confirmed.
         ca: file with the certificates by which the broker's is trusted, for amqps.
@@ -98,5 +98,5 @@ class RMQSink(AppendSink):
 
     def open_writer(self, context: WriterContext) -> AppendWriter:
         """Connect, in a task."""
-        encoder = self.content.without(self.route.columns).encoder(context.reject)
+        encoder = self.content.encoder(context.reject)
         return AppendWriter(context, encoder, Publisher(self.address, self.route, self.unconfirmed))
