@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
-from poundlock import MqttSink, MqttSource
+from poundlock import DefinitionError, MqttSink, MqttSource, TransientError
+from poundlock.connectors import Inbox
+from poundlock.connectors.mqtt.connection import MqttAddress, MqttConnection
 from poundlock.connectors.mqtt.receiver import SessionReceiver
 from poundlock.connectors.mqtt.sink import MqttSender
+from poundlock.errors import SourceGoneError
 from poundlock.storage import LocalStorage
 from poundlock.testing import sink_conformance, source_conformance
 from support.mosquitto import EmbeddedMosquitto
@@ -69,8 +72,8 @@ def another(broker: EmbeddedMosquitto) -> Callable[[MqttSource], Sequence[dict[s
     return more
 
 
-FEW_OF_SOURCE = ("reads-all", "restart", "replay-promise", "committed", "rejects")
-FEW_OF_SINK = ("commits", "task-killed", "crash.decision.recorded")
+FEW_OF_SOURCE = ("reads-all", "restart", "replay-promise")
+FEW_OF_SINK = ("commits", "task-killed")
 in_torture = pytest.param(None, marks=pytest.mark.torture)
 
 
@@ -101,3 +104,42 @@ def test_sink(broker: EmbeddedMosquitto, only: Sequence[str] | None, tmp_path_fa
         return [json.loads(body) for body in bodies]
 
     assert sink_conformance(make, read=read, rows=ROWS, orphans_found=False, only=only).passed
+
+
+def test_a_broker_that_is_stopped_keeps_what_is_not_acknowledged(broker: EmbeddedMosquitto, tmp_path: Path) -> None:
+    broker.session("stopped", "stopped")
+    source, storage = MqttSource(broker.url, "stopped", client_id="stopped"), LocalStorage(str(tmp_path))
+    publish(broker, "stopped", [b"a", b"b"], ["1", "2"])
+    with closing(source.enumerator(storage)) as enumerator:
+        enumerator.latest({"file": 0})
+        broker.stop()
+        with pytest.raises(TransientError, match="MQTT broker at"):
+            enumerator.latest({"file": 0})
+    broker.start()
+    with closing(source.enumerator(storage)) as enumerator:
+        at = enumerator.latest({"file": 0})
+        assert Inbox(storage).read(0).column("value").to_pylist() == [b"a", b"b"]
+        enumerator.committed(at)
+        assert enumerator.latest(at) == at
+
+
+def test_a_session_that_is_gone_stops_the_job(broker: EmbeddedMosquitto, tmp_path: Path) -> None:
+    source, storage = MqttSource(broker.url, "gone", client_id="gone"), LocalStorage(str(tmp_path))
+    with closing(source.enumerator(storage)) as enumerator:
+        enumerator.latest({"file": 0})
+    with closing(MqttConnection(MqttAddress(broker.url), "gone")) as connection:
+        connection.open()  # without the session, which ends it
+    with (
+        closing(source.enumerator(storage)) as enumerator,
+        pytest.raises(SourceGoneError, match="no longer has the session 'gone'"),
+    ):
+        enumerator.latest({"file": 0})
+
+
+def test_what_cannot_be_a_topic_is_refused(broker: EmbeddedMosquitto) -> None:
+    with pytest.raises(DefinitionError, match="has a wildcard"):
+        MqttSink(broker.url, "a/+/b")
+    with pytest.raises(DefinitionError, match="exactly one of topic and topic_column"):
+        MqttSink(broker.url)
+    with pytest.raises(TransientError, match=r"no MQTT broker answers at 127.0.0.1:1"):
+        MqttSource("mqtt://127.0.0.1:1", "a", client_id="a").preflight()

@@ -89,8 +89,9 @@ class RMQSource:
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        choices = {"deduplicate": (None, "message-id", "correlation-id"), "acknowledge": ("decided", "received")}
-        check_choices(self, choices)  # type: ignore[arg-type]
+        check_choices(self, {"acknowledge": ("decided", "received")})
+        if deduplicate is not None:
+            check_choices(self, {"deduplicate": ("message-id", "correlation-id")})
         if deduplicate is None:
             refuse_without_effect("RMQSource", {"remember": (remember, _REMEMBER)}, because="deduplicate is None")
         elif remember < prefetch:
