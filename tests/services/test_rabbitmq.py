@@ -155,6 +155,7 @@ def test_thousands_of_messages_are_confirmed_with_few_on_their_way(broker: Embed
         assert broker.waiting("many") == [b"%d" % n for n in range(3_000)]
 
 
+@pytest.mark.torture
 def test_a_broker_that_is_killed_and_comes_back(broker: EmbeddedRabbitMQ, tmp_path: Path) -> None:
     broker.declare("killed")
     broker.publish("killed", [b"a", b"b"], ["1", "2"])

@@ -96,7 +96,7 @@ from poundlock.connectors.base import (
 from poundlock.connectors.files.manifest import ManifestEntry as ManifestEntry, finished_files as finished_files
 from poundlock.connectors.messages.acknowledged import (
     AcknowledgedEnumerator as AcknowledgedEnumerator,
-    Delivery as Delivery,
+    ReceivedMessage as ReceivedMessage,
     Receiver as Receiver,
 )
 from poundlock.connectors.messages.append import (

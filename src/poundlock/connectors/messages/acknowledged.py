@@ -25,7 +25,7 @@ ROWS_PER_FILE = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class ReceivedMessage:
     """A message as it came.
 
     Args:
@@ -45,7 +45,7 @@ class Receiver(Protocol):
     def start(self) -> None:
         """Connect, and let messages come. Raises TransientError or DefinitionError."""
 
-    def received(self) -> Sequence[Delivery]:
+    def received(self) -> Sequence[ReceivedMessage]:
         """Return what came since the last call, in order; waits for no more than is on its way. Raises TransientError if the connection broke."""
 
     def acknowledge(self, tags: Sequence[int]) -> None:
@@ -100,7 +100,7 @@ class AcknowledgedEnumerator:
         self._receiver: Receiver | None = None
         self._begun = False
         self._failure: TransientError | None = None
-        self._held: list[Delivery] = []
+        self._held: list[ReceivedMessage] = []
         self._tags: list[
             tuple[int, int]
         ] = []  # of messages that wait for their acknowledgement, and the file each is in
@@ -180,7 +180,7 @@ class AcknowledgedEnumerator:
     def _write_file(self, most: int) -> None:
         """Write some messages, but for those that are known, as the next file."""
         file = self._inbox.next
-        fresh: list[Delivery] = []
+        fresh: list[ReceivedMessage] = []
         ids: dict[str, int] = {}
         taken = 0
         for delivery in self._held:

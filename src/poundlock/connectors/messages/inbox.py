@@ -25,7 +25,7 @@ _FOLDER, _END = "received", ".arrow"
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedFile:
     """What is known of a file: how many rows and bytes it has, and what its writer gave as the state behind it."""
 
     rows: int
@@ -42,7 +42,7 @@ class Inbox:
 
     def __init__(self, workspace: Storage) -> None:
         self._storage = workspace
-        self._files: dict[int, Received] = {}
+        self._files: dict[int, ReceivedFile] = {}
         self._next = 0
         self._kept: int | None = None
 
@@ -65,7 +65,7 @@ class Inbox:
         for number in numbers:
             if (keep or number < start) and number not in self._files:
                 table = self.read(number)
-                self._files[number] = Received(table.num_rows, table.nbytes, _state_of(table.schema))
+                self._files[number] = ReceivedFile(table.num_rows, table.nbytes, _state_of(table.schema))
         if not keep:
             self._files = {number: file for number, file in self._files.items() if number < start}
         self._next = max([start, *(number + 1 for number in self._files)])
@@ -90,7 +90,7 @@ class Inbox:
                 f"{self._storage.root}/{_name(self._next)} is there already: another driver receives for this job",
                 next="the job starts again from what is there; end the other driver if there is one",
             )
-        self._files[self._next] = Received(rows.num_rows, data.size, dict(state or {}))
+        self._files[self._next] = ReceivedFile(rows.num_rows, data.size, dict(state or {}))
         self._next += 1
 
     def end(self, start: int, most_rows: int) -> int:

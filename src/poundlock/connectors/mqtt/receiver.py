@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from poundlock.connectors.messages.acknowledged import Delivery
+from poundlock.connectors.messages.acknowledged import ReceivedMessage
 from poundlock.connectors.mqtt.connection import MqttAddress, MqttConnection
 from poundlock.errors import SourceGoneError
 from poundlock.storage import Storage
@@ -45,7 +45,7 @@ class SessionReceiver:
     ) -> None:
         self._workspace, self._topic, self._client_id, self._id = workspace, topic, client_id, id
         self._connection = MqttConnection(address, client_id, session=True, window=window, on_message=self._on_message)
-        self._came: list[Delivery] = []
+        self._came: list[ReceivedMessage] = []
         self._numbers: dict[int, int] = {}  # tags that are not acknowledged, in order, each with the broker's number
         self._ready: set[int] = set()  # of them, those that may be as soon as all before them are
         self._next = 0
@@ -62,7 +62,7 @@ class SessionReceiver:
         if not known:
             self._workspace.create_exclusive(_MARK, self._client_id.encode())
 
-    def received(self) -> Sequence[Delivery]:
+    def received(self) -> Sequence[ReceivedMessage]:
         self._connection.barrier()
         with self._connection.news:
             came, self._came = self._came, []
@@ -107,4 +107,4 @@ class SessionReceiver:
             self._next += 1
             if message.qos:  # of another there is nothing to acknowledge: its publisher asked for no more
                 self._numbers[self._next] = message.mid
-            self._came.append(Delivery(self._next, id, row))
+            self._came.append(ReceivedMessage(self._next, id, row))

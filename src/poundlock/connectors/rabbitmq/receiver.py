@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from poundlock.connectors.messages.acknowledged import Delivery
+from poundlock.connectors.messages.acknowledged import ReceivedMessage
 from poundlock.connectors.rabbitmq.connection import RabbitMQAddress, load_pika
 from poundlock.errors import TransientError
 
@@ -51,7 +51,7 @@ class QueueReceiver:
         self._connection: Any = None
         self._channel: Any = None
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._came: list[Delivery] = []
+        self._came: list[ReceivedMessage] = []
         self._open: dict[int, None] = {}  # tags that are not acknowledged, in order
         self._ready = 0
         self._closing = False
@@ -64,7 +64,7 @@ class QueueReceiver:
         with self._address.explained(f"consuming queue {self._queue!r}"):
             started.result()
 
-    def received(self) -> Sequence[Delivery]:
+    def received(self) -> Sequence[ReceivedMessage]:
         with self._address.explained(f"receiving from queue {self._queue!r}"):
             return self._call(self._drain)
 
@@ -161,9 +161,9 @@ class QueueReceiver:
             "headers": None if properties.headers is None else json.dumps(properties.headers, default=str),
         }
         id = None if self._id is None else row[self._id]
-        self._came.append(Delivery(method.delivery_tag, None if id is None else str(id), row))
+        self._came.append(ReceivedMessage(method.delivery_tag, None if id is None else str(id), row))
 
-    def _drain(self) -> Sequence[Delivery]:
+    def _drain(self) -> Sequence[ReceivedMessage]:
         """Return what came. An answer on a channel comes behind all that was delivered on it before, so nothing is waited for in vain."""
         end = time.monotonic() + _LONGEST_S
         while True:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from poundlock.connectors import AcknowledgedEnumerator, Delivery, Inbox
+from poundlock.connectors import AcknowledgedEnumerator, Inbox, ReceivedMessage
 from poundlock.errors import SourceGoneError, TransientError
 from poundlock.storage import LocalStorage
 
@@ -35,13 +35,13 @@ class MemoryReceiver:
 
     def start(self) -> None: ...
 
-    def received(self) -> Sequence[Delivery]:
+    def received(self) -> Sequence[ReceivedMessage]:
         new = [each for each in self.broker.messages if each not in self.tags.values()]
         made = []
         for id, value in new:
             self.delivered += 1
             self.tags[self.delivered] = (id, value)
-            made.append(Delivery(self.delivered, id, {"value": value.encode()}))
+            made.append(ReceivedMessage(self.delivered, id, {"value": value.encode()}))
         return made
 
     def acknowledge(self, tags: Sequence[int]) -> None:
@@ -153,8 +153,8 @@ def test_one_message_twice_in_one_look_is_one_row(tmp_path: Path) -> None:
             made = super().receiver()
             received = made.received
 
-            def doubled() -> Sequence[Delivery]:
-                return [Delivery(each.tag * 2 + i, each.id, each.row) for each in received() for i in (0, 1)]
+            def doubled() -> Sequence[ReceivedMessage]:
+                return [ReceivedMessage(each.tag * 2 + i, each.id, each.row) for each in received() for i in (0, 1)]
 
             made.received, made.acknowledge = doubled, lambda tags: None  # type: ignore[method-assign]
             return made
