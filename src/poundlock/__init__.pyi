@@ -27,9 +27,15 @@ from poundlock.connectors.kafka.security import KafkaSecurity as KafkaSecurity
 from poundlock.connectors.kafka.sink.sink import KafkaSink as KafkaSink, TopicExpression as TopicExpression
 from poundlock.connectors.kafka.source.source import KafkaSource as KafkaSource
 from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets as StartingOffsets
+from poundlock.connectors.kinesis.sink import KinesisStreamsSink as KinesisStreamsSink
+from poundlock.connectors.kinesis.source import KinesisStreamsSource as KinesisStreamsSource
+from poundlock.connectors.mqtt.sink import MqttSink as MqttSink
+from poundlock.connectors.mqtt.source import MqttSource as MqttSource
 from poundlock.connectors.postgres.sink.sink import PostgresSink as PostgresSink
 from poundlock.connectors.postgres.source.source import PostgresSource as PostgresSource
 from poundlock.connectors.print_sink import PrintSink as PrintSink
+from poundlock.connectors.rabbitmq.sink import RMQSink as RMQSink
+from poundlock.connectors.rabbitmq.source import RMQSource as RMQSource
 from poundlock.connectors.socket_source import SocketSource as SocketSource
 from poundlock.connectors.two_phase import TwoPhaseCommitSink as TwoPhaseCommitSink
 from poundlock.connectors.spark_source import SparkSource as SparkSource

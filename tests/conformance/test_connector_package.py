@@ -1,4 +1,4 @@
-"""The example of a connector in a package of its own: installed without a network, found, and its own tests run."""
+"""What `poundlock new --connector` makes: the example of the repository is it, and it is installed without a network, found, and its own tests run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,39 @@ from pathlib import Path
 import pytest
 
 import poundlock
-
-pytestmark = pytest.mark.slow
+from poundlock.cli.setup.project.connector import connector_files
+from poundlock.errors import DefinitionError
 
 PACKAGE = Path(__file__).parents[2] / "examples" / "connector_package"
 
 
+def test_the_example_is_what_the_command_makes() -> None:
+    """`poundlock new --connector spool` in an empty folder, moved to examples/connector_package, brings it up to date."""
+    made = connector_files("spool")
+    there = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert there == set(made)
+    assert {file: (PACKAGE / file).read_text(encoding="utf-8") for file in made} == made
+
+
+def test_a_name_gives_module_and_classes() -> None:
+    files = connector_files("my-queue")
+    assert "src/poundlock_my_queue/source.py" in files
+    assert "class MyQueueSource:" in files["src/poundlock_my_queue/source.py"]
+    assert 'my-queue-sink = "poundlock_my_queue.sink:MyQueueSink"' in files["pyproject.toml"]
+    assert not [file for file, text in files.items() if "{name}" in text or "{module}" in text or "{Class}" in text]
+
+
+@pytest.mark.parametrize("name", ["My", "a_b", "-a", "a-", "1a", "a.b"])
+def test_a_name_that_no_package_can_have_is_refused(name: str) -> None:
+    with pytest.raises(DefinitionError, match="no name for a connector"):
+        connector_files(name)
+
+
+@pytest.mark.slow
 def test_the_example_package(tmp_path: Path) -> None:
     if find_spec("hatchling") is None:
         if os.environ.get("CI"):

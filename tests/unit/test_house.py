@@ -187,7 +187,11 @@ def test_what_grew_or_shrank_without_its_list_is_seen(counts: dict[str, int]) ->
 
 def test_what_to_install_is_said_in_one_place() -> None:
     said = [relative(path) for path in MODULES if re.search(r"\bpip install\b", path.read_text())]
-    assert said == ["cli/setup/project/files.py", "deploy/executor_pods.py"]  # what they write installs in containers
+    assert said == [
+        "cli/setup/project/connector.py",
+        "cli/setup/project/files.py",
+        "deploy/executor_pods.py",
+    ]  # what they write installs in containers
     assert [relative(path) for path in MODULES if "get_close_matches" in path.read_text()] == ["errors.py"]
 
 

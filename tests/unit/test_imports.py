@@ -22,6 +22,8 @@ PUBLIC_ROOMS = ("connectors", "testing")
 HEAVY = ("pyspark", "pyarrow", "pandas", "numpy", "py4j")
 
 CONNECTOR_NAMES = {
+    "AcknowledgedEnumerator", "AppendSink", "AppendWriter", "ReceivedMessage", "Inbox", "InboxReader", "MessageEncoder", "MessageFormat",
+    "MessageSender", "Payload", "Receiver",
     "Aborted", "AbortsMany", "AuditScope", "Auditable", "Batch", "Bindable", "BindableSource", "ChecksColumns",
     "ChecksSchema", "Chunk", "Closable", "ClosableEnumerator", "CommitOutcome", "CommitsBehind", "CommitsMany", "Committed",
     "ComputesColumns", "Connector", "Decided", "DeclaresReplay", "Describable", "Disagreement", "Early",

@@ -21,7 +21,7 @@ def test_sink() -> None:
     sink_conformance(lambda folder: SpoolSink(str(folder)), read=visible, rows=ROWS)
 
 
-def spooled(folder: Path) -> SpoolSource:
+def filled(folder: Path) -> SpoolSource:
     for n in range(3):
         (folder / f"{n}.txt").write_text("".join(f"{row['line']}\n" for row in ROWS[n * 6 : n * 6 + 6]))
     (folder / "3.txt").write_bytes(b"\xff\n")
@@ -34,4 +34,4 @@ def another(source: SpoolSource) -> Sequence[dict[str, Any]]:
 
 
 def test_source() -> None:
-    source_conformance(spooled, rows=ROWS[:18], more=another, bad=1)
+    source_conformance(filled, rows=ROWS[:18], more=another, bad=1)

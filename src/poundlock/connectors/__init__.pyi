@@ -95,6 +95,19 @@ from poundlock.connectors.base import (
 )
 from poundlock.connectors.examination import Examinable as Examinable, Examination as Examination
 from poundlock.connectors.files.manifest import ManifestEntry as ManifestEntry, finished_files as finished_files
+from poundlock.connectors.messages.acknowledged import (
+    AcknowledgedEnumerator as AcknowledgedEnumerator,
+    ReceivedMessage as ReceivedMessage,
+    Receiver as Receiver,
+)
+from poundlock.connectors.messages.append import (
+    AppendSink as AppendSink,
+    AppendWriter as AppendWriter,
+    MessageSender as MessageSender,
+)
+from poundlock.connectors.messages.encoding import MessageEncoder as MessageEncoder, MessageFormat as MessageFormat
+from poundlock.connectors.messages.inbox import Inbox as Inbox
+from poundlock.connectors.messages.reader import InboxReader as InboxReader, Payload as Payload
 from poundlock.connectors.reconcile import match as match
 from poundlock.connectors.registry import Connector as Connector, connectors as connectors, find as find
 from poundlock.connectors.base import (

@@ -312,7 +312,7 @@ class BindableSource(Protocol):
         """
 
 
-ReplayKind = Literal["exact", "if-unchanged", "received-once", "unknown"]
+ReplayKind = Literal["exact", "if-unchanged", "redelivered", "received-once", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +322,8 @@ class ReplayPromise:
     Args:
         kind: "exact": the same rows, or an error that names the range, whatever happens at the other system in between;
             "if-unchanged": the same rows as long as nobody changes what was written there before, and the source does not notice
-            if somebody does; "received-once": what was received comes again, and what was on its way when the driver
+            if somebody does; "redelivered": the same rows, but what was not acknowledged when the driver died is delivered a
+            second time, and is then read as further rows; "received-once": what was received comes again, and what was on its way when the driver
             died is lost; "unknown": nobody knows.
         reason: one clause that says why, for people; it follows the name of the source in `explain`.
     """

@@ -25,6 +25,10 @@ SOURCES: Mapping[ReplayKind, tuple[Guarantee, str]] = {
         "none",
         "rows that are changed at the other system between two readings may be missed or come twice",
     ),
+    "redelivered": (
+        "at-least-once",
+        "what was not acknowledged when the driver died is delivered a second time",
+    ),
     "received-once": ("none", "what is on its way when the driver dies is lost; what was received is delivered once"),
     "unknown": ("at-least-once", "nobody knows whether a range gives the same rows when it is read again"),
 }

@@ -1,4 +1,4 @@
-"""Lines in the files of a spool folder, as a source and as a sink."""
+"""Lines in the files of a folder, as a source and as a sink."""
 
 from poundlock_spool.sink import SpoolSink
 from poundlock_spool.source import SpoolSource

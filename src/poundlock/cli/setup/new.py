@@ -1,7 +1,7 @@
 """`poundlock new`: a project that runs as it is, to be changed into one's own. Never writes over anything.
 
 Without more than a name it is a small one, from files to files; with a source and a sink, or on a terminal where they are asked for, it has a
-test, packaging, containers and CI, too.
+test, packaging, containers and CI, too. `--connector` makes a connector's package instead of a job.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from uuid import UUID
 from typer import Argument, Option, confirm, prompt
 
 from poundlock.cli.output import Output
+from poundlock.cli.setup.project.connector import connector_files
 from poundlock.cli.setup.project.files import SINK_NAMES, SOURCE_NAMES, project_files
 from poundlock.errors import DefinitionError, refusing
 
@@ -79,16 +80,26 @@ def command(
     table: Annotated[
         bool, Option("--table", help="Write Parquet with a partition a day, each with _SUCCESS once it is complete.")
     ] = False,
+    connector: Annotated[
+        bool, Option("--connector", help="Make a package with a source and a sink of your own, and its tests.")
+    ] = False,
     as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make a project that runs.
 
-    With --from or --to it has a test, packaging, containers and CI, too. On a terminal it asks for what is not given.
+    With --from or --to it has a test, packaging, containers and CI, too. On a terminal it asks for what is not given. With --connector it
+    is no job, but a connector's package.
     """
-    if not as_json and sys.stdin.isatty() and sys.stdout.isatty():
+    if connector and (source, sink, table) != (None, None, False):
+        raise DefinitionError(
+            "--connector makes no job, so --from, --to and --table mean nothing beside it", next="leave them out"
+        )
+    if not connector and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
         check_place(Path(name))
         source, sink, table = _asked(source, sink, table)
-    if source is None and sink is None and not table:
+    if connector:
+        files, next = write(Path(name), connector_files(Path(name).resolve().name)), "python -m pytest"
+    elif source is None and sink is None and not table:
         files, next = create(Path(name)), "poundlock run job.py"
     else:
         chosen = project_files(Path(name).resolve().name, source or "files", sink or "files", table=table)

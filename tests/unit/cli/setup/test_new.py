@@ -44,3 +44,16 @@ def test_writes_over_nothing(
     (tmp_path / "empty").mkdir()
     assert main(["new", "empty", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["folder"] == "empty"
+
+
+def test_makes_a_connector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "--connector", "tickets"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "Next: cd tickets && python -m pytest"
+    assert (tmp_path / "tickets" / "src" / "poundlock_tickets" / "sink.py").exists()
+
+
+def test_a_connector_is_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "--connector", "tickets", "--to", "kafka"]) == 2
+    assert not (tmp_path / "tickets").exists()

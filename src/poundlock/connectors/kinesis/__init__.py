@@ -1,0 +1,1 @@
+"""Streams of Amazon Kinesis as a source and as a sink."""

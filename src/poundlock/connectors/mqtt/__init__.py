@@ -1,0 +1,1 @@
+"""Topics of an MQTT broker as a source and as a sink."""

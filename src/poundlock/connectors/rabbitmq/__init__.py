@@ -1,0 +1,1 @@
+"""Queues of RabbitMQ as a source, and exchanges as a sink."""
