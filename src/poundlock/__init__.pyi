@@ -27,6 +27,8 @@ from poundlock.connectors.kafka.security import KafkaSecurity as KafkaSecurity
 from poundlock.connectors.kafka.sink.sink import KafkaSink as KafkaSink, TopicExpression as TopicExpression
 from poundlock.connectors.kafka.source.source import KafkaSource as KafkaSource
 from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets as StartingOffsets
+from poundlock.connectors.opensearch.sink import ElasticsearchSink as ElasticsearchSink
+from poundlock.connectors.opensearch.sink import OpenSearchSink as OpenSearchSink
 from poundlock.connectors.postgres.sink.sink import PostgresSink as PostgresSink
 from poundlock.connectors.postgres.source.source import PostgresSource as PostgresSource
 from poundlock.connectors.print_sink import PrintSink as PrintSink

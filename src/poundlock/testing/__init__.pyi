@@ -21,5 +21,6 @@ from poundlock.testing.harness import (
 from poundlock.testing.hdfs import EmbeddedHdfs as EmbeddedHdfs
 from poundlock.testing.metrics import CollectedMetrics as CollectedMetrics, collected_metrics as collected_metrics
 from poundlock.testing.minio import EmbeddedMinio as EmbeddedMinio
+from poundlock.testing.opensearch import EmbeddedOpenSearch as EmbeddedOpenSearch
 from poundlock.testing.process_harness import ProcessHarness as ProcessHarness
 from poundlock.testing.watermarks import WatermarkHarness as WatermarkHarness
