@@ -2,6 +2,7 @@
 
 # ruff: noqa: I001 - the names of a module stand together
 
+from poundlock.connectors.cassandra.sink import CassandraSink as CassandraSink
 from poundlock.connectors.datagen.source import DatagenSource as DatagenSource
 from poundlock.connectors.files.buckets.assigners import (
     BasePathBucketAssigner as BasePathBucketAssigner,

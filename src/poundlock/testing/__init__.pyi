@@ -3,6 +3,7 @@
 # ruff: noqa: I001 - the names of a module stand together
 
 from poundlock.testing.audit import audit_output as audit_output
+from poundlock.testing.cassandra import EmbeddedCassandra as EmbeddedCassandra
 from poundlock.testing.conformance import (
     ConformanceError as ConformanceError,
     sink_conformance as sink_conformance,

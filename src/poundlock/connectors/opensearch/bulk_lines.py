@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.formats.arrays import bytes_scalar, ends_in
+from poundlock.formats.arrays import binary_array, bytes_scalar, ends_in, flags_in
 from poundlock.formats.encode import Encoded
 
 _TO_ESCAPE = r'["\\\x00-\x1f]'
@@ -31,8 +31,8 @@ def own_documents(column: pa.Array) -> tuple[pa.Array, dict[int, str]]:
     A line end within one would be the end of it for the server, so such a text is written again on one line.
     """
     texts = column.cast(pa.large_binary())
-    bad = {row: "the document is null" for row in np.flatnonzero(~np.asarray(texts.is_valid())).tolist()}
-    several = np.flatnonzero(np.asarray(pc.match_substring(texts, b"\n").fill_null(False)))
+    bad = {row: "the document is null" for row in np.flatnonzero(flags_in(texts.is_null())).tolist()}
+    several = np.flatnonzero(flags_in(pc.match_substring(texts, b"\n").fill_null(False)))
     if len(several):
         values = texts.to_pylist()
         for row in several.tolist():
@@ -40,7 +40,7 @@ def own_documents(column: pa.Array) -> tuple[pa.Array, dict[int, str]]:
                 values[row] = msgspec.json.format(values[row], indent=-1)
             except msgspec.MsgspecError as error:
                 bad[row], values[row] = f"the document is no JSON: {error}", None
-        texts = pa.array(values, pa.large_binary())
+        texts = binary_array(values)
     return pc.binary_join_element_wise(texts, bytes_scalar(b"\n"), bytes_scalar(b"")), bad
 
 

@@ -6,14 +6,13 @@ Where there are several columns, the delimiter within a text is written as its p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.errors import DefinitionError
-from poundlock.formats.arrays import flags_in
+from poundlock.formats.arrays import ends_in, flags_in, texts_of
 
 _LONGEST = 512  # bytes; the server refuses a whole bulk with a longer one
 
@@ -43,11 +42,11 @@ def document_ids(batch: pa.RecordBatch, key: Sequence[str], delimiter: str) -> t
             bad.setdefault(row, f"column {name!r} is null, and must not be")
         text = column.cast(pa.string())
         texts.append(_escaped(text, delimiter) if len(key) > 1 else text)
-    ids = reduce(lambda left, right: pc.binary_join_element_wise(left, right, delimiter), texts)
-    length = pc.binary_length(ids).fill_null(1)
-    for row in np.flatnonzero(flags_in(pc.greater(length, _LONGEST))).tolist():
+    ids = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, texts_of([delimiter])[0])
+    length = np.diff(ends_in(ids))
+    for row in np.flatnonzero(length > _LONGEST).tolist():
         bad.setdefault(row, f"the id is longer than {_LONGEST} bytes")
-    for row in np.flatnonzero(flags_in(pc.equal(length, 0))).tolist():
+    for row in np.flatnonzero(length == 0).tolist():
         bad.setdefault(row, "the id is empty")
     return ids, bad
 

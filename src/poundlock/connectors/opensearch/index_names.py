@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 from poundlock.connectors.files.buckets.assigners import DatePattern
 from poundlock.connectors.files.buckets.time_buckets import SlotTable
 from poundlock.errors import DefinitionError
-from poundlock.formats.arrays import indices_of, numbers_in, texts_of
+from poundlock.formats.arrays import indices_of, numbers_in, texts_of, with_nulls
+from poundlock.formats.convert import FIRST_US, LAST_US
 
 _PART = re.compile(r"\{([^{}|]*)(?:\|([^{}]*))?\}")
 _NOW = "now()"
+_NO_TIME = (1 << 62) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class IndexName:
             if not column:
                 raise _refused(text, "a part of it names no column")
             if pattern:
-                DatePattern(pattern)
+                DatePattern.parse(pattern)
             elif column == _NOW or found[2] is not None:
                 raise _refused(text, f"{{{column}}} has no date pattern")
             parts += [text[end : found.start()], IndexPart(column, pattern)]
@@ -100,7 +102,7 @@ class IndexName:
     def of(self, batch: pa.RecordBatch, begun_ms: int) -> pa.Array:
         """Return the name for each row, null where a column is."""
         texts = [self._texts(part, batch, begun_ms) for part in self.parts]
-        return reduce(lambda left, right: pc.binary_join_element_wise(left, right, ""), texts)
+        return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, texts_of([""])[0])
 
     def _texts(self, part: str | IndexPart, batch: pa.RecordBatch, begun_ms: int) -> pa.Array:
         rows = batch.num_rows
@@ -114,14 +116,17 @@ class IndexName:
 
 
 def _formatted(times: pa.Array, pattern: str) -> pa.Array:
-    """Return times in UTC by a pattern, null where they are."""
+    """Return times in UTC by a pattern, null where they are, and where no calendar has them."""
     millis = times.cast(pa.timestamp("ms"), safe=False).view(pa.int64())
-    known = numbers_in(millis.fill_null(0)).astype(np.float64)
-    table = SlotTable(DatePattern(pattern), "UTC", 1000.0)
-    codes = table.lookup(known, float(known.min()), float(known.max())) if len(known) else np.zeros(0, np.int32)
-    places = np.broadcast_to(np.asarray(codes, np.int64), len(known))
-    texts = texts_of(table.names).take(indices_of(places)) if table.names else pa.nulls(0, pa.string())
-    return pc.if_else(millis.is_null(), pa.nulls(len(millis), pa.string()), texts) if millis.null_count else texts
+    numbers = numbers_in(millis.fill_null(_NO_TIME))
+    valid = (numbers >= FIRST_US // 1000) & (numbers <= LAST_US // 1000)
+    known = np.where(valid, numbers, 0).astype(np.float64)
+    if not len(known):
+        return pa.nulls(0, pa.string())
+    table = SlotTable(DatePattern.parse(pattern), "UTC", 1000.0)
+    codes = table.lookup(known, float(known.min()), float(known.max()))
+    texts = texts_of(table.names).take(indices_of(np.broadcast_to(np.asarray(codes, np.int64), len(known))))
+    return texts if valid.all() else with_nulls(texts, valid)
 
 
 def _refused(text: str, why: str) -> DefinitionError:
