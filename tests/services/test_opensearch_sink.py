@@ -17,6 +17,7 @@ from poundlock.checkpoint.participant import JSON, Prepared, WriterContext
 from poundlock.formats.chunk import Batch
 from poundlock.formats.reject import Reject
 from poundlock.testing import EmbeddedOpenSearch, sink_conformance
+from support.by_key_lives import ByKeyLives
 from support.cutting_proxy import CuttingProxy
 
 pytestmark = pytest.mark.services
@@ -137,7 +138,11 @@ def test_a_foreign_writer_wins_or_is_replaced_as_it_comes(node: EmbeddedOpenSear
     attempt.write({"id": 1, "word": "ours"}, {"id": 2, "word": "ours"})
     node.ask("PUT", f"/{index}/_doc/2", {"word": "theirs"})
     assert attempt.write({"id": 3, "word": "ours"}) == 1
-    assert {id: found["word"] for id, found in node.documents(index).items()} == {"1": "ours", "2": "theirs", "3": "ours"}
+    assert {id: found["word"] for id, found in node.documents(index).items()} == {
+        "1": "ours",
+        "2": "theirs",
+        "3": "ours",
+    }
     assert Attempt(sink, BEGUN + 1).write({"id": 2, "word": "ours again"}) == 1
     assert node.documents(index)["2"]["word"] == "ours again"
 
@@ -167,7 +172,9 @@ def test_an_answer_that_was_lost_changes_nothing(node: EmbeddedOpenSearch, index
 
 def test_rows_go_to_indices_by_their_columns_and_deletions_too(node: EmbeddedOpenSearch) -> None:
     prefix = f"d-{uuid.uuid4().hex[:8]}"
-    sink = OpenSearchSink(node.url, prefix + "-{where}", key=["id", "where"], columns=["id", "where"], delete_when="gone")
+    sink = OpenSearchSink(
+        node.url, prefix + "-{where}", key=["id", "where"], columns=["id", "where"], delete_when="gone"
+    )
     sink.preflight()
     attempt = Attempt(sink, BEGUN)
     attempt.write(*({"id": n % 4, "where": f"x{n % 2}", "gone": n == 6} for n in range(8)))
@@ -204,3 +211,26 @@ def test_what_cannot_work_is_refused_before_anything_is_written(
     assert len(node.documents(f"s{strict}")) == 2
     with pytest.raises(TransientError, match="no OpenSearch answers"):
         OpenSearchSink("http://127.0.0.1:1", "orders", key="id").preflight()
+
+
+def lives_of(node: EmbeddedOpenSearch, root: Path, **given: Any) -> ByKeyLives:
+    index = made_index(node, f"j-{uuid.uuid4().hex[:8]}")
+    environment = {"CRASH_SINK": "opensearch", "CRASH_URL": node.url, "CRASH_PLACE": index}
+    return ByKeyLives(root, environment, lambda: {d["id"]: d["n"] for d in node.documents(index).values()}, **given)
+
+
+@pytest.mark.engine
+def test_a_job_to_its_end(node: EmbeddedOpenSearch, tmp_path: Path) -> None:
+    lives_of(node, tmp_path, checkpoints=3).to_the_end()
+
+
+@pytest.mark.crash
+@pytest.mark.torture
+def test_a_job_killed_at_every_failpoint(node: EmbeddedOpenSearch, tmp_path: Path) -> None:
+    lives_of(node, tmp_path, checkpoints=30).through_failpoints()
+
+
+@pytest.mark.crash
+@pytest.mark.torture
+def test_a_job_killed_at_random(node: EmbeddedOpenSearch, tmp_path: Path) -> None:
+    lives_of(node, tmp_path, checkpoints=200, rate=1000).through_random_kills(10)

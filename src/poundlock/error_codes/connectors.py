@@ -409,4 +409,14 @@ SUBJECTS = (
             ErrorCode(4, "What the cluster answers means nothing here, or a task got more batches of rows than a version has numbers for.", ("a proxy that answers instead of the cluster", "checkpoints of very many rows"), ("see what stands before the cluster", "take checkpoints more often")),
         ),
     ),
+    ErrorSubject(
+        316,
+        "The Cassandra sink",
+        modules=("connectors.cassandra",),
+        codes=(
+            ErrorCode(2, "A CassandraSink cannot write to the table as it is set up.", ("columns that the table does not have, or of other types", "wrong credentials or rights", "clocks that are apart"), ("do what the second line says: docs/cassandra-sink.md",)),
+            ErrorCode(3, "The cluster does not answer, or did not take rows for too long; the checkpoint is repeated.", ("nodes that are away or overloaded", "a consistency level that too few replicas can meet"), ("see nodetool status", "write with fewer tasks or requests=")),
+            ErrorCode(4, "A task got more batches of rows in one checkpoint than there are timestamps for.", ("checkpoints of very many rows",), ("take checkpoints more often",)),
+        ),
+    ),
 )  # fmt: skip

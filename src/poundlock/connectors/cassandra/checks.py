@@ -38,7 +38,9 @@ def check_sink(sink: CassandraSink) -> None:
     texts = {name: getattr(sink, name) for name in ("local_dc", "delete_when", "user", "password", "ca")}
     check_kind("CassandraSink", TEXT, texts, optional=True)
     if not sink.contact_points or not all(sink.contact_points):
-        raise DefinitionError("CassandraSink has no contact_points", next='write contact_points=["cassandra-1.example"]')
+        raise DefinitionError(
+            "CassandraSink has no contact_points", next='write contact_points=["cassandra-1.example"]'
+        )
     if not isinstance(sink.table, str) or not re.fullmatch(r"\w+\.\w+", sink.table):
         raise DefinitionError(f"table={sink.table!r} is not keyspace and table", next='write table="keyspace.table"')
     check_choices(sink, {"consistency": _LEVELS})
@@ -102,8 +104,8 @@ def _check_clock(sink: CassandraSink) -> None:
     apart = max(before - there, there - after, 0.0)
     if apart > _CLOCKS_APART_S:
         raise DefinitionError(
-            f"the clock of this machine and that of Cassandra at {login.name} are {apart:.1f} s apart, and rows are told apart by"
-            " their timestamps",
+            f"the clock of this machine and that of Cassandra at {login.name} are {apart:.1f} s apart, and of two rows the"
+            " later timestamp stays",
             next="let all machines have the time of one server: chronyc tracking",
         )
 

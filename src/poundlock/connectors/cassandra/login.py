@@ -115,9 +115,13 @@ class CassandraLogin:
         what = f"Cassandra at {self.name}, {doing}: {_text(error)}"
         inner = list(error.errors.values()) if isinstance(error, client.NoHostAvailable) and error.errors else [error]
         if any(isinstance(each, (cassandra.AuthenticationFailed, cassandra.Unauthorized)) for each in inner):
-            return DefinitionError(what, next="check user and password, and GRANT this user SELECT and MODIFY on the table")
+            return DefinitionError(
+                what, next="check user and password, and GRANT this user SELECT and MODIFY on the table"
+            )
         if isinstance(error, cassandra.InvalidRequest):
-            return DefinitionError(what, next="compare the table with the rows of the sink: poundlock explain shows them")
+            return DefinitionError(
+                what, next="compare the table with the rows of the sink: poundlock explain shows them"
+            )
         return TransientError(what, next="see that the nodes run and what they log: nodetool status; it is repeated")
 
 
@@ -127,11 +131,12 @@ def _tls(ca: str) -> Any:
     try:
         return ssl.create_default_context(cafile=ca)
     except OSError as error:
-        raise DefinitionError(f"ca={ca!r} cannot be read: {error}", next="give the path of a file with certificates") from error
+        raise DefinitionError(
+            f"ca={ca!r} cannot be read: {error}", next="give the path of a file with certificates"
+        ) from error
 
 
 def _text(error: Exception) -> str:
-    errors = getattr(error, "errors", None)
-    if isinstance(errors, dict) and errors:
-        return "; ".join(f"{host}: {' '.join(str(each).split())}" for host, each in errors.items())
+    if isinstance(error, load_driver().NoHostAvailable) and error.errors:
+        return "; ".join(f"{host}: {' '.join(str(each).split())}" for host, each in dict(error.errors).items())
     return " ".join(str(error).split()) or type(error).__name__

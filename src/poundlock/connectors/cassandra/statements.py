@@ -74,7 +74,9 @@ class Statements:
                 else:
                     values = row if self._unset is None else [self._unset if v is None else v for v in row]
                     made[number] = self._upsert.bind((*values, micros))
-            except Exception as error:  # the client has no class for what a value cannot be: struct.error, TypeError, OverflowError
+            except (
+                Exception
+            ) as error:  # the client has no class for what a value cannot be: struct.error, TypeError, OverflowError
                 bad[number] = f"cannot be written to table {self._table.name}: {error}"
         return made
 

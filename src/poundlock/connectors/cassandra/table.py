@@ -72,23 +72,25 @@ def look_up(login: CassandraLogin, name: str) -> CassandraTable:
     keyspace, _, table = name.partition(".")
     with login.errors(f"looking for table {name}"):
         session = login.session()
-        session.cluster.refresh_table_metadata(keyspace, table) if keyspace in session.cluster.metadata.keyspaces else None
+        session.cluster.refresh_table_metadata(
+            keyspace, table
+        ) if keyspace in session.cluster.metadata.keyspaces else None
     known = session.cluster.metadata.keyspaces.get(keyspace)
     if known is None:
         raise DefinitionError(
             f"there is no keyspace {keyspace!r} in Cassandra at {login.name}",
             next=did_you_mean(keyspace, session.cluster.metadata.keyspaces, f"CREATE KEYSPACE {keyspace} …"),
         )
-    found = known.tables.get(table)
-    if found is None:
+    metadata = known.tables.get(table)
+    if metadata is None:
         raise DefinitionError(
             f"there is no table {name} in Cassandra at {login.name}",
             next=did_you_mean(table, known.tables, f"CREATE TABLE {name} (…)"),
         )
-    key = [column.name for column in found.primary_key]
-    every = [*key, *(each for each in found.columns if each not in key)]
+    key = [column.name for column in metadata.primary_key]
+    every = [*key, *(each for each in metadata.columns if each not in key)]
     columns = tuple(
-        CassandraColumn(each, str(found.columns[each].cql_type), each in key, bool(found.columns[each].is_static))
+        CassandraColumn(each, str(metadata.columns[each].cql_type), each in key, bool(metadata.columns[each].is_static))
         for each in every
     )
     if any(column.kind == "counter" for column in columns):

@@ -31,7 +31,7 @@ def own_documents(column: pa.Array) -> tuple[pa.Array, dict[int, str]]:
     A line end within one would be the end of it for the server, so such a text is written again on one line.
     """
     texts = column.cast(pa.large_binary())
-    bad = {row: "the document is null" for row in np.flatnonzero(flags_in(texts.is_null())).tolist()}
+    bad = dict.fromkeys(np.flatnonzero(flags_in(texts.is_null())).tolist(), "the document is null")
     several = np.flatnonzero(flags_in(pc.match_substring(texts, b"\n").fill_null(False)))
     if len(several):
         values = texts.to_pylist()
@@ -92,11 +92,12 @@ def body_of(lines: pa.Array) -> memoryview:
     return memoryview(lines.buffers()[2])[int(ends[0]) : int(ends[-1])]
 
 
-def pieces(lines: pa.Array, most_bytes: int) -> Iterator[tuple[int, pa.Array]]:
-    """Yield the lines in pieces of no more bytes than that, one line at least, with the place at which each begins."""
+def pieces(lines: pa.Array, most_bytes: int, most_lines: int | None = None) -> Iterator[tuple[int, pa.Array]]:
+    """Yield the lines in pieces of no more bytes and lines than that, one line at least, with the place at which each begins."""
     ends = ends_in(lines)
     first = 0
     while first < len(lines):
         last = max(first + 1, int(np.searchsorted(ends, ends[first] + most_bytes, "right")) - 1)
+        last = last if most_lines is None else min(last, first + most_lines)
         yield first, lines.slice(first, last - first)
         first = last

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _SHORT_GC_S = 600.0
 _UNITS_S = {"nanos": 1e-9, "micros": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_strict: dict[tuple[tuple[str, ...], str], frozenset[str]] = {}  # columns of indices that take no others, as preflight saw them
+_strict: dict[
+    tuple[tuple[str, ...], str], frozenset[str]
+] = {}  # columns of indices that take no others, as preflight saw them
 
 
 def check_sink(sink: OpenSearchSink) -> None:
@@ -38,6 +40,7 @@ def check_sink(sink: OpenSearchSink) -> None:
     check_kind(owner, MAPPING, {"headers": sink.headers})
     check_kind(owner, FLAG, {"allow_insecure": sink.allow_insecure})
     check_kind(owner, WHOLE, {"requests": sink.requests})
+    check_kind(owner, WHOLE, {"bulk_actions": sink.bulk_actions}, optional=True)
     for host in sink.hosts:
         url = urlsplit(host)
         if url.scheme not in ("http", "https") or not url.hostname or url.username is not None:
@@ -57,8 +60,11 @@ def check_sink(sink: OpenSearchSink) -> None:
     for name in ("timeout", "retry_for"):
         if duration(getattr(sink, name)).total_seconds() <= 0:
             raise DefinitionError(f"{owner}: {name} must be longer than 0", next=f'write {name}="60 s"')
-    if sink.bulk_bytes < 1:
-        raise DefinitionError(f"{owner}: bulk_size={sink.bulk_size!r} holds nothing", next='write bulk_size="5 MB"')
+    if sink.bulk_bytes < 1 or (sink.bulk_actions is not None and sink.bulk_actions < 1):
+        raise DefinitionError(
+            f"{owner}: bulk_size={sink.bulk_size!r} and bulk_actions={sink.bulk_actions!r} hold nothing",
+            next='write bulk_size="5 MB", and leave bulk_actions out',
+        )
 
 
 def _check_way(sink: OpenSearchSink, owner: str) -> None:
@@ -85,12 +91,13 @@ def _check_way(sink: OpenSearchSink, owner: str) -> None:
         )
     if sink.key and len(sink.key) > 1 and (not sink.key_delimiter or "%" in sink.key_delimiter):
         raise DefinitionError(
-            f"{owner}: with key_delimiter={sink.key_delimiter!r} two keys could make one id", next='write key_delimiter="_"'
+            f"{owner}: with key_delimiter={sink.key_delimiter!r} two keys could make one id",
+            next='write key_delimiter="_"',
         )
     if sink.name.uses_now and sink.key:
         raise DefinitionError(
             f"{owner}: index={sink.index!r} depends on when a row is written, so a row would not replace the one of its key",
-            next="take the time from a column: index=\"orders-{day|yyyy-MM}\"",
+            next='take the time from a column: index="orders-{day|yyyy-MM}"',
         )
 
 
@@ -114,7 +121,10 @@ def check_schema(sink: OpenSearchSink, name: str, schema: pa.Schema) -> None:
     """Raise DefinitionError unless columns of these types make ids and names of indices."""
     check_types(name, sink.key or (), schema)
     sink.name.check(name, schema)
-    for column, wanted in ((sink.delete_when, ("bool",)), (sink.document, ("string", "large_string", "binary", "large_binary"))):
+    for column, wanted in (
+        (sink.delete_when, ("bool",)),
+        (sink.document, ("string", "large_string", "binary", "large_binary")),
+    ):
         if column is not None and column in schema.names and str(schema.field(column).type) not in wanted:
             raise DefinitionError(
                 f"sink {name!r}: column {column!r} is {schema.field(column).type}",
@@ -132,13 +142,13 @@ def preflight(sink: OpenSearchSink) -> None:
         index = sink.name.fixed
         if index is None:
             return
-        found = server.json("GET", f"/_resolve/index/{index}") or {}
-        if found.get("data_streams") and sink.key:
+        resolved = server.json("GET", f"/_resolve/index/{index}") or {}
+        if resolved.get("data_streams") and sink.key:
             raise DefinitionError(
                 f"{index} at {where} is a data stream, which only takes documents to be added",
                 next='write guarantee="at-least-once" and no key, or name an index',
             )
-        if found.get("indices") or found.get("aliases"):
+        if resolved.get("indices") or resolved.get("aliases"):
             _check_settings(sink, index, server.json("GET", f"/{index}/_settings?flat_settings=true") or {}, where)
             _check_alias(index, server.json("GET", f"/_alias/{index}") or {}, where)
             _note_mapping(sink, server.json("GET", f"/{index}/_mapping") or {})
@@ -146,7 +156,9 @@ def preflight(sink: OpenSearchSink) -> None:
 
 def _check_version(sink: OpenSearchSink, version: Any, where: str) -> None:
     if not isinstance(version, Mapping) or "number" not in version:
-        raise TransientError(f"what answers at {where} is no {sink.title}", next="check hosts=, and what stands before the cluster")
+        raise TransientError(
+            f"what answers at {where} is no {sink.title}", next="check hosts=, and what stands before the cluster"
+        )
     major, minor = (int(part) for part in str(version["number"]).split(".")[:2])
     if version.get("distribution") != "opensearch" and (major, minor) < (7, 10):
         raise DefinitionError(

@@ -46,16 +46,16 @@ class IndexName:
         """Return the name that a text says. Raises DefinitionError where it cannot be one."""
         parts: list[str | IndexPart] = []
         end = 0
-        for found in _PART.finditer(text):
-            column, pattern = found[1].strip(), (found[2] or "").strip()
+        for match in _PART.finditer(text):
+            column, pattern = match[1].strip(), (match[2] or "").strip()
             if not column:
                 raise _refused(text, "a part of it names no column")
             if pattern:
                 DatePattern.parse(pattern)
-            elif column == _NOW or found[2] is not None:
+            elif column == _NOW or match[2] is not None:
                 raise _refused(text, f"{{{column}}} has no date pattern")
-            parts += [text[end : found.start()], IndexPart(column, pattern)]
-            end = found.end()
+            parts += [text[end : match.start()], IndexPart(column, pattern)]
+            end = match.end()
         parts.append(text[end:])
         made = tuple(part for part in parts if part != "")
         plain = "".join(part for part in made if isinstance(part, str))

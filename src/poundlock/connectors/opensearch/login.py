@@ -134,7 +134,8 @@ class OpenSearchServer:
             self._first = place
             return Answer(answer.status, answer.data)
         raise TransientError(
-            f"no OpenSearch answers: {'; '.join(failures)}", next="check the hosts, and that a node runs; a restart goes on"
+            f"no OpenSearch answers: {'; '.join(failures)}",
+            next="check the hosts, and that a node runs; a restart goes on",
         )
 
     def json(self, method: str, path: str) -> Any:

@@ -146,13 +146,13 @@ class BulkSender:
         Raises:
             TransientError: it is newer than this attempt, which therefore must not go on.
         """
-        found = _CURRENT.search(text)
-        version = int(found[1]) if found else -1
+        match = _CURRENT.search(text)
+        version = int(match[1]) if match else -1
         begun = version >> POSITION_BITS
         if begun == self._begun_ms:
             return
         raise TransientError(
-            f"a document at {self._server.login.name} has version {version} (of {utc_text(begun) if found else 'unknown'}), and"
+            f"a document at {self._server.login.name} has version {version} (of {utc_text(begun) if match else 'unknown'}), and"
             f" this checkpoint was begun {utc_text(self._begun_ms)}: {text}",
             next="nothing, where a newer driver runs; else another job writes the same documents, or a clock was ahead of this one",
         )

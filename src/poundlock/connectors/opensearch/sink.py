@@ -47,7 +47,7 @@ class OpenSearchSink(Participant):
         index: the index, an alias or, without key, a data stream; "orders-{day|yyyy-MM}" and "{customer}" take parts of the name from
             columns, times in UTC, and "{now()|yyyy-MM-dd}" from the begin of the checkpoint, without key alone.
         key: columns that make the id of a document: a row replaces the one of its key. None = every row is added, under an id of the
-            server's, which has to be said: guarantee="at-least-once".
+            server's, which needs guarantee="at-least-once".
         guarantee: "effectively-once", the default with a key: a document that is written again when a checkpoint is repeated becomes
             the same one, and a task that was given up does not replace what is newer. "at-least-once", without a key.
         columns: which columns are in the document; None = all.
@@ -59,6 +59,7 @@ class OpenSearchSink(Participant):
         ca: path of the certificates that TLS trusts; None = those of the machine.
         allow_insecure: whether certificates are not looked at.
         bulk_size: bytes of one request at most; a longer document goes alone.
+        bulk_actions: documents of one request at most; None = any number.
         requests: how many requests of a task are under way at once.
         timeout: how long an answer may take.
         retry_for: how long documents that the server is too busy for are sent again, with growing pauses, before the task gives up.
@@ -82,6 +83,7 @@ class OpenSearchSink(Participant):
     ca: str | None = None
     allow_insecure: bool = False
     bulk_size: str | int = "5 MB"
+    bulk_actions: int | None = None
     requests: int = 2
     timeout: str | timedelta = "60 s"
     retry_for: str | timedelta = "60 s"

@@ -91,12 +91,13 @@ class OpenSearchWriter:
     def _written(self, rows: Batch) -> dict[int, str]:
         """Write a chunk's rows; return why some were refused, by their number."""
         lines, places, bad = self._lines(rows.batch)
-        cut = list(pieces(lines, self._sink.bulk_bytes))
+        replaced = len(rows) - len(places) - len(bad)
+        cut = list(pieces(lines, self._sink.bulk_bytes, self._sink.bulk_actions))
         send = map if self._threads is None or len(cut) < 2 else self._threads.map
         for (first, _), refused in zip(cut, send(self._sender.send, [piece for _, piece in cut]), strict=True):
             bad |= {int(places[first + place]): f"{self._sink.index}: {why}" for place, why in refused.items()}
         self._bytes += lines.nbytes
-        return bad if len(places) + len(bad) >= len(rows) else self._with_older(rows.batch, bad)
+        return self._with_older(rows.batch, bad) if bad and replaced else bad
 
     def _with_older(self, batch: pa.RecordBatch, bad: dict[int, str]) -> dict[int, str]:
         """Write the rows that refused ones would have replaced, as if those had not come; return why rows were refused."""
@@ -135,7 +136,11 @@ class OpenSearchWriter:
             deleted = flags_in(batch.column(sink.delete_when).fill_null(False))[places]
         version = self._version()
         kept, documents = self._documents(batch, places[~deleted], bad)
-        parts = [with_documents(self._actions("index" if ids is not None else "create", ids, indices, kept, version), documents)]
+        parts = [
+            with_documents(
+                self._actions("index" if ids is not None else "create", ids, indices, kept, version), documents
+            )
+        ]
         gone = places[deleted]
         if len(gone):
             parts.append(self._actions("delete", ids, indices, gone, version))
@@ -145,8 +150,8 @@ class OpenSearchWriter:
         self, operation: str, ids: pa.Array | None, indices: pa.Array | None, places: Numbers, version: int
     ) -> pa.Array:
         some = indices_of(places)
-        chosen = [None if each is None else each.take(some) for each in (ids, indices)]
-        return actions(operation, *chosen, version=version, rows=len(places))
+        ids, indices = (None if each is None else each.take(some) for each in (ids, indices))
+        return actions(operation, ids, indices, version, len(places))
 
     def _documents(self, batch: pa.RecordBatch, places: Numbers, bad: dict[int, str]) -> tuple[Numbers, pa.Array]:
         """Return the rows that have a document, and those; note why others have none."""

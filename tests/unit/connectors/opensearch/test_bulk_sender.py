@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,9 +21,8 @@ waits: list[float] = []
 
 
 @pytest.fixture(autouse=True)
-def no_waits() -> Iterator[None]:
+def no_waits() -> None:
     waits.clear()
-    yield
 
 
 def items(*each: dict[str, Any]) -> tuple[int, bytes]:
@@ -127,7 +126,9 @@ def test_a_block_of_the_disk_is_waited_for() -> None:
 def test_the_next_host_is_asked_where_one_does_not_answer_and_secrets_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OS_PASSWORD", "pässword")
     with ScriptedHttp(lambda asked: items(OK, OK, OK, OK)) as server:
-        login = OpenSearchLogin(("http://127.0.0.1:1", server.url), "etl", "env:OS_PASSWORD", {"X-Who": "env:OS_PASSWORD"})
+        login = OpenSearchLogin(
+            ("http://127.0.0.1:1", server.url), "etl", "env:OS_PASSWORD", {"X-Who": "env:OS_PASSWORD"}
+        )
         opened = login.open()
         assert BulkSender(opened, None, BEGUN, 1.0).send(LINES) == {}
         assert BulkSender(opened, None, BEGUN, 1.0).send(LINES) == {}

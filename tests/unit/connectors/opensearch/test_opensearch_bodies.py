@@ -103,15 +103,14 @@ def test_a_body_is_cut_by_bytes_and_a_long_line_goes_alone() -> None:
         (2, b"c" * 30),
         (3, b"d"),
     ]
+    assert [len(piece) for _, piece in pieces(lines, 1000, 3)] == [3, 1]
     assert list(pieces(lines.slice(0, 0), 20)) == []
 
 
 def test_actions_without_ids_and_of_deletions() -> None:
     assert bytes(body_of(actions("create", None, None, 5, 2))) == b'{"create":{}}\n{"create":{}}\n'
     gone = actions("delete", pa.array(['a"b']), None, 5, 1)
-    assert json.loads(bytes(body_of(gone))) == {
-        "delete": {"_id": 'a"b', "version": 5, "version_type": "external_gte"}
-    }
+    assert json.loads(bytes(body_of(gone))) == {"delete": {"_id": 'a"b', "version": 5, "version_type": "external_gte"}}
 
 
 def test_documents_that_rows_bring_along_are_one_line_each() -> None:

@@ -37,6 +37,7 @@ class EmbeddedOpenSearch(ServerProcess):
     """
 
     title = "the OpenSearch node"
+    start_s = 420
 
     def __init__(
         self,
@@ -81,12 +82,17 @@ class EmbeddedOpenSearch(ServerProcess):
     def documents(self, index: str) -> dict[str, dict[str, Any]]:
         """Return all documents of an index, up to 10,000, by their ids; none where there is no such index."""
         self.ask("POST", f"/{index}/_refresh")
-        found = self.ask("POST", f"/{index}/_search", {"size": 10_000, "query": {"match_all": {}}})
-        return {} if found is None else {hit["_id"]: hit["_source"] for hit in found["hits"]["hits"]}
+        answer = self.ask("POST", f"/{index}/_search", {"size": 10_000, "query": {"match_all": {}}})
+        return {} if answer is None else {hit["_id"]: hit["_source"] for hit in answer["hits"]["hits"]}
 
     def _command(self) -> list[str]:
         self._transport = port_to_use(self._transport, {self.port})
-        settings = {"network.host": "127.0.0.1", "transport.port": self._transport, **self._settings}
+        settings = {
+            "network.host": "127.0.0.1",
+            "transport.port": self._transport,
+            "cluster.routing.allocation.disk.threshold_enabled": False,  # how full the disk is, is for others to see to
+            **self._settings,
+        }
         config = self.home / "node_1" / "config"
         config.mkdir(parents=True, exist_ok=True)
         (config / "opensearch.yml").write_text("".join(f"{name}: {json.dumps(v)}\n" for name, v in settings.items()))
