@@ -41,7 +41,7 @@ class ByKeyLives:
             "CRASH_RATE": str(rate),
             "CRASH_CHECKPOINTS": str(root / "checkpoints"),
         }
-        self._lives = Lives(JOB, environment={**given, **environment}, folder=root)
+        self._lives = Lives(JOB, environment={**given, **environment}, folder=root, patience_s=900)
 
     def to_the_end(self) -> None:
         """Run it undisturbed."""
