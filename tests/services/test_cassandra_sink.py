@@ -232,7 +232,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(
         CassandraSink("127.0.0.1", table, port=1).preflight()
     clock = checks.time.time
     monkeypatch.setattr(checks.time, "time", lambda: clock() + 90)
-    with pytest.raises(DefinitionError, match=r"are 9\d\.\d s apart"):
+    with pytest.raises(DefinitionError, match=r"are (89|9\d)\.\d s apart"):
         sink.preflight()
 
 

@@ -6,6 +6,7 @@ A password is read when a connection is made, and stands in no message and no de
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 from poundlock.connectors.secrets import secret
 from poundlock.errors import DefinitionError, PoundlockError, TransientError, required
 
+_PROTOCOL = 4  # the oldest in which a value can be left as it is; every Cassandra since 2.2 and every Scylla speaks it
 _kept: dict[tuple[int, CassandraLogin], Any] = {}  # of this process; made again when it is needed again
 
 
@@ -71,6 +73,9 @@ class CassandraLogin:
 
     def _connect(self) -> Any:
         client, policies = load_driver(), load_driver("cassandra.policies")
+        log = logging.getLogger("cassandra")
+        if log.level == logging.NOTSET:
+            log.setLevel(logging.CRITICAL)  # what it says with stacks comes as errors of this package, in two lines
         level = getattr(load_driver("cassandra").ConsistencyLevel, self.consistency)
         near = policies.DCAwareRoundRobinPolicy(self.local_dc) if self.local_dc else policies.DCAwareRoundRobinPolicy()
         profile = client.ExecutionProfile(
@@ -90,6 +95,7 @@ class CassandraLogin:
             self.contact_points,
             port=self.port,
             execution_profiles={client.EXEC_PROFILE_DEFAULT: profile},
+            protocol_version=_PROTOCOL,
             connect_timeout=5,
             control_connection_timeout=5,
             **given,

@@ -84,7 +84,8 @@ class EmbeddedCassandra(ServerProcess):
             from cassandra.policies import RoundRobinPolicy
 
             profile = ExecutionProfile(RoundRobinPolicy(), request_timeout=60)
-            cluster = Cluster(["127.0.0.1"], port=self.port, execution_profiles={EXEC_PROFILE_DEFAULT: profile})
+            profiles = {EXEC_PROFILE_DEFAULT: profile}
+            cluster = Cluster(["127.0.0.1"], port=self.port, execution_profiles=profiles, protocol_version=4)
             self._cluster = cluster.connect()
         return self._cluster
 
