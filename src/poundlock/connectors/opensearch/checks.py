@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from poundlock.arguments import FLAG, MAPPING, NAMES, TEXT, WHOLE, check_choices, check_kind
 from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.opensearch.document_ids import check_types
-from poundlock.errors import DefinitionError, TransientError, required
+from poundlock.errors import DefinitionError, required
 from poundlock.values import duration
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def preflight(sink: OpenSearchSink) -> None:
 
 def _check_version(sink: OpenSearchSink, version: Any, where: str) -> None:
     if not isinstance(version, Mapping) or "number" not in version:
-        raise TransientError(
+        raise DefinitionError(
             f"what answers at {where} is no {sink.title}", next="check hosts=, and what stands before the cluster"
         )
     major, minor = (int(part) for part in str(version["number"]).split(".")[:2])

@@ -149,7 +149,13 @@ class OpenSearchServer:
         if answer.status == 404:
             return None
         self.refuse(answer, f"{method} {path}")
-        return msgspec.json.decode(answer.data)
+        try:
+            return msgspec.json.decode(answer.data)
+        except msgspec.MsgspecError:
+            raise DefinitionError(
+                f"what answers at {self.login.name} is no OpenSearch: {answer.reason}",
+                next="check hosts=, and what stands before the cluster",
+            ) from None
 
     def refuse(self, answer: Answer, doing: str) -> None:
         """Raise for an answer that says no.

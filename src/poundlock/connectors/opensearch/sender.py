@@ -105,9 +105,12 @@ class BulkSender:
                 f"OpenSearch at {self._server.login.name} answers status {answer.status}: {answer.reason}",
                 next="see what stands before the cluster",
             )
-        if not msgspec.json.decode(answer.data, type=_Outcome).errors:
-            return places[:0], ""
-        items = [item for each in msgspec.json.decode(answer.data, type=_Bulk).items for item in each.values()]
+        try:
+            if not msgspec.json.decode(answer.data, type=_Outcome).errors:
+                return places[:0], ""
+            items = [item for each in msgspec.json.decode(answer.data, type=_Bulk).items for item in each.values()]
+        except msgspec.MsgspecError:
+            return places, f"the answer is none of OpenSearch's: {answer.reason}"
         if len(items) != len(places):
             raise TransientError(
                 f"OpenSearch answered for {len(items)} of {len(places)} documents", next="the checkpoint is repeated"

@@ -10,6 +10,7 @@ import pytest
 
 from poundlock import DefinitionError, ElasticsearchSink, OpenSearchSink
 from poundlock.checkpoint.participant import Kind
+from support.scripted_http import ScriptedHttp
 
 URL = "http://localhost:9200"
 
@@ -62,3 +63,15 @@ def test_columns_and_types_are_checked_before_anything_runs() -> None:
     for name, kind in (("id", pa.binary()), ("day", pa.string()), ("who", pa.float64()), ("body", pa.int64())):
         with pytest.raises(DefinitionError, match=f"'{name}'"):
             sink.check_schema("out", pa.schema({**good, name: kind}))
+
+
+def test_what_is_no_cluster_is_refused_in_two_lines() -> None:
+    page = b"<html>Welcome</html>"
+    with (
+        ScriptedHttp(lambda asked: (200, page)) as server,
+        pytest.raises(DefinitionError, match="is no OpenSearch: <html>"),
+    ):
+        OpenSearchSink(server.url, "orders", key="id").preflight()
+    old = b'{"version": {"number": "6.8.0"}}'
+    with ScriptedHttp(lambda asked: (200, old)) as server, pytest.raises(DefinitionError, match=r"is 6\.8\.0"):
+        ElasticsearchSink(server.url, "orders", key="id").preflight()
