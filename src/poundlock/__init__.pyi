@@ -2,6 +2,7 @@
 
 # ruff: noqa: I001 - the names of a module stand together
 
+from poundlock.connectors.cassandra.sink import CassandraSink as CassandraSink
 from poundlock.connectors.datagen.source import DatagenSource as DatagenSource
 from poundlock.connectors.files.buckets.assigners import (
     BasePathBucketAssigner as BasePathBucketAssigner,
@@ -31,6 +32,8 @@ from poundlock.connectors.kinesis.sink import KinesisStreamsSink as KinesisStrea
 from poundlock.connectors.kinesis.source import KinesisStreamsSource as KinesisStreamsSource
 from poundlock.connectors.mqtt.sink import MqttSink as MqttSink
 from poundlock.connectors.mqtt.source import MqttSource as MqttSource
+from poundlock.connectors.opensearch.sink import ElasticsearchSink as ElasticsearchSink
+from poundlock.connectors.opensearch.sink import OpenSearchSink as OpenSearchSink
 from poundlock.connectors.postgres.sink.sink import PostgresSink as PostgresSink
 from poundlock.connectors.postgres.source.source import PostgresSource as PostgresSource
 from poundlock.connectors.print_sink import PrintSink as PrintSink

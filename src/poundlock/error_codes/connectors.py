@@ -399,4 +399,24 @@ SUBJECTS = (
             ErrorCode(4, "A TwoPhaseCommitSink gave a transaction that cannot be kept in the ledger.", ("an object, where plain JSON is due",), ("return text, or a dict of texts and numbers",)),
         ),
     ),
+    ErrorSubject(
+        315,
+        "The OpenSearch and Elasticsearch sinks",
+        modules=("connectors.opensearch",),
+        codes=(
+            ErrorCode(2, "An OpenSearchSink cannot write to the index as it is set up.", ("a sink without key and without guarantee", "a wrong URL or login", "columns that a strict mapping does not have"), ("do what the second line says: docs/opensearch-sink.md",)),
+            ErrorCode(3, "The cluster does not answer, is too busy, or has newer documents than this attempt; the checkpoint is repeated.", ("nodes that are away", "a disk that is nearly full", "another job that writes the same documents", "a clock that was ahead"), ("see GET /_cluster/health", "let one job write a document")),
+            ErrorCode(4, "What the cluster answers means nothing here, or a task got more batches of rows than a version has numbers for.", ("a proxy that answers instead of the cluster", "checkpoints of very many rows"), ("see what stands before the cluster", "take checkpoints more often")),
+        ),
+    ),
+    ErrorSubject(
+        316,
+        "The Cassandra sink",
+        modules=("connectors.cassandra",),
+        codes=(
+            ErrorCode(2, "A CassandraSink cannot write to the table as it is set up.", ("columns that the table does not have, or of other types", "wrong credentials or rights", "clocks that are apart"), ("do what the second line says: docs/cassandra-sink.md",)),
+            ErrorCode(3, "The cluster does not answer, or did not take rows for too long; the checkpoint is repeated.", ("nodes that are away or overloaded", "a consistency level that too few replicas can meet"), ("see nodetool status", "write with fewer tasks or requests=")),
+            ErrorCode(4, "A task got more batches of rows in one checkpoint than there are timestamps for.", ("checkpoints of very many rows",), ("take checkpoints more often",)),
+        ),
+    ),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 # ruff: noqa: I001 - the names of a module stand together
 
 from poundlock.testing.audit import audit_output as audit_output
+from poundlock.testing.databases.cassandra import EmbeddedCassandra as EmbeddedCassandra
 from poundlock.testing.conformance import (
     ConformanceError as ConformanceError,
     sink_conformance as sink_conformance,
@@ -21,5 +22,6 @@ from poundlock.testing.harness import (
 from poundlock.testing.hdfs import EmbeddedHdfs as EmbeddedHdfs
 from poundlock.testing.metrics import CollectedMetrics as CollectedMetrics, collected_metrics as collected_metrics
 from poundlock.testing.minio import EmbeddedMinio as EmbeddedMinio
+from poundlock.testing.databases.opensearch import EmbeddedOpenSearch as EmbeddedOpenSearch
 from poundlock.testing.process_harness import ProcessHarness as ProcessHarness
 from poundlock.testing.watermarks import WatermarkHarness as WatermarkHarness

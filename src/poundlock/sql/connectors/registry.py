@@ -10,6 +10,7 @@ from poundlock.sql.connectors.datagen.table import DatagenTable
 from poundlock.sql.connectors.filesystem import FilesystemTable
 from poundlock.sql.connectors.jdbc.table import JdbcTable
 from poundlock.sql.connectors.kafka.table import KafkaTable
+from poundlock.sql.connectors.opensearch import OpenSearchTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
 from poundlock.sql.connectors.postgres_cdc import PostgresCdcTable
 from poundlock.sql.connectors.print_table import PrintTable
@@ -20,9 +21,13 @@ from poundlock.sql.tables import TableDefinition
 CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "blackhole": BlackholeTable,
     "datagen": DatagenTable,
+    "elasticsearch-7": partial(OpenSearchTable, "elasticsearch-7", is_elastic=True),
+    "elasticsearch-8": partial(OpenSearchTable, "elasticsearch-8", is_elastic=True),
     "filesystem": FilesystemTable,
     "jdbc": JdbcTable,
     "kafka": KafkaTable,
+    "opensearch": partial(OpenSearchTable, "opensearch"),
+    "opensearch-2": partial(OpenSearchTable, "opensearch-2"),
     "postgres-cdc": PostgresCdcTable,
     "print": PrintTable,
     "upsert-kafka": partial(KafkaTable, is_upsert=True),

@@ -1,0 +1,1 @@
+"""The OpenSearch and Elasticsearch sinks: documents by `_bulk`, effectively once by id and external version."""

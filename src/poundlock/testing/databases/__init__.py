@@ -1,0 +1,1 @@
+"""Nodes of databases and of what is searched, each a real one of its own, for trials and tests."""
