@@ -27,6 +27,7 @@ from poundlock.connectors.kafka.security import KafkaSecurity as KafkaSecurity
 from poundlock.connectors.kafka.sink.sink import KafkaSink as KafkaSink, TopicExpression as TopicExpression
 from poundlock.connectors.kafka.source.source import KafkaSource as KafkaSource
 from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets as StartingOffsets
+from poundlock.connectors.mysql.source.source import MySqlSource as MySqlSource
 from poundlock.connectors.postgres.sink.sink import PostgresSink as PostgresSink
 from poundlock.connectors.postgres.source.source import PostgresSource as PostgresSource
 from poundlock.connectors.print_sink import PrintSink as PrintSink

@@ -19,6 +19,7 @@ from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.testing.servers import ServerProcess
 
 if TYPE_CHECKING:
+    from poundlock.testing.mariadb import EmbeddedMariaDb
     from poundlock.testing.minio import EmbeddedMinio
     from poundlock.testing.postgres import EmbeddedPostgres
     from poundlock.testing.s3 import EmbeddedS3
@@ -83,6 +84,7 @@ def own_hdfs() -> Iterator[EmbeddedHdfs]:
 @pytest.fixture(scope="session")
 def minio_server() -> Iterator[EmbeddedMinio]:
     """A MinIO server for the whole session, built by Go where it is not there yet, which takes minutes. Do not stop it."""
+    from poundlock.testing.mariadb import EmbeddedMariaDb
     from poundlock.testing.minio import EmbeddedMinio
 
     with running_or_skipped("MinIO server", lambda: EmbeddedMinio(progress=print)) as server:
@@ -116,4 +118,13 @@ def postgres_server() -> Iterator[EmbeddedPostgres]:
     with running_or_skipped(
         "PostgreSQL server", lambda: EmbeddedPostgres(passwords={"reader": "open sesame"})
     ) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def mariadb_server() -> Iterator[EmbeddedMariaDb]:
+    """A real MariaDB server for one file of tests, which may kill it."""
+    from poundlock.testing.mariadb import EmbeddedMariaDb
+
+    with running_or_skipped("MariaDB server", EmbeddedMariaDb) as server:
         yield server
