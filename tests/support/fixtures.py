@@ -84,7 +84,6 @@ def own_hdfs() -> Iterator[EmbeddedHdfs]:
 @pytest.fixture(scope="session")
 def minio_server() -> Iterator[EmbeddedMinio]:
     """A MinIO server for the whole session, built by Go where it is not there yet, which takes minutes. Do not stop it."""
-    from poundlock.testing.mariadb import EmbeddedMariaDb
     from poundlock.testing.minio import EmbeddedMinio
 
     with running_or_skipped("MinIO server", lambda: EmbeddedMinio(progress=print)) as server:

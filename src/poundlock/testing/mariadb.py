@@ -114,7 +114,9 @@ class EmbeddedMariaDb(ServerProcess):
         tables = [(programs / "share" / name).read_text() for name in _SYSTEM_TABLES]
         command = [*self._program(programs, aside), "--bootstrap", "--skip-log-bin", "--silent-startup"]
         command += [f"--{name}={self.settings[name]}" for name in ("innodb-log-file-size", "aria-log-file-size")]
-        done = subprocess.run(command, input="\n".join([*first, *tables]), capture_output=True, text=True, cwd=self.home)
+        done = subprocess.run(
+            command, input="\n".join([*first, *tables]), capture_output=True, text=True, cwd=self.home
+        )
         if done.returncode:
             raise TransientError(f"the server's data could not be made: {(done.stdout + done.stderr)[-800:]}")
         aside.rename(self._data)

@@ -44,6 +44,7 @@ def preflight(sink: JdbcSink) -> None:
                 next="use a table or database that has them",
             )
         _columns(sink, connection)
+        _refuse_engine(sink, connection)
         try:
             connection.rows(f"SELECT gid FROM {sink.marker_table} WHERE gid = ''")
         except JdbcError:
@@ -60,6 +61,23 @@ def preflight(sink: JdbcSink) -> None:
         raise DefinitionError(
             f"staging={sink.staging!r} cannot be used: {error}", next="name a folder that tasks and driver can write to"
         ) from error
+
+
+def _refuse_engine(sink: JdbcSink, connection: Connection) -> None:
+    """Raise DefinitionError for a table of MySQL whose engine has no transactions: the server says that it has them all the same."""
+    if dialect_of(connection.product, connection.quote).name != "mysql":
+        return
+    names = [part.strip(connection.quote).replace("'", "''") for part in sink.table.split(".")]
+    schema = f"'{names[0]}'" if len(names) > 1 else "DATABASE()"
+    found = connection.rows(
+        f"SELECT t.ENGINE FROM information_schema.TABLES t JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE"
+        f" WHERE t.TABLE_SCHEMA = {schema} AND t.TABLE_NAME = '{names[-1]}' AND e.TRANSACTIONS <> 'YES'"
+    )
+    if found:
+        raise DefinitionError(
+            f"table {sink.table} at {sink.place} is of the engine {found[0][0]}, which has no transactions",
+            next=f"ALTER TABLE {sink.table} ENGINE = InnoDB",
+        )
 
 
 def check_columns(sink: JdbcSink, name: str, columns: Sequence[str]) -> None:

@@ -18,14 +18,36 @@ from poundlock.errors import DefinitionError, PoundlockError, SourceGoneError, T
 from poundlock.redaction import redact_text
 
 _SECONDS = 5
-_SESSION = "SET time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', character_set_results = 'utf8mb4', wait_timeout = 86400"
+_SESSION = (
+    "SET time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', character_set_results = 'utf8mb4', wait_timeout = 86400"
+)
 _OPTIONS = {"ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_identity", "read_timeout", "connect_timeout"}
 
 # Error numbers, of the server's and of the client's messages.
 _REFUSED = {1044, 1045, 1049, 1130, 1227, 1251, 1698, 2054, 2061}
 _GRANT = {1142, 1143, 1227, 1370}
 _MISSING = {1046, 1051, 1054, 1109, 1146, 1305}
-_PASSING = {1040, 1053, 1105, 1158, 1159, 1160, 1161, 1180, 1203, 1205, 1213, 1226, 1290, 1317, 1412, 2003, 2006, 2013, 2055}
+_PASSING = {
+    1040,
+    1053,
+    1105,
+    1158,
+    1159,
+    1160,
+    1161,
+    1180,
+    1203,
+    1205,
+    1213,
+    1226,
+    1290,
+    1317,
+    1412,
+    2003,
+    2006,
+    2013,
+    2055,
+}
 _OF_THE_LOG = 1236
 
 
@@ -53,8 +75,8 @@ class MySqlLogin:
     password: str | None = field(default=None, repr=False)
 
     def check(self) -> None:
-        """Raise DefinitionError if the dsn is no address."""
-        self.parameters()
+        """Raise DefinitionError if the dsn is no address; a password that stands elsewhere is read when it is needed."""
+        self.parameters(with_password=False)
 
     @property
     def database(self) -> str:
@@ -80,12 +102,14 @@ class MySqlLogin:
             host, port = None, None
         if parts.scheme not in ("mysql", "mariadb") or not host:
             raise DefinitionError(
-                "the dsn of MySqlSource is no address of a server", next='write such as "mysql://etl@db.example:3306/shop"'
+                "the dsn of MySqlSource is no address of a server",
+                next='write such as "mysql://etl@db.example:3306/shop"',
             )
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         if unknown := sorted(set(options) - _OPTIONS):
             raise DefinitionError(
-                f"the dsn has an option {unknown[0]!r}, which is not known", next=f"use one of {', '.join(sorted(_OPTIONS))}"
+                f"the dsn has an option {unknown[0]!r}, which is not known",
+                next=f"use one of {', '.join(sorted(_OPTIONS))}",
             )
         known: dict[str, Any] = {"host": host, "port": port or 3306, "user": unquote(parts.username or "")}
         known.update({name: _value(name, text) for name, text in options.items()})
@@ -173,8 +197,10 @@ def _of_the_log(text: str, what: str) -> PoundlockError:
     lowered = text.lower()
     if "same server" in lowered:
         return TransientError(
-            what, next='somebody else reads the log as this server_id: give this job a range of its own, server_id="5400-5499"'
+            what,
+            next='somebody else reads the log as this server_id: give this job a range of its own, server_id="5400-5499"',
         )
     return SourceGoneError(
-        what, next="start the job over, with an empty target and a new checkpoint; let the server keep its log for longer"
+        what,
+        next="start the job over, with an empty target and a new checkpoint; let the server keep its log for longer",
     )

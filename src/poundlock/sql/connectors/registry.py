@@ -10,6 +10,7 @@ from poundlock.sql.connectors.datagen.table import DatagenTable
 from poundlock.sql.connectors.filesystem import FilesystemTable
 from poundlock.sql.connectors.jdbc.table import JdbcTable
 from poundlock.sql.connectors.kafka.table import KafkaTable
+from poundlock.sql.connectors.mysql_cdc import MySqlCdcTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
 from poundlock.sql.connectors.postgres_cdc import PostgresCdcTable
 from poundlock.sql.connectors.print_table import PrintTable
@@ -23,6 +24,7 @@ CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "filesystem": FilesystemTable,
     "jdbc": JdbcTable,
     "kafka": KafkaTable,
+    "mysql-cdc": MySqlCdcTable,
     "postgres-cdc": PostgresCdcTable,
     "print": PrintTable,
     "upsert-kafka": partial(KafkaTable, is_upsert=True),

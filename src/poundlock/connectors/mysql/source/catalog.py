@@ -75,13 +75,20 @@ def _looked_up(connection: Any, name: str, wanted: Sequence[str] | None) -> Tabl
         )
     known = {
         row[0]: Column(
-            row[0], str(row[1]).lower(), str(row[2]).lower(), int(row[3] or 0), int(row[4] or 0), int(row[5] or 0), row[6] or ""
+            row[0],
+            str(row[1]).lower(),
+            str(row[2]).lower(),
+            int(row[3] or 0),
+            int(row[4] or 0),
+            int(row[5] or 0),
+            row[6] or "",
         )
         for row in rows_of(connection, _COLUMNS, [database, table])
     }
     if missing := [each for each in wanted or () if each not in known]:
         raise DefinitionError(
-            f"{name} has no column {missing[0]!r}; it has {', '.join(known)}", next="mend columns=…; virtual columns are not logged"
+            f"{name} has no column {missing[0]!r}; it has {', '.join(known)}",
+            next="mend columns=…; virtual columns are not logged",
         )
     columns = [known[each] for each in (wanted or known)]
     for column in columns:
@@ -140,11 +147,15 @@ def check_logged(connection: Any, tables: Sequence[Table]) -> None:
 def _check_settings(known: Mapping[str, str]) -> None:
     for name, value in _NEEDED.items():
         if known.get(name, "").upper() != value:
-            change = "log-bin in its configuration, and restart it" if name == "log_bin" else f"SET GLOBAL {name} = {value}"
+            change = (
+                "log-bin in its configuration, and restart it" if name == "log_bin" else f"SET GLOBAL {name} = {value}"
+            )
             raise DefinitionError(
-                f"the server has {name}={known.get(name, '')}, and {value} is needed to read its log", next=f"set {change}"
+                f"the server has {name}={known.get(name, '')}, and {value} is needed to read its log",
+                next=f"set {change}",
             )
     if known.get("log_bin_compress", "OFF").upper() == "ON":
         raise DefinitionError(
-            "the server has log_bin_compress=ON, and compressed events cannot be read", next="SET GLOBAL log_bin_compress = OFF"
+            "the server has log_bin_compress=ON, and compressed events cannot be read",
+            next="SET GLOBAL log_bin_compress = OFF",
         )

@@ -129,12 +129,18 @@ class MySqlEnumerator:
         table = next(each for each in self._tables if each.name == name)
         if table.cut_by is None:
             return None
-        column, most = identifier(table.cut_by), self._source.chunk_size
-        low, parameters = (f" WHERE {column} >= %s", [border]) if border is not None else ("", [])
-        query = f"SELECT CAST({column} AS CHAR) FROM {table.source}{{}} ORDER BY {column} LIMIT {{}}"
-        found = rows_of(self._connection, query.format(low, f"{most}, 1"), parameters or None)
-        if found and found[0][0] == border:  # more rows than a chunk has with one value: the next value ends it
-            found = rows_of(self._connection, query.format(f" WHERE {column} > %s", "1"), [border])
+        most = self._source.chunk_size
+        found = self._key_at(table, ">=", border, f"{most}, 1")
+        if border is not None and found == border:  # more rows than a chunk has with one value: the next value ends it
+            found = self._key_at(table, ">", border, "1")
+        return found
+
+    def _key_at(self, table: Table, sign: str, border: str | None, limit: str) -> str | None:
+        """Return a value of the column that a table is cut by, as text: of the rows from a border on, the one that LIMIT says."""
+        column = identifier(str(table.cut_by))
+        where = f" WHERE {column} {sign} '{border}'" if border is not None else ""  # a number or a time, as the server gave it
+        query = f"SELECT CAST({column} AS CHAR) FROM {table.source}{where} ORDER BY {column} LIMIT {limit}"
+        found = rows_of(self._connection, query)
         return str(found[0][0]) if found else None
 
     def _end(self, connection: Any, at: MySqlPosition, log: LogPlace) -> MySqlPosition | None:
@@ -207,7 +213,9 @@ def _current(connection: Any) -> LogPlace:
     """Return where the log ends."""
     found = rows_of(connection, "SHOW MASTER STATUS")
     if not found:
-        raise DefinitionError("the server has no log of changes", next="set log-bin in its configuration, and restart it")
+        raise DefinitionError(
+            "the server has no log of changes", next="set log-bin in its configuration, and restart it"
+        )
     return _with_gtid(connection, LogPlace(str(found[0][0]), int(found[0][1])))
 
 

@@ -153,12 +153,15 @@ def _next(stream: Any, start: LogPlace) -> Any:
         ) from error
     except Exception as error:
         if type(error).__module__.startswith("pymysqlreplication"):
-            raise TerminalError(f"an event of the log behind {start} cannot be read: {error}", next="report this") from error
+            raise TerminalError(
+                f"an event of the log behind {start} cannot be read: {error}", next="report this"
+            ) from error
         raise
 
 
 def _meant(event: Any, at: LogPlace, tables: Collection[str]) -> Iterator[Event]:
-    from pymysqlreplication import event as kinds, row_event
+    from pymysqlreplication import event as kinds
+    from pymysqlreplication import row_event
 
     if isinstance(event, (kinds.MariadbGtidEvent, kinds.GtidEvent)):
         yield Transaction(at.file, at.pos, event.gtid, event.timestamp)
@@ -176,7 +179,8 @@ def _meant(event: Any, at: LogPlace, tables: Collection[str]) -> Iterator[Event]
         )
     elif isinstance(event, (kinds.ExecuteLoadQueryEvent, kinds.BeginLoadQueryEvent)):
         raise TerminalError(
-            f"LOAD DATA was logged as a statement at {at}", next="SET GLOBAL binlog_format = ROW for all sessions; start the job over"
+            f"LOAD DATA was logged as a statement at {at}",
+            next="SET GLOBAL binlog_format = ROW for all sessions; start the job over",
         )
     elif isinstance(event, kinds.NotImplementedEvent) and event.event_type != _ANONYMOUS:
         raise TerminalError(
@@ -186,7 +190,8 @@ def _meant(event: Any, at: LogPlace, tables: Collection[str]) -> Iterator[Event]
 
 
 def _stream(login: MySqlLogin, server_id: int, start: LogPlace, tables: Collection[str]) -> Any:
-    from pymysqlreplication import BinLogStreamReader, event as kinds, row_event
+    from pymysqlreplication import BinLogStreamReader, row_event
+    from pymysqlreplication import event as kinds
 
     pymysql = load_pymysql()
     left = [2]  # the log's connection, and one that the package asks for the server's kind

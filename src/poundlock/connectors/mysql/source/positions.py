@@ -45,7 +45,7 @@ class MySqlPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     read: tuple[str, ...]
     server: int = 0
     log: LogPlace | None = None
-    tables: dict[str, Frontier] = {}  # noqa: RUF012 - msgspec copies it
+    tables: dict[str, Frontier] = {}
 
     @classmethod
     def from_json(cls, value: dict[str, Any], tables: tuple[str, ...]) -> MySqlPosition:
@@ -58,7 +58,8 @@ class MySqlPosition(msgspec.Struct, frozen=True, omit_defaults=True):
             at = typed(value, cls)
         except ValueError as error:
             raise DefinitionError(
-                f"{value!r:.200} is no position of {', '.join(tables)}: {error}", next="start the job over with a new checkpoint_dir"
+                f"{value!r:.200} is no position of {', '.join(tables)}: {error}",
+                next="start the job over with a new checkpoint_dir",
             ) from None
         if at.read != tables:
             raise DefinitionError(

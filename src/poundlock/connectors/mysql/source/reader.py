@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import partial
@@ -27,6 +26,7 @@ from poundlock.connectors.mysql.source.rows import (
 )
 from poundlock.connectors.mysql.source.statements import effects
 from poundlock.connectors.mysql.source.work import ChunkWork, LogWork, parsed_key, work_of
+from poundlock.connectors.mysql.types import from_texts
 from poundlock.errors import SourceGoneError, TerminalError, TransientError
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import to_records
@@ -72,7 +72,7 @@ class MySqlReader:
         schema = pa.schema(list(row_type(table.columns)))
         with self._login.reading(f"reading {table.name}", conv=_unconverted()) as connection:
             undone = self._undone(work, self._begin(connection, work))
-            changed = _keys([row for row in undone.shown], table) if undone.rows else set()
+            changed = _keys(undone.shown, table) if undone.rows else set()
             batches = [_without(batch, table, changed) for batch in _selected(connection, work, schema)]
         there = images_of(undone.there(), table.columns, table.name)
         batches.append(pa.RecordBatch.from_arrays(there.flatten(), schema=schema))
@@ -186,7 +186,9 @@ def _key_of(table: Table, row: Image) -> Hashable:
 def _check_columns(rows: Rows, table: Table) -> None:
     logged = rows.columns
     if None in logged or (missing := [name for name in table.key if name not in logged]):
-        why = "without names of columns" if None in logged else f"without column {missing[0]!r}, which is part of its key"
+        why = (
+            "without names of columns" if None in logged else f"without column {missing[0]!r}, which is part of its key"
+        )
         raise TerminalError(
             f"changes of {table.name} were logged {why}",
             next="SET GLOBAL binlog_row_metadata = FULL, and start the job over with a new checkpoint",
@@ -242,18 +244,16 @@ def _refuse_altered(statement: Statement, table: Table) -> None:
 
 def _selected(connection: Any, work: ChunkWork, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a chunk as the transaction sees them."""
-    from poundlock.connectors.mysql.types import from_texts
-
     table = work.table
-    conditions, parameters = [], []
-    for sign, border in ((">=", work.low), ("<", work.high)):
-        if border is not None:
-            conditions.append(f"{identifier(str(table.cut_by))} {sign} %s")
-            parameters.append(border)
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    query = f"SELECT {', '.join(column.selected for column in table.columns)} FROM {table.source}{where}"
+    borders = [(sign, border) for sign, border in ((">=", work.low), ("<", work.high)) if border is not None]
+    parameters = [border for _, border in borders]
+    conditions = " AND ".join(f"{identifier(str(table.cut_by))} {sign} \0" for sign, _ in borders)
+    query = f"SELECT {', '.join(column.selected for column in table.columns)} FROM {table.source}"
+    query += f" WHERE {conditions}" if conditions else ""
+    if parameters:  # a percent sign in a name is none of a parameter
+        query = query.replace("%", "%%").replace("\0", "%s")
     with connection.cursor(load_pymysql().cursors.SSCursor) as cursor:
-        cursor.execute(query.replace("%", "%%").replace("%%s", "%s") if parameters else query, parameters or None)
+        cursor.execute(query, parameters or None)
         while rows := cursor.fetchmany(_FETCHED):
             arrays = [
                 from_texts(values, column, table.name)

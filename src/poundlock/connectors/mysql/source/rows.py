@@ -66,7 +66,9 @@ def as_batch(changes: Sequence[LoggedChange], columns: Sequence[Column]) -> pa.R
 def images_of(rows: Sequence[Image | None], columns: Sequence[Column], what: str) -> pa.StructArray:
     """Return rows of the log as a column; a column that a row has not is null in it."""
     arrays = [from_logged([None if r is None else r.get(c.name) for r in rows], c, what) for c in columns]
-    return pa.StructArray.from_arrays(arrays, fields=list(row_type(columns)), mask=pa.array([r is None for r in rows], pa.bool_()))
+    return pa.StructArray.from_arrays(
+        arrays, fields=list(row_type(columns)), mask=pa.array([r is None for r in rows], pa.bool_())
+    )
 
 
 def as_read(table: str, rows: pa.RecordBatch, columns: Sequence[Column], place: LogPlace) -> pa.RecordBatch:

@@ -67,7 +67,7 @@ class MySqlSource:
     tables: str | Sequence[str]
     password: str | None = field(default=None, repr=False)
     columns: Sequence[str] | None = None
-    start: Literal["initial", "snapshot", "latest", "earliest"] | str = "initial"  # noqa: PYI051 - the words, for people
+    start: Literal["initial", "snapshot", "latest", "earliest"] | str = "initial"
     chunk_size: int = 50_000
     chunks_per_checkpoint: int = 16
     on_schema_change: Literal["stop", "go-on"] = "stop"
@@ -111,11 +111,13 @@ class MySqlSource:
             raise DefinitionError("tables=[…] names a table twice", next="name each once")
         if lone := [name for name in names if name.startswith(".")]:
             raise DefinitionError(
-                f"nobody knows in which database table {lone[0][1:]!r} is", next='write "database.table", or a database in the dsn'
+                f"nobody knows in which database table {lone[0][1:]!r} is",
+                next='write "database.table", or a database in the dsn',
             )
         if self.start not in _STARTS and not _PLACE.fullmatch(self.start):
             raise DefinitionError(
-                f"start={self.start!r} is no place to begin at", next=f'use one of {", ".join(_STARTS)}, or "FILE:POSITION"'
+                f"start={self.start!r} is no place to begin at",
+                next=f'use one of {", ".join(_STARTS)}, or "FILE:POSITION"',
             )
         if not self.reads_before:
             refuse_without_effect(
@@ -153,7 +155,9 @@ class MySqlSource:
         text = str(self.server_id)
         match = _IDS.fullmatch(text if "-" in text else f"{text}-{text}")
         if match is None or not 0 < int(match[1]) <= int(match[2]) <= _MOST_IDS:
-            raise DefinitionError(f"server_id={self.server_id!r} is no range of numbers", next='write such as "5400-5499"')
+            raise DefinitionError(
+                f"server_id={self.server_id!r} is no range of numbers", next='write such as "5400-5499"'
+            )
         return ServerIds(int(match[1]), int(match[2]))
 
     @property
@@ -235,4 +239,6 @@ class MySqlSource:
             f"{name} {'whole' if f.whole else 'not yet' if f.below is None else f'below {f.below}'}"
             for name, f in at.tables.items()
         ]
-        return f"{', '.join(self.names)}: changes up to {at.log or 'nothing'}" + (f"; {', '.join(parts)}" if parts else "")
+        return f"{', '.join(self.names)}: changes up to {at.log or 'nothing'}" + (
+            f"; {', '.join(parts)}" if parts else ""
+        )

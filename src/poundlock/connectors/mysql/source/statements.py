@@ -15,7 +15,9 @@ _COMMENT = re.compile(r"/\*(?![!M]).*?\*/|--\s[^\n]*|#[^\n]*", re.DOTALL)
 _TABLE = rf"\s+(?:IF\s+EXISTS\s+|IF\s+NOT\s+EXISTS\s+)?({_NAME}(?:\s*\.\s*{_NAME})?)"
 _EMPTIES = re.compile(rf"TRUNCATE(?:\s+TABLE)?{_TABLE}", re.IGNORECASE)
 _ALTERS = re.compile(rf"ALTER\s+(?:ONLINE\s+|IGNORE\s+)*TABLE{_TABLE}(.*)", re.IGNORECASE | re.DOTALL)
-_REMOVES = re.compile(r"(?:DROP\s+TABLES?|RENAME\s+TABLES?|CREATE\s+OR\s+REPLACE\s+TABLE)\b(.*)", re.IGNORECASE | re.DOTALL)
+_REMOVES = re.compile(
+    r"(?:DROP\s+TABLES?|RENAME\s+TABLES?|CREATE\s+OR\s+REPLACE\s+TABLE)\b(.*)", re.IGNORECASE | re.DOTALL
+)
 _REMOVES_ALL = re.compile(rf"DROP\s+(?:DATABASE|SCHEMA){_TABLE}", re.IGNORECASE)
 _IN_ROWS = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b(.*)", re.IGNORECASE | re.DOTALL)
 _BACK = re.compile(r"ROLLBACK\b", re.IGNORECASE)

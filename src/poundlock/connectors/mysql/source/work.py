@@ -49,7 +49,7 @@ def payload_of(work: LogWork | ChunkWork) -> dict[str, Any]:
 
 def work_of(payload: Mapping[str, Any]) -> LogWork | ChunkWork:
     """Return what JSON says."""
-    return typed(payload, LogWork if payload["type"] == "log" else ChunkWork)
+    return typed(payload, LogWork) if payload["type"] == "log" else typed(payload, ChunkWork)
 
 
 def parsed_key(text: str, column: Column) -> Any:
