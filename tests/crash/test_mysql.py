@@ -15,10 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 
 from poundlock.failpoints import Failpoint
-from poundlock.testing.mariadb import EmbeddedMariaDb
+from poundlock.testing.databases.mariadb import EmbeddedMariaDb
 from support.lives import DRIVERS, STATELESS, Lives, failpoint_setting
 from support.torture import tortured
 
@@ -75,11 +76,12 @@ class Writers:
             try:
                 self.transaction()
                 self._left -= 1
-            except Exception:  # the server is being killed
+            except (pymysql.MySQLError, OSError):  # the server is being killed
                 time.sleep(0.2)
             time.sleep(0.02)
 
-    def _transaction(self) -> None:
+    def transaction(self) -> None:
+        """Write one transaction."""
         chance = self._chance
         with self._db.connect(autocommit=False, connect_timeout=5) as connection, connection.cursor() as cursor:
             for _ in range(chance.randrange(1, 6)):

@@ -17,7 +17,7 @@ from poundlock.connectors.jdbc.bridge import Connection
 from poundlock.spark import jdbc_gateway as jdbc
 from poundlock.spark.launch.jars import jar_set
 from poundlock.testing import sink_conformance
-from poundlock.testing.mariadb import EmbeddedMariaDb
+from poundlock.testing.databases.mariadb import EmbeddedMariaDb
 from support.postgres_rig import Rig, batch
 
 pytestmark = pytest.mark.services

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from poundlock.connectors.mysql.source.log import ServerIds
 from poundlock.errors import SourceGoneError, TerminalError
 from poundlock.storage import LocalStorage
 from poundlock.testing import source_conformance
-from poundlock.testing.mariadb import EmbeddedMariaDb
+from poundlock.testing.databases.mariadb import EmbeddedMariaDb
 
 pytestmark = pytest.mark.services
 
@@ -250,6 +251,38 @@ def test_several_tables_of_one_source(db: EmbeddedMariaDb) -> None:
         source_of(db, tables=["t1", "other"]).preflight()
 
 
+def test_tables_of_unlike_columns_come_as_debezium_writes_them(db: EmbeddedMariaDb) -> None:
+    db.execute(
+        "CREATE TABLE a (id int PRIMARY KEY, at datetime(6), n decimal(9,2), b blob)",
+        "CREATE TABLE b (k varchar(9) PRIMARY KEY, tz timestamp NULL, d date, tm time, u bigint unsigned)",
+        "INSERT INTO a VALUES (1, '2020-01-02 03:04:05.000006', 1.50, x'00ff')",
+    )
+    life = Life(source_of(db, tables=["a", "b"], output="debezium"))
+    (read,) = life.rest()
+    assert (read["table"], json.loads(read["key"])) == ("test.a", {"id": 1})
+    value = json.loads(read["value"])
+    assert (value["op"], value["before"], value["source"]["snapshot"]) == ("r", None, "true")
+    assert value["after"] == {"id": 1, "at": 1577934245000006, "n": "1.50", "b": "AP8="}
+    with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO b VALUES ('x', '2021-05-06 07:08:09', '1970-01-11', '-01:00:01', 18446744073709551615)"
+        )
+        cursor.execute("DELETE FROM a")
+        connection.commit()
+    db.execute("TRUNCATE TABLE b")
+    rows = life.rest()
+    values = [json.loads(row["value"]) for row in rows]
+    assert [(row["table"], value["op"]) for row, value in zip(rows, values, strict=True)] == [
+        ("test.b", "c"), ("test.a", "d"), ("test.b", "t"),
+    ]  # fmt: skip
+    assert values[0]["after"] == {
+        "k": "x", "tz": "2021-05-06T07:08:09Z", "d": 10, "tm": -3601000000, "u": 18446744073709551615,
+    }  # fmt: skip
+    assert (values[1]["source"]["row"], values[1]["after"], rows[2]["key"]) == (2, None, None)
+    for start, end, seen in life.ways:
+        assert Life(source_of(db, tables=["a", "b"], output="debezium")).between(start, end) == seen
+
+
 def test_a_backlog_is_cut_between_transactions(db: EmbeddedMariaDb) -> None:
     filled(db, 1)
     life = Life(source_of(db, start="latest", max_log_per_checkpoint="20 KB"))
@@ -342,6 +375,30 @@ def test_rows_that_were_logged_as_text_or_without_columns_are_refused(db: Embedd
         cursor.execute("UPDATE t SET v = 'x2' WHERE id = 1")
     with pytest.raises(TerminalError, match="no value for it"):
         life.checkpoint()
+
+
+def test_compressed_events_are_refused_and_not_passed_over(db: EmbeddedMariaDb) -> None:
+    filled(db, 3)
+    life = Life(source_of(db))
+    life.rest()
+    db.execute("SET GLOBAL log_bin_compress = ON, GLOBAL log_bin_compress_min_len = 10")
+    try:
+        db.execute("INSERT INTO t VALUES (9, REPEAT('x', 90))")
+    finally:
+        db.execute("SET GLOBAL log_bin_compress = OFF")
+    db.execute("DELETE FROM t WHERE id = 1")
+    with pytest.raises(TerminalError, match="an event of kind 16"):
+        life.checkpoint()
+
+
+def test_a_chunk_is_of_one_state_whatever_the_server_is_set_to(db: EmbeddedMariaDb) -> None:
+    db.execute("SET GLOBAL TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    try:
+        with source_of(db).login.reading("asking") as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT @@session.tx_isolation, @@session.time_zone")
+            assert cursor.fetchone() == ("REPEATABLE-READ", "+00:00")
+    finally:
+        db.execute("SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
 # --- what is gone -----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.testing.servers import ServerProcess
 
 if TYPE_CHECKING:
-    from poundlock.testing.mariadb import EmbeddedMariaDb
+    from poundlock.testing.databases.mariadb import EmbeddedMariaDb
     from poundlock.testing.minio import EmbeddedMinio
     from poundlock.testing.postgres import EmbeddedPostgres
     from poundlock.testing.s3 import EmbeddedS3
@@ -123,7 +123,7 @@ def postgres_server() -> Iterator[EmbeddedPostgres]:
 @pytest.fixture(scope="module")
 def mariadb_server() -> Iterator[EmbeddedMariaDb]:
     """A real MariaDB server for one file of tests, which may kill it."""
-    from poundlock.testing.mariadb import EmbeddedMariaDb
+    from poundlock.testing.databases.mariadb import EmbeddedMariaDb
 
     with running_or_skipped("MariaDB server", EmbeddedMariaDb) as server:
         yield server

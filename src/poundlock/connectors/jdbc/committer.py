@@ -69,13 +69,13 @@ def _refuse_engine(sink: JdbcSink, connection: Connection) -> None:
         return
     names = [part.strip(connection.quote).replace("'", "''") for part in sink.table.split(".")]
     schema = f"'{names[0]}'" if len(names) > 1 else "DATABASE()"
-    found = connection.rows(
+    without = connection.rows(
         f"SELECT t.ENGINE FROM information_schema.TABLES t JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE"
         f" WHERE t.TABLE_SCHEMA = {schema} AND t.TABLE_NAME = '{names[-1]}' AND e.TRANSACTIONS <> 'YES'"
     )
-    if found:
+    if without:
         raise DefinitionError(
-            f"table {sink.table} at {sink.place} is of the engine {found[0][0]}, which has no transactions",
+            f"table {sink.table} at {sink.place} is of the engine {without[0][0]}, which has no transactions",
             next=f"ALTER TABLE {sink.table} ENGINE = InnoDB",
         )
 

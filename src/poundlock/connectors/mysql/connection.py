@@ -18,8 +18,10 @@ from poundlock.errors import DefinitionError, PoundlockError, SourceGoneError, T
 from poundlock.redaction import redact_text
 
 _SECONDS = 5
+# At another level a transaction has no state of its own that it sees to its end.
 _SESSION = (
-    "SET time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', character_set_results = 'utf8mb4', wait_timeout = 86400"
+    "SET time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', wait_timeout = 86400",
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
 _OPTIONS = {"ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_identity", "read_timeout", "connect_timeout"}
 
@@ -141,7 +143,8 @@ class MySqlLogin:
         """Return a connection; whoever asks for it closes it. Raises pymysql's own errors."""
         connection = load_pymysql().connect(**{**self.settings(), **options})
         with connection.cursor() as cursor:
-            cursor.execute(_SESSION)
+            for statement in _SESSION:
+                cursor.execute(statement)
         return connection
 
     @contextmanager

@@ -38,7 +38,7 @@ _COMMENTED = re.compile(r"/\*.*?\*/|\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class MySqlColumn:
     """One column of a table, as the server's catalog has it."""
 
     name: str
@@ -94,7 +94,7 @@ class Column:
         return [self.name, self.kind, self.declared, self.precision, self.scale, self.octets, self.charset]
 
 
-def from_texts(values: Sequence[Any], column: Column, what: str) -> pa.Array:
+def from_texts(values: Sequence[Any], column: MySqlColumn, what: str) -> pa.Array:
     """Return a column of values as a SELECT gives them: texts, and bytes for binary columns.
 
     Raises:
@@ -114,7 +114,7 @@ def from_texts(values: Sequence[Any], column: Column, what: str) -> pa.Array:
         raise no_place(what, column.name, error) from None
 
 
-def from_logged(values: Sequence[Any], column: Column, what: str) -> pa.Array:
+def from_logged(values: Sequence[Any], column: MySqlColumn, what: str) -> pa.Array:
     """Return a column of values as the decoder of the log gives them.
 
     Raises:
@@ -132,26 +132,26 @@ def _bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-def _bits(numbers: Sequence[int | None], column: Column) -> pa.Array:
+def _bits(numbers: Sequence[int | None], column: MySqlColumn) -> pa.Array:
     if column.precision == 1:
         return pa.array([None if n is None else bool(n) for n in numbers], pa.bool_())
     length = (column.precision + 7) // 8
     return pa.array([None if n is None else n.to_bytes(length, "big") for n in numbers], pa.binary())
 
 
-def _time(value: Any, _: Column) -> str:
+def _time(value: Any, _: MySqlColumn) -> str:
     seconds = round(value.total_seconds())
     hours, rest = divmod(abs(seconds), 3600)
     return f"{'-' if seconds < 0 else ''}{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
 
 
-def _timestamp(value: Any, _: Column) -> Any:
+def _timestamp(value: Any, _: MySqlColumn) -> Any:
     if value <= _EPOCH:
         raise ValueError("the time 0000-00-00 00:00:00")
     return value.replace(tzinfo=datetime.UTC)
 
 
-_LOGGED: dict[str, Callable[[Any, Column], Any]] = {
+_LOGGED: dict[str, Callable[[Any, MySqlColumn], Any]] = {
     "bit": lambda value, _: int(value, 2),
     "time": _time,
     "timestamp": _timestamp,

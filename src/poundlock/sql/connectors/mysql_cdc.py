@@ -74,7 +74,7 @@ class MySqlCdcTable:
                 next="leave it out",
                 kind="bad_option_value",
             )
-        made = {
+        made: dict[str, Any] = {
             "dsn": f"mysql://{quote(user, safe='')}@{quote(host, safe='[]:')}:{port}/{quote(database, safe='')}",
             "password": options.required("password"),
             "tables": [f"{database}.{name}" for name in names],

@@ -50,7 +50,9 @@ def test_it_says_what_it_is_and_no_password() -> None:
 
 def test_positions_travel_as_json_and_are_described() -> None:
     source = MySqlSource(DSN, tables="orders")
-    at = MySqlPosition(source.names, 7, LogPlace("bin.000009", 4, "0-7-1"), {"shop.orders": Frontier("50", False, ("25",))})
+    at = MySqlPosition(
+        source.names, 7, LogPlace("bin.000009", 4, "0-7-1"), {"shop.orders": Frontier("50", False, ("25",))}
+    )
     assert MySqlPosition.from_json(at.to_json(), source.names) == at
     assert source.describe(at.to_json()) == "shop.orders: changes up to bin.000009:4; shop.orders below 50"
     assert "up to nothing" in source.describe(MySqlPosition(source.names).to_json())

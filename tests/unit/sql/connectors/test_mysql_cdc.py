@@ -11,7 +11,7 @@ import pytest
 
 from poundlock import MySqlSource
 from poundlock.connectors.mysql.source.rows import change_schema
-from poundlock.connectors.mysql.types import Column
+from poundlock.connectors.mysql.types import MySqlColumn
 from poundlock.sql.catalog import FullName
 from poundlock.sql.connectors.mysql_cdc import MySqlCdcTable
 from poundlock.sql.connectors.table import TableContext
@@ -44,7 +44,7 @@ def source(**options: str) -> MySqlSource:
 def test_changes_are_rows_with_their_kinds() -> None:
     program = MySqlCdcTable().source(context()).program
     assert program is not None
-    schema = change_schema([Column("id", "int", "int(11)"), Column("ok", "tinyint", "tinyint(1)")])
+    schema = change_schema([MySqlColumn("id", "int", "int(11)"), MySqlColumn("ok", "tinyint", "tinyint(1)")])
     head = {"file": "bin.1", "pos": 4, "number": 1, "gtid": "0-1-1", "table": "shop.orders"}
     changes = [
         {"op": "read", "commit_time": None, "before": None, "after": {"id": 1, "ok": 1}, **head},
@@ -66,7 +66,9 @@ def test_options_say_how_it_is_read() -> None:
     assert source(scan__startup__mode="snapshot").bounded
     assert source(scan__startup__mode="earliest-offset").start == "earliest"
     placed = source(
-        scan__startup__mode="specific-offset", scan__startup__specific_offset__file="bin.000003", scan__startup__specific_offset__pos="4"
+        scan__startup__mode="specific-offset",
+        scan__startup__specific_offset__file="bin.000003",
+        scan__startup__specific_offset__pos="4",
     )
     assert placed.start == "bin.000003:4"
     assert source(scan__incremental__snapshot__chunk__size="100", server_id="1-99").chunk_size == 100

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poundlock.connectors.mysql.connection import identifier, rows_of, variables
-from poundlock.connectors.mysql.types import Column
+from poundlock.connectors.mysql.types import MySqlColumn
 from poundlock.errors import DefinitionError
 
 _NEEDED = {
@@ -17,11 +17,11 @@ _NEEDED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class LoggedTable:
     """A table, with the columns that are read."""
 
     name: str  # "database.table"
-    columns: tuple[Column, ...]
+    columns: tuple[MySqlColumn, ...]
     key: tuple[str, ...]  # the columns of its primary key
     cut_by: str | None  # the column by which it is cut into chunks; None = it is one chunk
 
@@ -40,21 +40,24 @@ class Table:
         """SQL that stands behind FROM."""
         return f"{identifier(self.database)}.{identifier(self.table)}"
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> MySqlColumn:
         """Return a column that is read."""
         return next(each for each in self.columns if each.name == name)
 
 
-def look_up(connection: Any, names: Sequence[str], columns: Sequence[str] | None) -> list[Table]:
+def look_up(connection: Any, names: Sequence[str], columns: Mapping[str, Sequence[str] | None]) -> list[LoggedTable]:
     """Return tables as the server knows them.
+
+    Args:
+        columns: which columns of each table are read, None = all.
 
     Raises:
         DefinitionError: there is no such table or column, or one that cannot be read.
     """
-    return [_looked_up(connection, name, columns) for name in names]
+    return [_looked_up(connection, name, columns.get(name)) for name in names]
 
 
-def _looked_up(connection: Any, name: str, wanted: Sequence[str] | None) -> Table:
+def _looked_up(connection: Any, name: str, wanted: Sequence[str] | None) -> LoggedTable:
     database, _, table = name.partition(".")
     kinds = rows_of(
         connection,
@@ -74,7 +77,7 @@ def _looked_up(connection: Any, name: str, wanted: Sequence[str] | None) -> Tabl
             next=f"ALTER TABLE {name} ENGINE = InnoDB, or leave it out",
         )
     known = {
-        row[0]: Column(
+        row[0]: MySqlColumn(
             row[0],
             str(row[1]).lower(),
             str(row[2]).lower(),
@@ -106,7 +109,7 @@ def _looked_up(connection: Any, name: str, wanted: Sequence[str] | None) -> Tabl
             f"columns=[…] leaves out {absent[0]!r}, which is part of the primary key of {name}", next="name it, too"
         )
     first = known[key[0]]
-    return Table(name, tuple(columns), key, first.name if first.is_ordered else None)
+    return LoggedTable(name, tuple(columns), key, first.name if first.is_ordered else None)
 
 
 _COLUMNS = """
@@ -126,7 +129,7 @@ WHERE CONSTRAINT_SCHEMA = %s AND TABLE_NAME = %s
 _SILENT = ("RESTRICT", "NO ACTION")
 
 
-def check_logged(connection: Any, tables: Sequence[Table]) -> None:
+def check_logged(connection: Any, tables: Sequence[LoggedTable]) -> None:
     """Raise DefinitionError, with the command that mends it, unless all changes of tables are in the log, whole."""
     known = variables(connection)
     if "mariadb" not in known.get("version", "").lower():

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from poundlock.connectors.base import Split
 from poundlock.connectors.chunked_snapshot import Chunk, Frontier, is_whole, next_frontiers
 from poundlock.connectors.mysql.connection import identifier, rows_of
-from poundlock.connectors.mysql.source.catalog import Table, look_up
-from poundlock.connectors.mysql.source.log import Rows, Statement, Transaction, events
+from poundlock.connectors.mysql.source.catalog import LoggedTable, look_up
+from poundlock.connectors.mysql.source.log import ChangedRows, LoggedTransaction, Statement, events
 from poundlock.connectors.mysql.source.positions import LogPlace, MySqlPosition
 from poundlock.connectors.mysql.source.statements import effects
 from poundlock.connectors.mysql.source.work import ChunkWork, LogWork, payload_of
@@ -35,7 +35,7 @@ class MySqlEnumerator:
     def __init__(self, source: MySqlSource) -> None:
         self._source = source
         self._connection: Any = None
-        self._tables: list[Table] = []
+        self._tables: list[LoggedTable] = []
         self._looked_ms: int | None = None
         self._empty_to: LogPlace | None = None  # up to here the log was looked at, and has nothing for this job
 
@@ -67,19 +67,20 @@ class MySqlEnumerator:
         made = []
         if before.log is not None and before.log.order < last.log.order:
             stops = self._source.on_schema_change == "stop"
-            work = LogWork(before.log, last.log, tuple(self._tables), before.tables, stops, 1)
+            work = LogWork(before.log, last.log, tuple(self._tables), before.tables, stops, 1, before.server)
             made.append(Split(f"{before.log}-{last.log}", payload_of(work), name="log"))
         chunks = [
             (table, chunk)
             for table in self._tables
             for chunk in before.tables.get(table.name, Frontier()).chunks_to(last.tables.get(table.name, Frontier()))
         ]
-        return made + [self._chunk_split(table, chunk, last.log, n) for n, (table, chunk) in enumerate(chunks)]
+        return made + [self._chunk_split(table, chunk, last, n) for n, (table, chunk) in enumerate(chunks)]
 
     @staticmethod
-    def _chunk_split(table: Table, chunk: Chunk, at: LogPlace, number: int) -> Split:
-        work = ChunkWork(table, chunk.low, chunk.high, at, number + 2)
-        return Split(f"{at}-{number:05d}", payload_of(work), name=f"{table.name} from {chunk.low} to {chunk.high}")
+    def _chunk_split(table: LoggedTable, chunk: Chunk, end: MySqlPosition, number: int) -> Split:
+        assert end.log is not None
+        work = ChunkWork(table, chunk.low, chunk.high, end.log, number + 2, end.server)
+        return Split(f"{end.log}-{number:05d}", payload_of(work), name=f"{table.name} from {chunk.low} to {chunk.high}")
 
     def finished(self, position: dict[str, Any]) -> bool:
         at = self._position(position)
@@ -100,12 +101,8 @@ class MySqlEnumerator:
     def _connect(self) -> Any:
         if self._connection is None or not self._connection.open:
             self._connection = self._source.login.open()
-            self._tables = look_up(self._connection, self._source.names, self._planned())
+            self._tables = look_up(self._connection, self._source.names, self._source.planned())
         return self._connection
-
-    def _planned(self) -> Sequence[str]:
-        """Return the columns that the job was planned with; what was added since waits for its next start."""
-        return [str(name) for name in self._source.row_names()]
 
     def _begin(self, connection: Any, server: int) -> MySqlPosition:
         """Return the position at which the reading begins."""
@@ -130,18 +127,22 @@ class MySqlEnumerator:
         if table.cut_by is None:
             return None
         most = self._source.chunk_size
-        found = self._key_at(table, ">=", border, f"{most}, 1")
-        if border is not None and found == border:  # more rows than a chunk has with one value: the next value ends it
-            found = self._key_at(table, ">", border, "1")
-        return found
+        border_then = self._key_at(table, ">=", border, f"{most}, 1")
+        if (
+            border is not None and border_then == border
+        ):  # more rows than a chunk has with one value: the next value ends it
+            border_then = self._key_at(table, ">", border, "1")
+        return border_then
 
-    def _key_at(self, table: Table, sign: str, border: str | None, limit: str) -> str | None:
+    def _key_at(self, table: LoggedTable, sign: str, border: str | None, limit: str) -> str | None:
         """Return a value of the column that a table is cut by, as text: of the rows from a border on, the one that LIMIT says."""
         column = identifier(str(table.cut_by))
-        where = f" WHERE {column} {sign} '{border}'" if border is not None else ""  # a number or a time, as the server gave it
+        where = (
+            f" WHERE {column} {sign} '{border}'" if border is not None else ""
+        )  # a number or a time, as the server gave it
         query = f"SELECT CAST({column} AS CHAR) FROM {table.source}{where} ORDER BY {column} LIMIT {limit}"
-        found = rows_of(self._connection, query)
-        return str(found[0][0]) if found else None
+        rows = rows_of(self._connection, query)
+        return str(rows[0][0]) if rows else None
 
     def _end(self, connection: Any, at: MySqlPosition, log: LogPlace) -> MySqlPosition | None:
         """Return the position up to which there is something to read; None if there is nothing new."""
@@ -167,7 +168,7 @@ class MySqlEnumerator:
         """Return the first place between transactions that is so many bytes behind another; None if there is none."""
         passed, file, pos = 0, start.file, start.pos
         for event in events(self._source.login, self._source.ids.of(0), start, None, ()):
-            if isinstance(event, Transaction):
+            if isinstance(event, LoggedTransaction):
                 passed += event.pos - pos if event.file == file else event.pos
                 file, pos = event.file, event.pos
                 if passed >= most:
@@ -176,8 +177,8 @@ class MySqlEnumerator:
 
     def _changes_between(self, start: LogPlace, end: LogPlace) -> bool:
         names = self._source.names
-        found = events(self._source.login, self._source.ids.of(0), start, end, names)
-        return any(isinstance(e, Rows) or (isinstance(e, Statement) and effects(e, names)) for e in found)
+        passed = events(self._source.login, self._source.ids.of(0), start, end, names)
+        return any(isinstance(e, ChangedRows) or (isinstance(e, Statement) and effects(e, names)) for e in passed)
 
     @staticmethod
     def _server(connection: Any) -> int:
@@ -211,17 +212,17 @@ class MySqlEnumerator:
 
 def _current(connection: Any) -> LogPlace:
     """Return where the log ends."""
-    found = rows_of(connection, "SHOW MASTER STATUS")
-    if not found:
+    status = rows_of(connection, "SHOW MASTER STATUS")
+    if not status:
         raise DefinitionError(
             "the server has no log of changes", next="set log-bin in its configuration, and restart it"
         )
-    return _with_gtid(connection, LogPlace(str(found[0][0]), int(found[0][1])))
+    return _with_gtid(connection, LogPlace(str(status[0][0]), int(status[0][1])))
 
 
 def _with_gtid(connection: Any, place: LogPlace) -> LogPlace:
-    found = rows_of(connection, "SELECT BINLOG_GTID_POS(%s, %s)", [place.file, place.pos])
-    return LogPlace(place.file, place.pos, str(found[0][0] or ""))
+    answer = rows_of(connection, "SELECT BINLOG_GTID_POS(%s, %s)", [place.file, place.pos])
+    return LogPlace(place.file, place.pos, str(answer[0][0] or ""))
 
 
 def _sizes(connection: Any) -> dict[str, int]:

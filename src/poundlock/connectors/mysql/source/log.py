@@ -25,7 +25,7 @@ Image = dict[str, Any]
 """A row, by the names of its columns."""
 
 
-class Transaction(NamedTuple):
+class LoggedTransaction(NamedTuple):
     """A transaction begins at a place of the log. `time` is in seconds since 1970."""
 
     file: str
@@ -34,7 +34,7 @@ class Transaction(NamedTuple):
     time: int
 
 
-class Rows(NamedTuple):
+class ChangedRows(NamedTuple):
     """Rows of a table changed. `columns` are those of the table at that time, in its order."""
 
     table: str
@@ -80,7 +80,7 @@ class Statement(NamedTuple):
     text: str
 
 
-Event = Transaction | Rows | Statement
+Event = LoggedTransaction | ChangedRows | Statement
 
 
 @dataclass(frozen=True)
@@ -164,12 +164,12 @@ def _meant(event: Any, at: LogPlace, tables: Collection[str]) -> Iterator[Event]
     from pymysqlreplication import row_event
 
     if isinstance(event, (kinds.MariadbGtidEvent, kinds.GtidEvent)):
-        yield Transaction(at.file, at.pos, event.gtid, event.timestamp)
+        yield LoggedTransaction(at.file, at.pos, event.gtid, event.timestamp)
     elif isinstance(event, row_event.RowsEvent):
         name = f"{event.schema}.{event.table}"
         if name in tables:
             ops = {row_event.WriteRowsEvent: "insert", row_event.DeleteRowsEvent: "delete"}
-            yield Rows(name, ops.get(type(event), "update"), event)
+            yield ChangedRows(name, ops.get(type(event), "update"), event)
     elif isinstance(event, kinds.QueryEvent):
         yield Statement(event.schema.decode("utf-8", "replace"), event.query)
     elif isinstance(event, kinds.XAPrepareEvent):

@@ -12,8 +12,9 @@ import pyarrow as pa
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.chunked_snapshot import Frontier, RowChange, Undone
 from poundlock.connectors.mysql.connection import MySqlLogin, identifier, load_pymysql, rows_of
-from poundlock.connectors.mysql.source.catalog import Table
-from poundlock.connectors.mysql.source.log import Image, Rows, ServerIds, Statement, Transaction, events
+from poundlock.connectors.mysql.source.catalog import LoggedTable
+from poundlock.connectors.mysql.source.debezium import as_envelopes
+from poundlock.connectors.mysql.source.log import ChangedRows, Image, LoggedTransaction, ServerIds, Statement, events
 from poundlock.connectors.mysql.source.positions import LogPlace
 from poundlock.connectors.mysql.source.rows import (
     LoggedChange,
@@ -35,16 +36,22 @@ _BATCH_BYTES = 8 << 20  # of the values of a batch's rows
 _ROW_BYTES = 300  # beside its values
 _FETCHED = 5_000
 _VISIBLE_S, _LOOK_S = 60.0, 0.05
-_NOTHING = Transaction("", 0, "", 0)
+_NOTHING = LoggedTransaction("", 0, "", 0)
 
 
 class MySqlReader:
     """Reads the splits of one task, each over connections of its own."""
 
     def __init__(
-        self, login: MySqlLogin, ids: ServerIds, context: ReaderContext, sleep: Callable[[float], None] = time.sleep
+        self,
+        login: MySqlLogin,
+        ids: ServerIds,
+        context: ReaderContext,
+        output: str = "rows",
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._login, self._ids, self._context, self._sleep = login, ids, context, sleep
+        self._apart = output == "debezium"  # each table has a form of its own
 
     def read(self, split: Split) -> Iterator[Chunk]:
         """Yield the rows of a split."""
@@ -55,17 +62,19 @@ class MySqlReader:
 
     def _changes(self, work: LogWork) -> Iterator[pa.RecordBatch]:
         tables = {table.name: table for table in work.tables}
-        columns = work.tables[0].columns
         held: list[LoggedChange] = []
         size = 0
         for change in _logged(work, events(self._login, self._ids.of(work.reader), work.start, work.end, tables)):
+            if held and (size >= _BATCH_BYTES or (self._apart and held[0].table != change.table)):
+                yield self._shown(as_batch(held, tables[held[0].table].columns), tables[held[0].table], work)
+                held, size = [], 0
             held.append(change)
             size += _ROW_BYTES + size_of(change.row.before) + size_of(change.row.after)
-            if size >= _BATCH_BYTES:
-                yield as_batch(held, columns)
-                held, size = [], 0
         if held:
-            yield as_batch(held, columns)
+            yield self._shown(as_batch(held, tables[held[0].table].columns), tables[held[0].table], work)
+
+    def _shown(self, rows: pa.RecordBatch, table: LoggedTable, work: LogWork | ChunkWork) -> pa.RecordBatch:
+        return as_envelopes(rows, table, work.server) if self._apart else rows
 
     def _chunk(self, work: ChunkWork) -> Iterator[pa.RecordBatch]:
         table = work.table
@@ -78,7 +87,7 @@ class MySqlReader:
         batches.append(pa.RecordBatch.from_arrays(there.flatten(), schema=schema))
         rows = in_key_order(batches, table.key, schema)
         if rows.num_rows:
-            yield as_read(table.name, rows, table.columns, work.at)
+            yield self._shown(as_read(table.name, rows, table.columns, work.at), table, work)
 
     def _begin(self, connection: Any, work: ChunkWork) -> LogPlace:
         """Begin a transaction that sees the tables as they are not before the chunk's place; return the place that it sees them at."""
@@ -108,7 +117,7 @@ class MySqlReader:
             return undone
         inside = partial(_inside, table, work.low, work.high)
         for event in events(self._login, self._ids.of(work.reader), work.at, until, [table.name]):
-            if isinstance(event, Rows):
+            if isinstance(event, ChangedRows):
                 for before, after in event.images():
                     if (change := RowChange(before, after).within(inside)) is not None:
                         undone.add(change)
@@ -136,15 +145,15 @@ class _Remembering(Undone[Image, Hashable]):
         return list(self._images.values())
 
 
-def _logged(work: LogWork, found: Iterator[Any]) -> Iterator[LoggedChange]:
+def _logged(work: LogWork, logged: Iterator[Any]) -> Iterator[LoggedChange]:
     """Yield the changes of the rows that are known."""
     tables = {table.name: table for table in work.tables}
     known = {name: _knows(table, work.known.get(name)) for name, table in tables.items()}
     transaction, number = _NOTHING, 0
-    for event in found:
-        if isinstance(event, Transaction):
+    for event in logged:
+        if isinstance(event, LoggedTransaction):
             transaction, number = event, 0
-        elif isinstance(event, Rows):
+        elif isinstance(event, ChangedRows):
             _check_columns(event, tables[event.table])
             for before, after in event.images():
                 number += 1
@@ -162,7 +171,7 @@ def _op(change: RowChange[Image]) -> str:
     return "insert" if change.before is None else "delete" if change.after is None else "update"
 
 
-def _knows(table: Table, frontier: Frontier | None) -> Callable[[Image], bool]:
+def _knows(table: LoggedTable, frontier: Frontier | None) -> Callable[[Image], bool]:
     if frontier is None or frontier.whole:
         return lambda row: True
     if frontier.below is None or table.cut_by is None:
@@ -170,7 +179,7 @@ def _knows(table: Table, frontier: Frontier | None) -> Callable[[Image], bool]:
     return partial(_inside, table, None, frontier.below)
 
 
-def _inside(table: Table, low: str | None, high: str | None, row: Image) -> bool:
+def _inside(table: LoggedTable, low: str | None, high: str | None, row: Image) -> bool:
     """Return whether a row is in a chunk."""
     if table.cut_by is None:
         return True
@@ -179,11 +188,11 @@ def _inside(table: Table, low: str | None, high: str | None, row: Image) -> bool
     return (low is None or value >= parsed_key(low, column)) and (high is None or value < parsed_key(high, column))
 
 
-def _key_of(table: Table, row: Image) -> Hashable:
+def _key_of(table: LoggedTable, row: Image) -> Hashable:
     return tuple(tuple(v) if isinstance(v, list) else v for v in (row[name] for name in table.key))
 
 
-def _check_columns(rows: Rows, table: Table) -> None:
+def _check_columns(rows: ChangedRows, table: LoggedTable) -> None:
     logged = rows.columns
     if None in logged or (missing := [name for name in table.key if name not in logged]):
         why = (
@@ -231,7 +240,7 @@ def _emptied(statement: Statement, work: LogWork, *, rows: int) -> Iterator[str]
             )
 
 
-def _refuse_altered(statement: Statement, table: Table) -> None:
+def _refuse_altered(statement: Statement, table: LoggedTable) -> None:
     columns = {column.name for column in table.columns}
     for effect in effects(statement, [table.name]):
         if effect.kind == "rolled back" or (effect.kind == "added" and not columns & set(effect.columns)):
@@ -262,13 +271,13 @@ def _selected(connection: Any, work: ChunkWork, schema: pa.Schema) -> Iterator[p
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _keys(rows: list[Image], table: Table) -> set[tuple[Any, ...]]:
+def _keys(rows: list[Image], table: LoggedTable) -> set[tuple[Any, ...]]:
     """Return the keys of rows of the log, by values as columns have them."""
     images = images_of(rows, [table.column(name) for name in table.key], table.name)
     return set(zip(*(column.to_pylist() for column in images.flatten()), strict=True))
 
 
-def _without(batch: pa.RecordBatch, table: Table, changed: set[tuple[Any, ...]]) -> pa.RecordBatch:
+def _without(batch: pa.RecordBatch, table: LoggedTable, changed: set[tuple[Any, ...]]) -> pa.RecordBatch:
     if not changed:
         return batch
     keys = zip(*(batch.column(name).to_pylist() for name in table.key), strict=True)

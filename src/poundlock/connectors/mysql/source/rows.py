@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from poundlock.connectors.chunked_snapshot import RowChange
-from poundlock.connectors.mysql.source.log import Image, Transaction
+from poundlock.connectors.mysql.source.log import Image, LoggedTransaction
 from poundlock.connectors.mysql.source.positions import LogPlace
-from poundlock.connectors.mysql.types import Column, from_logged
+from poundlock.connectors.mysql.types import MySqlColumn, from_logged
 
 _HEAD = [
     pa.field("op", pa.string()),
@@ -29,23 +29,23 @@ class LoggedChange(NamedTuple):
 
     op: str  # "insert", "update", "delete" or "truncate"
     table: str
-    transaction: Transaction
+    transaction: LoggedTransaction
     number: int
     row: RowChange[Image]
 
 
-def row_type(columns: Sequence[Column]) -> pa.StructType:
+def row_type(columns: Sequence[MySqlColumn]) -> pa.StructType:
     """Return the type of a row."""
     return pa.struct([(column.name, column.arrow) for column in columns])
 
 
-def change_schema(columns: Sequence[Column]) -> pa.Schema:
+def change_schema(columns: Sequence[MySqlColumn]) -> pa.Schema:
     """Return the columns of change rows for a table's columns."""
     row = row_type(columns)
     return pa.schema([*_HEAD, pa.field("before", row), pa.field("after", row)])
 
 
-def as_batch(changes: Sequence[LoggedChange], columns: Sequence[Column]) -> pa.RecordBatch:
+def as_batch(changes: Sequence[LoggedChange], columns: Sequence[MySqlColumn]) -> pa.RecordBatch:
     """Return changes as rows."""
     heads = (
         [c.op for c in changes],
@@ -63,7 +63,7 @@ def as_batch(changes: Sequence[LoggedChange], columns: Sequence[Column]) -> pa.R
     return pa.RecordBatch.from_arrays([*head, *images], schema=change_schema(columns))
 
 
-def images_of(rows: Sequence[Image | None], columns: Sequence[Column], what: str) -> pa.StructArray:
+def images_of(rows: Sequence[Image | None], columns: Sequence[MySqlColumn], what: str) -> pa.StructArray:
     """Return rows of the log as a column; a column that a row has not is null in it."""
     arrays = [from_logged([None if r is None else r.get(c.name) for r in rows], c, what) for c in columns]
     return pa.StructArray.from_arrays(
@@ -71,7 +71,7 @@ def images_of(rows: Sequence[Image | None], columns: Sequence[Column], what: str
     )
 
 
-def as_read(table: str, rows: pa.RecordBatch, columns: Sequence[Column], place: LogPlace) -> pa.RecordBatch:
+def as_read(table: str, rows: pa.RecordBatch, columns: Sequence[MySqlColumn], place: LogPlace) -> pa.RecordBatch:
     """Return rows that were there at a place of the log as change rows: op "read", without a number, time or image before."""
     schema, count = change_schema(columns), rows.num_rows
     known: dict[str, Any] = {"op": "read", "file": place.file, "pos": place.pos, "table": table}
@@ -87,7 +87,7 @@ def size_of(image: Image | None) -> int:
 
 def in_key_order(rows: Iterable[pa.RecordBatch], key: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
     """Return rows in the order of their keys, so that a second reading gives them in the same one."""
-    table = pa.Table.from_batches(list(rows), schema)
+    table = pa.LoggedTable.from_batches(list(rows), schema)
     ordered = table.sort_by([(name, "ascending") for name in key]).combine_chunks()
     batches = ordered.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)

@@ -16,7 +16,8 @@ import pyarrow as pa
 from poundlock.arguments import NAMES, TEXT, check_choices, check_kind, refuse_without_effect
 from poundlock.connectors.base import Enumerator, ReaderContext, ReplayPromise
 from poundlock.connectors.mysql.connection import MySqlLogin, rows_of
-from poundlock.connectors.mysql.source.catalog import Table, check_logged, look_up
+from poundlock.connectors.mysql.source.catalog import LoggedTable, check_logged, look_up
+from poundlock.connectors.mysql.source.debezium import SCHEMA
 from poundlock.connectors.mysql.source.enumerator import MySqlEnumerator
 from poundlock.connectors.mysql.source.log import ServerIds
 from poundlock.connectors.mysql.source.positions import MySqlPosition
@@ -38,7 +39,8 @@ class MySqlSource:
     """Read tables of MariaDB as they change: the rows that are there, then every insert, update and delete from the server's log.
 
     Rows have the columns `op`, `file`, `pos`, `number`, `gtid`, `commit_time`, `table`, `before` and `after`. Several tables
-    of one source have the same columns, as the parts of a table have that was cut by hand.
+    of one source have the same columns, as the parts of a table have that was cut by hand; with output="debezium" they need not,
+    and rows have the columns `table`, `key` and `value`, the last two as Debezium's JSON.
 
     Args:
         dsn: "mysql://user@host:3306/database".
@@ -52,6 +54,7 @@ class MySqlSource:
         chunks_per_checkpoint: how many such pieces one checkpoint reads.
         on_schema_change: what an ALTER does that is more than a column added: "stop" the job, or "go-on" with the columns that
             it was started with.
+        output: "rows", or "debezium".
         server_id: a number, or a range such as "5400-5499", that nobody else reads the log as: 2 numbers and one for each of
             chunks_per_checkpoint; None = numbers by chance out of three thousand million.
         max_log_per_checkpoint: about how much of the server's log one checkpoint reads.
@@ -71,13 +74,14 @@ class MySqlSource:
     chunk_size: int = 50_000
     chunks_per_checkpoint: int = 16
     on_schema_change: Literal["stop", "go-on"] = "stop"
+    output: Literal["rows", "debezium"] = "rows"
     server_id: int | str | None = None
     max_log_per_checkpoint: str | int = "64 MB"
     poll_every: str | timedelta = "1 s"
     clock: Clock = field(default_factory=SystemClock, compare=False)
     login: MySqlLogin = field(init=False, compare=False)
     # Once asked for, so that tasks need not ask.
-    _schema: list[pa.Schema] = field(default_factory=list, init=False, repr=False, compare=False)
+    _tables: list[LoggedTable] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_kind("MySqlSource", TEXT, {"dsn": self.dsn, "start": self.start})
@@ -100,7 +104,7 @@ class MySqlSource:
         self.login.check()
         for name in ("chunk_size", "chunks_per_checkpoint"):
             positive_number(name, getattr(self, name))
-        check_choices(self, {"on_schema_change": ("stop", "go-on")})
+        check_choices(self, {"on_schema_change": ("stop", "go-on"), "output": ("rows", "debezium")})
         if not self.tables or self.columns == () or not self.max_log_per_checkpoint:
             raise DefinitionError(
                 "MySqlSource has nothing to read: a list of it is empty, or a limit is zero",
@@ -190,23 +194,27 @@ class MySqlSource:
             DefinitionError: there is no such table or column, or the server refuses this user.
             TransientError: no server answers.
         """
-        if not self._schema:
+        tables = self._looked_up_once()
+        return SCHEMA if self.output == "debezium" else change_schema(tables[0].columns)
+
+    def planned(self) -> dict[str, list[str]]:
+        """Return the columns of each table that the job was planned with; what is added later waits for its next start."""
+        return {table.name: [column.name for column in table.columns] for table in self._looked_up_once()}
+
+    def _looked_up_once(self) -> list[LoggedTable]:
+        if not self._tables:
             with self.login.reading("looking up its tables") as connection:
-                self._schema.append(change_schema(self._looked_up(connection)[0].columns))
-        return self._schema[0]
+                self._tables.extend(self._looked_up(connection))
+        return self._tables
 
-    def row_names(self) -> list[str]:
-        """Return the names of the columns of a row, before and after."""
-        return list(self.schema().field("after").type.names)
-
-    def _looked_up(self, connection: Any) -> list[Table]:
-        tables = look_up(connection, self.names, self.columns)
+    def _looked_up(self, connection: Any) -> list[LoggedTable]:
+        tables = look_up(connection, self.names, dict.fromkeys(self.names, self.columns))
         first = {column.name: column.arrow for column in tables[0].columns}
         for table in tables[1:]:
-            if {column.name: column.arrow for column in table.columns} != first:
+            if self.output == "rows" and {column.name: column.arrow for column in table.columns} != first:
                 raise DefinitionError(
                     f"{table.name} has other columns than {tables[0].name}, and rows of one source have one form",
-                    next="name the columns that both have in columns=[…], or make a source for each",
+                    next='name the columns that both have in columns=[…], or make a source for each, or say output="debezium"',
                 )
         return tables
 
@@ -230,7 +238,7 @@ class MySqlSource:
 
     def reader(self, context: ReaderContext) -> MySqlReader:
         """Return the task's half."""
-        return MySqlReader(self.login, self.ids, context)
+        return MySqlReader(self.login, self.ids, context, self.output)
 
     def describe(self, position: dict[str, Any]) -> str:
         """Return a position for the log."""

@@ -68,12 +68,12 @@ _BY_NAMES: tuple[tuple[re.Pattern[str], Kind], ...] = ((_REMOVES, "removed"), (_
 
 def _named(text: str, database: str, tables: Collection[str]) -> list[str]:
     """Return which tables a part of a statement names."""
-    found = []
+    named: list[str] = []
     for first, second in _DOTTED.findall(text):
         name = f"{_bare(first)}.{_bare(second)}" if second else f"{database}.{_bare(first)}"
-        if name in tables and name not in found:
-            found.append(name)
-    return found
+        if name in tables and name not in named:
+            named.append(name)
+    return named
 
 
 def _bare(name: str) -> str:

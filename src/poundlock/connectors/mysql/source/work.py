@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from poundlock.connectors.chunked_snapshot import Frontier
-from poundlock.connectors.mysql.source.catalog import Table
+from poundlock.connectors.mysql.source.catalog import LoggedTable
 from poundlock.connectors.mysql.source.positions import LogPlace
-from poundlock.connectors.mysql.types import Column
+from poundlock.connectors.mysql.types import MySqlColumn
 from poundlock.storage.json_record import typed, untyped
 
 
@@ -22,24 +22,27 @@ class LogWork(msgspec.Struct, frozen=True, tag="log"):
         known: how much of each table is known at `start`.
         stops: whether a table that is altered stops the job.
         reader: which number this reader has.
+        server: the server's own.
     """
 
     start: LogPlace
     end: LogPlace
-    tables: tuple[Table, ...]
+    tables: tuple[LoggedTable, ...]
     known: dict[str, Frontier]
     stops: bool
     reader: int
+    server: int
 
 
 class ChunkWork(msgspec.Struct, frozen=True, tag="chunk"):
     """The rows of a table from a border to before another, as they were at a place of the log."""
 
-    table: Table
+    table: LoggedTable
     low: str | None
     high: str | None
     at: LogPlace
     reader: int
+    server: int
 
 
 def payload_of(work: LogWork | ChunkWork) -> dict[str, Any]:
@@ -52,7 +55,7 @@ def work_of(payload: Mapping[str, Any]) -> LogWork | ChunkWork:
     return typed(payload, LogWork) if payload["type"] == "log" else typed(payload, ChunkWork)
 
 
-def parsed_key(text: str, column: Column) -> Any:
+def parsed_key(text: str, column: MySqlColumn) -> Any:
     """Return a border as the value that the log's rows have."""
     if column.kind == "date":
         return datetime.date.fromisoformat(text)

@@ -125,7 +125,7 @@ class EmbeddedMariaDb(ServerProcess):
     def _program(programs: Path, data: Path) -> list[str]:
         share = programs / "share"
         command = [str(programs / "bin" / "mariadbd"), "--no-defaults", f"--datadir={data}", f"--basedir={programs}"]
-        # Under root it has to be told that this is meant.
+        # Under root it asks for a word that this is meant.
         command += ["--user=root"] if os.geteuid() == 0 else []
         # A process that is killed loses nothing where nothing is synced; only a machine would.
         command.append("--debug-no-sync")

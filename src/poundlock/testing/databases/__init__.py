@@ -1,0 +1,1 @@
+"""Databases for trials and tests, beside that of PostgreSQL."""
