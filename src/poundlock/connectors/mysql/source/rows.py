@@ -87,7 +87,7 @@ def size_of(image: Image | None) -> int:
 
 def in_key_order(rows: Iterable[pa.RecordBatch], key: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
     """Return rows in the order of their keys, so that a second reading gives them in the same one."""
-    table = pa.LoggedTable.from_batches(list(rows), schema)
+    table = pa.Table.from_batches(list(rows), schema)
     ordered = table.sort_by([(name, "ascending") for name in key]).combine_chunks()
     batches = ordered.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
