@@ -54,8 +54,8 @@ def lives_of(db: EmbeddedMariaDb, root: Path, start: str, chunk: int) -> Lives:
 class Writers:
     """Somebody who changes rows in transactions of their own until it is enough; some are rolled back, some move keys."""
 
-    def __init__(self, db: EmbeddedMariaDb, seed: int, keys: int, transactions: int = 1 << 30) -> None:
-        self._db, self._chance, self._keys, self._left = db, random.Random(seed), keys, transactions
+    def __init__(self, db: EmbeddedMariaDb, seed: int, keys: int) -> None:
+        self._db, self._chance, self._keys = db, random.Random(seed), keys
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._write)
 
@@ -67,15 +67,10 @@ class Writers:
         self._stop.set()
         self._thread.join()
 
-    def end(self) -> None:
-        """Wait until they have written all they are to write."""
-        self._thread.join()
-
     def _write(self) -> None:
-        while not self._stop.is_set() and self._left:
+        while not self._stop.is_set():
             try:
                 self.transaction()
-                self._left -= 1
             except (pymysql.MySQLError, OSError):  # the server is being killed
                 time.sleep(0.2)
             time.sleep(0.02)
@@ -159,14 +154,13 @@ def test_killed_at_failpoints_in_the_middle_of_the_chunks(
     with lives_of(db, tmp_path, "initial", 100) as lives:
         hit = tmp_path / "hit"
         setting = failpoint_setting("kill", hit, times=2, points=points)
-        with Writers(db, 7, count + 200, transactions=60) as writers:
+        with Writers(db, 7, count + 200):
             job = lives.start(POUNDLOCK_FAILPOINTS=setting)
             while {path.name for path in hit.iterdir()} != {point.value for point in points}:
                 if job.exit_code is not None:
                     assert job.exit_code == -9, job.log_tail(3000)
                     job = lives.start(POUNDLOCK_FAILPOINTS=setting)
                 time.sleep(0.1)
-            writers.end()
         lives.until(reached(tmp_path, db), job)
         assert lives.stop(lives.job) == 0
         assert lives.left_behind() == []

@@ -109,7 +109,7 @@ class EmbeddedMariaDb(ServerProcess):
         aside = self.home / "data.making"
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
-        first = ["create database mysql;", "create database test;", "use mysql;"]
+        first = ["create database mysql;", "create database test character set utf8mb4;", "use mysql;"]
         first += ["SET @auth_root_socket=NULL;", "SET @skip_auth_anonymous=1;"]
         tables = [(programs / "share" / name).read_text() for name in _SYSTEM_TABLES]
         command = [*self._program(programs, aside), "--bootstrap", "--skip-log-bin", "--silent-startup"]
