@@ -34,6 +34,7 @@ from poundlock.connectors.mqtt.sink import MqttSink as MqttSink
 from poundlock.connectors.mqtt.source import MqttSource as MqttSource
 from poundlock.connectors.opensearch.sink import ElasticsearchSink as ElasticsearchSink
 from poundlock.connectors.opensearch.sink import OpenSearchSink as OpenSearchSink
+from poundlock.connectors.mysql.source.source import MySqlSource as MySqlSource
 from poundlock.connectors.postgres.sink.sink import PostgresSink as PostgresSink
 from poundlock.connectors.postgres.source.source import PostgresSource as PostgresSource
 from poundlock.connectors.print_sink import PrintSink as PrintSink

@@ -19,6 +19,7 @@ from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.testing.servers import ServerProcess
 
 if TYPE_CHECKING:
+    from poundlock.testing.databases.mariadb import EmbeddedMariaDb
     from poundlock.testing.minio import EmbeddedMinio
     from poundlock.testing.postgres import EmbeddedPostgres
     from poundlock.testing.s3 import EmbeddedS3
@@ -116,4 +117,13 @@ def postgres_server() -> Iterator[EmbeddedPostgres]:
     with running_or_skipped(
         "PostgreSQL server", lambda: EmbeddedPostgres(passwords={"reader": "open sesame"})
     ) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def mariadb_server() -> Iterator[EmbeddedMariaDb]:
+    """A real MariaDB server for one file of tests, which may kill it."""
+    from poundlock.testing.databases.mariadb import EmbeddedMariaDb
+
+    with running_or_skipped("MariaDB server", EmbeddedMariaDb) as server:
         yield server

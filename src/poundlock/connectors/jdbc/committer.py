@@ -90,6 +90,23 @@ def _look_at_staging(sink: JdbcSink) -> None:
         ) from error
 
 
+def _refuse_engine(sink: JdbcSink, connection: Connection) -> None:
+    """Raise DefinitionError for a table of MySQL whose engine has no transactions: the server says that it has them all the same."""
+    if dialect_of(connection.product, connection.quote).name != "mysql":
+        return
+    names = [part.strip(connection.quote).replace("'", "''") for part in sink.table.split(".")]
+    schema = f"'{names[0]}'" if len(names) > 1 else "DATABASE()"
+    without = connection.rows(
+        f"SELECT t.ENGINE FROM information_schema.TABLES t JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE"
+        f" WHERE t.TABLE_SCHEMA = {schema} AND t.TABLE_NAME = '{names[-1]}' AND e.TRANSACTIONS <> 'YES'"
+    )
+    if without:
+        raise DefinitionError(
+            f"table {sink.table} at {sink.place} is of the engine {without[0][0]}, which has no transactions",
+            next=f"ALTER TABLE {sink.table} ENGINE = InnoDB",
+        )
+
+
 def check_columns(sink: JdbcSink, name: str, columns: Sequence[str]) -> None:
     """Raise DefinitionError unless the table has columns of these names, as far as a connection is there."""
     connection = _kept.get((os.getpid(), sink.login))

@@ -1,4 +1,4 @@
-"""Changes of a table of PostgreSQL as rows of a table in SQL, each with its kind."""
+"""Changes of a table of a server as rows of a table in SQL, each with its kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from poundlock.sql.types import BYTES, STRING, SqlType
 _KINDS = texts_of(["+I", "-U", "+U", "-D"])
 _INSERT, _BEFORE, _AFTER, _DELETE = range(4)
 _TYPES: Mapping[pa.DataType, SqlType] = {
-    pa.bool_(): SqlType("BOOLEAN"), pa.int16(): SqlType("SMALLINT"), pa.int32(): SqlType("INT"), pa.int64(): SqlType("BIGINT"),
+    pa.bool_(): SqlType("BOOLEAN"), pa.int8(): SqlType("TINYINT"), pa.int16(): SqlType("SMALLINT"), pa.int32(): SqlType("INT"), pa.int64(): SqlType("BIGINT"),
     pa.float32(): SqlType("FLOAT"), pa.float64(): SqlType("DOUBLE"), pa.string(): STRING, pa.binary(): BYTES, pa.date32(): SqlType("DATE"),
     pa.timestamp("us"): SqlType("TIMESTAMP", (6,)), pa.timestamp("us", "UTC"): SqlType("TIMESTAMP_LTZ", (6,)),
 }  # fmt: skip
@@ -101,6 +101,8 @@ def type_of(kind: pa.DataType) -> SqlType | None:
 def holds(wanted: SqlType, given: SqlType) -> bool:
     """Return whether a declared type holds each value of a type of the server's; a text may be a value of any, and is read as one."""
     if given == STRING or wanted.root in ("CHAR", "VARCHAR"):
+        return True
+    if (given.root, wanted.root) == ("TINYINT", "BOOLEAN"):  # what MySQL makes of BOOLEAN
         return True
     if given.root in _WHOLE and wanted.root in _WHOLE:
         return _WHOLE.index(given.root) <= _WHOLE.index(wanted.root)

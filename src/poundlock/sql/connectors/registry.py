@@ -11,6 +11,7 @@ from poundlock.sql.connectors.filesystem import FilesystemTable
 from poundlock.sql.connectors.jdbc.table import JdbcTable
 from poundlock.sql.connectors.kafka.table import KafkaTable
 from poundlock.sql.connectors.opensearch import OpenSearchTable
+from poundlock.sql.connectors.mysql_cdc import MySqlCdcTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
 from poundlock.sql.connectors.postgres_cdc import PostgresCdcTable
 from poundlock.sql.connectors.print_table import PrintTable
@@ -28,6 +29,7 @@ CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "kafka": KafkaTable,
     "opensearch": partial(OpenSearchTable, "opensearch"),
     "opensearch-2": partial(OpenSearchTable, "opensearch-2"),
+    "mysql-cdc": MySqlCdcTable,
     "postgres-cdc": PostgresCdcTable,
     "print": PrintTable,
     "upsert-kafka": partial(KafkaTable, is_upsert=True),

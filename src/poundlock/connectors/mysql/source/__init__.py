@@ -1,0 +1,1 @@
+"""Reads tables of MySQL and MariaDB as they change."""
