@@ -3,6 +3,7 @@
 # ruff: noqa: I001 - the names of a module stand together
 
 from poundlock.connectors.datagen.source import DatagenSource as DatagenSource
+from poundlock.connectors.delta.sink.sink import DeltaSink as DeltaSink
 from poundlock.connectors.files.buckets.assigners import (
     BasePathBucketAssigner as BasePathBucketAssigner,
     ColumnBucketAssigner as ColumnBucketAssigner,
