@@ -17,7 +17,15 @@ pytestmark = pytest.mark.services
 ROWS = [{"id": n, "day": f"d{n % 3}", "word": f"w{n}"} for n in range(16)]
 BAD = [{"id": 99, "day": "", "word": "a partition that Delta takes for null"}]
 SCHEMA = "id bigint, day string, word string"
-FEW = ("commits", "hidden", "rejects", "commit-twice", "sweep-orphans", "crash.decision.recorded", "crash-within-commit")
+FEW = (
+    "commits",
+    "hidden",
+    "rejects",
+    "commit-twice",
+    "sweep-orphans",
+    "crash.decision.recorded",
+    "crash-within-commit",
+)
 HOW: dict[str, dict[str, Any]] = {"added": {"partition_by": ["day"]}, "merged": {"key": ["id"]}}
 
 

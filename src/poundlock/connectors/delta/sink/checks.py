@@ -52,7 +52,10 @@ def check_sink(sink: DeltaSink) -> None:
             f"compact_every={sink.compact_every} is not a number of checkpoints", next="write such as compact_every=60"
         )
     if sink.schema is None:
-        unused = {"partition_by": (tuple(sink.partition_by), ()), "properties": (dict(sink.properties), {})}
+        unused: dict[str, tuple[object, object]] = {
+            "partition_by": (tuple(sink.partition_by), ()),
+            "properties": (dict(sink.properties), {}),
+        }
         refuse_without_effect(
             "DeltaSink",
             unused,

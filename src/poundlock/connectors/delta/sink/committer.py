@@ -24,7 +24,7 @@ from poundlock.storage.at_once import at_once
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
-    from deltalake.transaction import AddAction
+    from deltalake.transaction import AddAction, RemoveAction
 
     from poundlock.connectors.delta.sink.sink import DeltaSink
 
@@ -179,7 +179,7 @@ def commit_properties(decided: DecidedRows) -> CommitProperties:
     return made
 
 
-def actions_of(decided: DecidedRows) -> list[AddAction]:
+def actions_of(decided: DecidedRows) -> list[AddAction | RemoveAction]:
     """Return the actions that add the files."""
     from deltalake.transaction import AddAction
 

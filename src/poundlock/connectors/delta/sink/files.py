@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 
@@ -96,7 +96,7 @@ class TaskFiles:
             handle.write(data)
             written[0] += len(data)
 
-        parquet = ParquetFile(Passing(write), schema, self.compression)
+        parquet = ParquetFile(cast(BinaryIO, Passing(write)), schema, self.compression)
         return _OpenFile(path, values, handle, parquet, FileStatistics(schema), written)
 
     def _finish(self, key: tuple[str | None, ...]) -> None:
