@@ -14,8 +14,11 @@ from poundlock.connectors.delta.sink.statistics import FileStatistics
 from poundlock.connectors.delta.sink.values import WrittenFile
 from poundlock.formats.encode import Passing
 from poundlock.formats.encode_bulk import ParquetFile
+from poundlock.formats.own.parquet_options import ParquetOptions
 from poundlock.storage import Storage
 from poundlock.storage.object_files import ObjectWriter
+
+_ROW_GROUP = 16 << 20  # bytes of Arrow's memory
 
 
 @dataclass
@@ -96,7 +99,8 @@ class TaskFiles:
             handle.write(data)
             written[0] += len(data)
 
-        parquet = ParquetFile(cast(BinaryIO, Passing(write)), schema, self.compression)
+        layout = ParquetOptions(row_group_size=min(_ROW_GROUP, self.target_bytes))
+        parquet = ParquetFile(cast(BinaryIO, Passing(write)), schema, self.compression, layout)
         return _OpenFile(path, values, handle, parquet, FileStatistics(schema), written)
 
     def _finish(self, key: tuple[str | None, ...]) -> None:

@@ -75,8 +75,11 @@ class TableChanges:
             TableFile(
                 unquote(each["path"]),
                 each["size_bytes"],
-                {name: None if value is None else _text(value) for name, value in (each["partition"] or {}).items()},
-                rows=each["num_records"],
+                {
+                    name: None if value is None else _text(value)
+                    for name, value in (each.get("partition") or {}).items()
+                },
+                rows=each.get("num_records"),
             )
             for each in actions
         ]

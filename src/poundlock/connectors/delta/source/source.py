@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from poundlock.arguments import FLAG, NAMES, TEXT, WHOLE, check_kind, refuse_wit
 from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.base import ReaderContext, ReplayPromise
 from poundlock.connectors.delta.loading import explained, load_deltalake, open_folder, open_table
+from poundlock.connectors.delta.log import read_commit, versions
 from poundlock.connectors.delta.shape import TableShape, refuse_unreadable, shape_of
 from poundlock.connectors.delta.source.changes import TableChanges
 from poundlock.connectors.delta.source.enumerator import DeltaEnumerator, Limits
@@ -244,7 +246,7 @@ class DeltaSource:
                 return Position(newest + 1 if self.starting_version == "latest" else self.starting_version)
             wanted: Any = self.version_as_of if self.timestamp_as_of is None else self.timestamp_as_of
             if self.starting_timestamp is not None:
-                return Position(self._version_at(table, self.starting_timestamp) + 1)
+                return Position(self._version_at(storage, self.starting_timestamp) + 1)
             if wanted is None:
                 return Position(newest, 0, True)
             if isinstance(wanted, int):
@@ -253,14 +255,33 @@ class DeltaSource:
                         f"Delta table {self.path} has no version {wanted}", next=f"the newest one is {newest}"
                     )
                 return Position(wanted, 0, True)
-            return Position(self._version_at(table, wanted), 0, True)
+            found = self._version_at(storage, wanted)
+            if found < 0:
+                raise DefinitionError(
+                    f"Delta table {self.path} was not there yet at {wanted}", next="take a later time, or leave it out"
+                )
+            return Position(found, 0, True)
 
-    def _version_at(self, table: Any, time: str) -> int:
-        """Return the version that was the newest one at a time."""
-        try:
-            table.load_as_version(time)
-        except ValueError as error:
+    def _version_at(self, storage: Storage, time: str) -> int:
+        """Return the version that was the newest one at a time; -1 where the table was not there yet."""
+        there = versions(storage)
+        first = bisect_right(there, _ms_of(time), key=lambda version: _time_of(storage, version))
+        if not first and there[0]:
             raise DefinitionError(
-                f"DeltaSource: {time!r} is no time", next='write it as "2026-03-01T00:00:00Z"'
-            ) from error
-        return int(table.version())
+                f"Delta table {self.path}: its log begins with version {there[0]}, which is behind {time}",
+                next="begin with a later time, or without one",
+            )
+        return there[first - 1] if first else -1
+
+
+def _ms_of(time: str) -> int:
+    try:
+        given = datetime.fromisoformat(time)
+    except ValueError as error:
+        raise DefinitionError(f"DeltaSource: {time!r} is no time", next='write it as "2026-03-01T00:00:00Z"') from error
+    return int((given if given.tzinfo is not None else given.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _time_of(storage: Storage, version: int) -> int:
+    commit = read_commit(storage, version)
+    return 0 if commit is None else commit.time_ms
