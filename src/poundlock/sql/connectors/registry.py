@@ -7,6 +7,7 @@ from functools import partial
 
 from poundlock.sql.connectors.blackhole import BlackholeTable
 from poundlock.sql.connectors.datagen.table import DatagenTable
+from poundlock.sql.connectors.delta import DeltaTable
 from poundlock.sql.connectors.filesystem import FilesystemTable
 from poundlock.sql.connectors.jdbc.table import JdbcTable
 from poundlock.sql.connectors.kafka.table import KafkaTable
@@ -20,6 +21,7 @@ from poundlock.sql.tables import TableDefinition
 CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "blackhole": BlackholeTable,
     "datagen": DatagenTable,
+    "delta": DeltaTable,
     "filesystem": FilesystemTable,
     "jdbc": JdbcTable,
     "kafka": KafkaTable,
