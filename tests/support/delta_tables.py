@@ -15,7 +15,7 @@ from poundlock.connectors.delta.loading import open_folder, open_table
 from poundlock.formats.chunk import Batch
 from poundlock.formats.reject import Reject
 
-__all__ = ["SinkRig", "rows_of", "table_of"]
+__all__ = ["SinkRig", "append", "rows_of", "table_of"]
 
 
 def table_of(path: str, version: int | None = None, order: Sequence[str] = ()) -> pa.Table:
@@ -73,3 +73,10 @@ class SinkRig:
         """Take a whole checkpoint."""
         for committable in self.decide(*tasks):
             self.sink.commit(committable)
+
+
+def append(path: str, rows: pa.Table) -> None:
+    """Commit rows to a table as a program that knows nothing of poundlock does; it is made where it is missing."""
+    from deltalake import write_deltalake
+
+    write_deltalake(path, rows, mode="append")

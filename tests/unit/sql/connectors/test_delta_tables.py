@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable as Table
 
@@ -46,6 +47,11 @@ def test_what_the_options_of_a_source_mean() -> None:
     assert source.discover_every == datetime.timedelta(milliseconds=250)
     feed = DeltaTable().source(context("id INT", mode="streaming", readChangeFeed="true"))
     assert feed.is_updating
+    changes = ["insert", "update_preimage", "update_postimage", "delete"]
+    rows = pa.record_batch({"id": pa.array([1, 1, 1, 1], pa.int32()), "_change_type": changes})
+    made, places = feed.program.run(rows)  # type: ignore[union-attr]
+    assert made.column(1).to_pylist() == ["+I", "-U", "+U", "-D"]
+    assert places is None
 
 
 def test_what_the_options_of_a_sink_mean() -> None:
@@ -111,7 +117,7 @@ def test_rows_are_written_to_partitions_and_read_again(root: Path) -> None:
     assert [(row["id"], row["n"]) for row in rows_of(str(root / "copy"), ["id"])] == [(1, 1), (3, 3), (5, 5), (7, 7)]
 
 
-def test_a_query_that_changes_is_merged_by_its_key_and_read_from_the_feed(root: Path) -> None:
+def test_a_query_that_changes_is_merged_by_its_key(root: Path) -> None:
     totals = f"""
     CREATE TABLE totals (who STRING, n BIGINT, PRIMARY KEY (who) NOT ENFORCED)
     WITH ('connector' = 'delta', 'table-path' = '{root}/totals');
