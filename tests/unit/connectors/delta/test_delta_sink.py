@@ -154,7 +154,7 @@ def test_an_answer_that_is_lost_is_looked_for(tmp_path: Path, monkeypatch: pytes
         patched.setattr(DeltaTable, "create_write_transaction", lost)
         with pytest.raises(CommitUnknown, match="is not known"):
             rig.sink.commit(committable)
-    assert rig.sink.commit(committable).detail["found"]
+    assert rig.sink.commit(committable).detail["already_there"]
     assert ids(rig) == [0, 1, 2]
     assert table(rig).version() == 1
 
@@ -174,7 +174,7 @@ def test_a_driver_that_slept_before_its_commit_finds_that_of_another(
         real(*args, **options)
 
     monkeypatch.setattr(DeltaTable, "create_write_transaction", late)
-    assert rig.sink.commit(committable).detail["found"]
+    assert rig.sink.commit(committable).detail["already_there"]
     assert ids(rig) == [0, 1, 2]
 
 

@@ -44,36 +44,34 @@ class DeltaReading:
         compared = 0
         for decided, rows in self._decided:
             storage = open_folder(rows.root)
-            found = self._commits.get((rows.root, rows.app, str(rows.checkpoint)), [])
-            if not found and not decided.committed:
+            commits = self._commits.get((rows.root, rows.app, str(rows.checkpoint)), [])
+            if not commits and not decided.committed:
                 gone.append(f"checkpoint {rows.checkpoint}: its commit is still to be made")
                 continue
-            if not found and _is_behind_log(storage, rows):
+            if not commits and _is_behind_log(storage, rows):
                 gone.append(f"checkpoint {rows.checkpoint}: the table's log does not reach back to it")
                 continue
             compared += 1
-            what = _difference(storage, rows, found)
+            what = _difference(storage, rows, commits)
             if what:
                 wrong.append(Disagreement(rows.checkpoint, storage.root, what))
         return ReadBack(compared=compared, disagreements=wrong, uncompared=gone)
 
 
 def _is_behind_log(storage: Storage, rows: DecidedRows) -> bool:
-    """Return whether a commit that is not found may have been one that the log no longer has."""
+    """Return whether a commit that is not there may have been one that the log no longer has."""
     with explained(storage, "reading its log"):
         version = open_table(storage).transaction_version(rows.app)
     return read_commit(storage, 0) is None and version is not None and version >= rows.checkpoint
 
 
-def _difference(storage: Storage, rows: DecidedRows, found: list[tuple[int, str]]) -> str:
+def _difference(storage: Storage, rows: DecidedRows, commits: list[tuple[int, str]]) -> str:
     """Return what is not as it was decided; "" where all is."""
-    if not found:
+    if not commits:
         return f"there is no commit with its {rows.rows:,} rows"
-    if len(found) > 1:
-        return (
-            f"{len(found)} commits have its number: versions {', '.join(str(version) for version, _ in sorted(found))}"
-        )
-    version, decision = found[0]
+    if len(commits) > 1:
+        return f"{len(commits)} commits have its number: versions {', '.join(str(version) for version, _ in sorted(commits))}"
+    version, decision = commits[0]
     if decision != rows.decision:
         return f"the commit in version {version} is of another decision"
     commit = None if rows.key else read_commit(storage, version)

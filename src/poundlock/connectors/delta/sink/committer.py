@@ -48,7 +48,7 @@ def commit(sink: DeltaSink, decided: DecidedRows) -> Committed:
         with explained(storage, "reading its log"):
             version = table.transaction_version(decided.app)
         if is_there(version, decided):
-            return _found(storage, table, decided)
+            return _already_there(storage, table, decided)
         shape = shape_of(table)
         check_files(storage, decided.files)
         if add_columns(storage, table, shape, decided, allowed=sink.merge_schema):
@@ -106,7 +106,7 @@ def _publish(
         # It may have been raised behind the commit, as where a checkpoint of the log cannot be written.
         again = _opened(storage, decided)
         if is_there(again.transaction_version(decided.app), decided):
-            return _found(storage, again, decided), ""
+            return _already_there(storage, again, decided), ""
         raise TerminalError(
             f"Delta table {storage.root} does not take checkpoint {decided.checkpoint}: {words_of(error)}",
             next="mend the table, then start the job again: the commit is asked for again",
@@ -136,7 +136,7 @@ def after_commit(sink: DeltaSink, storage: Storage, decided: DecidedRows) -> dic
     return {"compaction": f"{made['numFilesRemoved']} files into {made['numFilesAdded']}"}
 
 
-def _found(storage: Storage, table: DeltaTable, decided: DecidedRows) -> Committed:
+def _already_there(storage: Storage, table: DeltaTable, decided: DecidedRows) -> Committed:
     """Return that a decision was committed before. Raises TerminalError where the table's commit with its number is another's."""
     with explained(storage, "reading its history"):
         entry = find_commit(table, decided.app, decided.checkpoint)
@@ -153,7 +153,7 @@ def _found(storage: Storage, table: DeltaTable, decided: DecidedRows) -> Committ
     if decided.key:
         for each in decided.files:
             storage.delete(each.path)
-    return Committed({"version": entry["version"], "rows": decided.rows, "found": True})
+    return Committed({"version": entry["version"], "rows": decided.rows, "already_there": True})
 
 
 def find_commit(table: DeltaTable, app: str, checkpoint: int) -> dict[str, Any] | None:

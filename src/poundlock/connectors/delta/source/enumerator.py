@@ -11,7 +11,7 @@ from poundlock.connectors.base import Split
 from poundlock.connectors.delta.loading import explained, open_table
 from poundlock.connectors.delta.log import TableFile
 from poundlock.connectors.delta.source.changes import TableChanges
-from poundlock.connectors.delta.source.positions import Position
+from poundlock.connectors.delta.source.positions import DeltaPosition
 from poundlock.errors import SourceGoneError
 from poundlock.storage.at_once import at_once
 from poundlock.values import Clock
@@ -21,7 +21,7 @@ _NEWER = 1_000  # versions that are looked at for one checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DeltaLimits:
     """The most that one checkpoint reads; at least one file, or of a change data feed one version."""
 
     bytes: int
@@ -29,7 +29,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DeltaPiece:
     """A file to read.
 
     Args:
@@ -37,8 +37,8 @@ class Piece:
         time_ms: when its version was made.
     """
 
-    at: Position
-    after: Position
+    at: DeltaPosition
+    after: DeltaPosition
     file: TableFile
     time_ms: int
 
@@ -56,21 +56,21 @@ class DeltaEnumerator:
     """
 
     changes: TableChanges
-    limits: Limits
-    start: Callable[[], Position]
+    limits: DeltaLimits
+    start: Callable[[], DeltaPosition]
     columns: str
     partition_by: Sequence[str]
     watch: bool
     look_every_ms: int
     clock: Clock
     _looked: int | None = None
-    _versions: dict[int, Sequence[Piece]] = field(default_factory=dict)
+    _versions: dict[int, Sequence[DeltaPiece]] = field(default_factory=dict)
 
     def initial(self) -> JSON:
         return self.start().to_json()
 
     def latest(self, start: JSON) -> JSON:
-        at = Position.of(start)
+        at = DeltaPosition.of(start)
         if not at.snapshot and not self._due():
             return start
         end, total, count = at, 0, 0
@@ -83,11 +83,11 @@ class DeltaEnumerator:
                     return end.to_json()
                 end = group[-1].after
             if not pieces:  # a version without rows
-                end = Position(end.version + 1)
+                end = DeltaPosition(end.version + 1)
         return end.to_json()
 
     def splits(self, start: JSON, end: JSON) -> Sequence[Split]:
-        first, stop = Position.of(start), Position.of(end)
+        first, stop = DeltaPosition.of(start), DeltaPosition.of(end)
         pieces = list(self._between(first, stop))
         if not self.changes.change_feed:
             return [self._split([piece]) for piece in pieces]
@@ -97,7 +97,7 @@ class DeltaEnumerator:
         return [*(self._split([piece]) for piece in ahead), *([self._split(feed)] if feed else [])]
 
     def finished(self, position: JSON) -> bool:
-        return not self.watch and not Position.of(position).snapshot
+        return not self.watch and not DeltaPosition.of(position).snapshot
 
     def committed(self, position: JSON) -> None:
         """Do nothing: the table keeps its versions by its own rules."""
@@ -105,18 +105,18 @@ class DeltaEnumerator:
     def identity(self, start: JSON, end: JSON, previous: Mapping[str, Any]) -> Mapping[str, Any]:
         storage = self.changes.storage
         with explained(storage, "reading its log"):
-            found = str(open_table(storage).metadata().id)
-        if previous and previous["table"] != found:
+            table_id = str(open_table(storage).metadata().id)
+        if previous and previous["table"] != table_id:
             raise SourceGoneError(
-                f"Delta table {storage.root} is another one than the job has read: its id is {found}, and was {previous['table']}",
+                f"Delta table {storage.root} is another one than the job has read: its id is {table_id}, and was {previous['table']}",
                 next="begin with a new checkpoint folder; output that is there stays",
             )
-        return {"table": found}
+        return {"table": table_id}
 
     def check_range(self, start: JSON, end: JSON, identity: Mapping[str, Any]) -> None:
         self.identity(start, end, identity)
         storage = self.changes.storage
-        pieces = list(self._between(Position.of(start), Position.of(end)))
+        pieces = list(self._between(DeltaPosition.of(start), DeltaPosition.of(end)))
         for piece, entry in zip(pieces, at_once(storage.stat, [each.file.path for each in pieces]), strict=True):
             if entry is None:
                 raise SourceGoneError(
@@ -131,7 +131,7 @@ class DeltaEnumerator:
         self._looked = now
         return True
 
-    def _ahead(self, at: Position) -> Iterator[Sequence[Piece]]:
+    def _ahead(self, at: DeltaPosition) -> Iterator[Sequence[DeltaPiece]]:
         """Yield what is known behind a position, a snapshot or a version at a time; behind a snapshot comes the next checkpoint."""
         if at.snapshot:
             yield self._snapshot(at)
@@ -144,13 +144,13 @@ class DeltaEnumerator:
                 return
             yield [piece for piece in pieces if piece.at.file >= (at.file if version == at.version else 0)]
 
-    def _between(self, first: Position, stop: Position) -> Iterator[Piece]:
+    def _between(self, first: DeltaPosition, stop: DeltaPosition) -> Iterator[DeltaPiece]:
         if first.snapshot:
             for piece in self._snapshot(first):
                 if stop.snapshot and piece.at.file >= stop.file:
                     return
                 yield piece
-            first = Position(first.version + 1)
+            first = DeltaPosition(first.version + 1)
         if stop.snapshot:
             return
         for version in range(first.version, stop.version + (1 if stop.file else 0)):
@@ -162,15 +162,15 @@ class DeltaEnumerator:
                 if not skipped and (version < stop.version or piece.at.file < stop.file):
                     yield piece
 
-    def _snapshot(self, at: Position) -> Sequence[Piece]:
+    def _snapshot(self, at: DeltaPosition) -> Sequence[DeltaPiece]:
         files = self.changes.snapshot(at.version)
         if not files:
             return []
-        behind = Position(at.version + 1)
+        behind = DeltaPosition(at.version + 1)
         return [
-            Piece(
-                Position(at.version, number, True),
-                Position(at.version, number + 1, True) if number + 1 < len(files) else behind,
+            DeltaPiece(
+                DeltaPosition(at.version, number, True),
+                DeltaPosition(at.version, number + 1, True) if number + 1 < len(files) else behind,
                 file,
                 0,
             )
@@ -178,22 +178,22 @@ class DeltaEnumerator:
             if number >= at.file
         ]
 
-    def _version(self, version: int) -> Sequence[Piece] | None:
+    def _version(self, version: int) -> Sequence[DeltaPiece] | None:
         commit = self.changes.commit(version)
         if commit is None:
             return None
         files = self.changes.files(commit)
         return [
-            Piece(
-                Position(version, number),
-                Position(version, number + 1) if number + 1 < len(files) else Position(version + 1),
+            DeltaPiece(
+                DeltaPosition(version, number),
+                DeltaPosition(version, number + 1) if number + 1 < len(files) else DeltaPosition(version + 1),
                 file,
                 commit.time_ms,
             )
             for number, file in enumerate(files)
         ]
 
-    def _split(self, pieces: Sequence[Piece]) -> Split:
+    def _split(self, pieces: Sequence[DeltaPiece]) -> Split:
         first = pieces[0]
         files = [
             {

@@ -13,7 +13,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class DeltaPosition:
     """The place before file number `file` of a version.
 
     Args:
@@ -31,7 +31,7 @@ class Position:
         return {"v": FORMAT, "version": self.version, "file": self.file, "snapshot": self.snapshot}
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Position:
+    def of(cls, value: Mapping[str, Any]) -> DeltaPosition:
         """Return the position of its JSON form. Raises TerminalError where a newer poundlock wrote it."""
         if value.get("v") != FORMAT:
             raise TerminalError(
@@ -41,7 +41,7 @@ class Position:
         return cls(int(value["version"]), int(value["file"]), bool(value["snapshot"]))
 
     @classmethod
-    def checked(cls, value: Mapping[str, Any]) -> Position:
+    def checked(cls, value: Mapping[str, Any]) -> DeltaPosition:
         """Return a position that a person wrote. Raises DefinitionError where it is none."""
         position = cls.of(value)
         if position.version < 0 or position.file < 0:

@@ -16,8 +16,8 @@ from poundlock.connectors.delta.loading import explained, load_deltalake, open_f
 from poundlock.connectors.delta.log import read_commit, versions
 from poundlock.connectors.delta.shape import TableShape, refuse_unreadable, shape_of
 from poundlock.connectors.delta.source.changes import TableChanges
-from poundlock.connectors.delta.source.enumerator import DeltaEnumerator, Limits
-from poundlock.connectors.delta.source.positions import Position
+from poundlock.connectors.delta.source.enumerator import DeltaEnumerator, DeltaLimits
+from poundlock.connectors.delta.source.positions import DeltaPosition
 from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.formats import ddl
 from poundlock.storage import Storage
@@ -65,7 +65,7 @@ class DeltaSource:
     starting_timestamp: str | None
     ignore_deletes: bool
     ignore_changes: bool
-    limits: Limits
+    limits: DeltaLimits
     discover_every: timedelta
     clock: Clock
 
@@ -110,7 +110,7 @@ class DeltaSource:
             columns=None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns),
             version_as_of=version_as_of,
             starting_version=starting_version,
-            limits=Limits(size(max_bytes_per_checkpoint), max_files_per_checkpoint),
+            limits=DeltaLimits(size(max_bytes_per_checkpoint), max_files_per_checkpoint),
             discover_every=duration(discover_every),
             clock=clock or SystemClock(),
         )
@@ -224,11 +224,11 @@ class DeltaSource:
 
     def describe(self, position: JSON) -> str:
         """Return a position for the log."""
-        return f"{self.path}: {Position.of(position).describe()}"
+        return f"{self.path}: {DeltaPosition.of(position).describe()}"
 
     def check_position(self, position: JSON, workspace: Storage) -> None:
         """Raise DefinitionError unless a position could be one of this source."""
-        Position.checked(position)
+        DeltaPosition.checked(position)
 
     def _shape(self) -> TableShape:
         storage = open_folder(self.path)
@@ -237,30 +237,30 @@ class DeltaSource:
         refuse_unreadable(shape, storage.root)
         return shape
 
-    def _start(self) -> Position:
+    def _start(self) -> DeltaPosition:
         storage = open_folder(self.path)
         with explained(storage, "opening it", starting=True):
             table = open_table(storage)
             newest = table.version()
             if self.starting_version is not None:
-                return Position(newest + 1 if self.starting_version == "latest" else self.starting_version)
+                return DeltaPosition(newest + 1 if self.starting_version == "latest" else self.starting_version)
             wanted: Any = self.version_as_of if self.timestamp_as_of is None else self.timestamp_as_of
             if self.starting_timestamp is not None:
-                return Position(self._version_at(storage, self.starting_timestamp) + 1)
+                return DeltaPosition(self._version_at(storage, self.starting_timestamp) + 1)
             if wanted is None:
-                return Position(newest, 0, True)
+                return DeltaPosition(newest, 0, True)
             if isinstance(wanted, int):
                 if wanted > newest:
                     raise DefinitionError(
                         f"Delta table {self.path} has no version {wanted}", next=f"the newest one is {newest}"
                     )
-                return Position(wanted, 0, True)
-            found = self._version_at(storage, wanted)
-            if found < 0:
+                return DeltaPosition(wanted, 0, True)
+            version = self._version_at(storage, wanted)
+            if version < 0:
                 raise DefinitionError(
                     f"Delta table {self.path} was not there yet at {wanted}", next="take a later time, or leave it out"
                 )
-            return Position(found, 0, True)
+            return DeltaPosition(version, 0, True)
 
     def _version_at(self, storage: Storage, time: str) -> int:
         """Return the version that was the newest one at a time; -1 where the table was not there yet."""
