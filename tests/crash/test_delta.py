@@ -92,6 +92,7 @@ def test_killed_at_every_failpoint_beside_another_writer(tmp_path: Path) -> None
     tables.assert_exact()
 
 
+@pytest.mark.torture
 def test_killed_around_the_commit(tmp_path: Path) -> None:
     tables = Tables(tmp_path)
     tables.produce(4)

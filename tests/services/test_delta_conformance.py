@@ -49,7 +49,7 @@ def test_merged_into_a_local_table(tmp_path: Path) -> None:
 
 
 def test_added_to_a_table_on_s3(new_bucket: Callable[[], str]) -> None:
-    check(new_bucket(), "added", ("commits", "crash-within-commit"))
+    check(new_bucket(), "added", ("commits",))
 
 
 @pytest.mark.torture
