@@ -4,6 +4,8 @@
 
 from poundlock.connectors.cassandra.sink import CassandraSink as CassandraSink
 from poundlock.connectors.datagen.source import DatagenSource as DatagenSource
+from poundlock.connectors.delta.sink.sink import DeltaSink as DeltaSink
+from poundlock.connectors.delta.source.source import DeltaSource as DeltaSource
 from poundlock.connectors.files.buckets.assigners import (
     BasePathBucketAssigner as BasePathBucketAssigner,
     ColumnBucketAssigner as ColumnBucketAssigner,

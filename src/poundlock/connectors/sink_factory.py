@@ -24,6 +24,7 @@ def rebuild_sink(description: JSON) -> Participant | None:
 
 
 _KINDS = {
+    "delta": "delta.sink.sink:DeltaSink",
     "files": "files.sink.sink:FileSink",
     "kafka": "kafka.sink.sink:KafkaSink",
     "nothing": "keeps_nothing:NothingKept",

@@ -419,4 +419,60 @@ SUBJECTS = (
             ErrorCode(4, "A task got more batches of rows in one checkpoint than there are timestamps for.", ("checkpoints of very many rows",), ("take checkpoints more often",)),
         ),
     ),
+    ErrorSubject(
+        307,
+        "Delta tables",
+        modules=("connectors.delta", "connectors.delta.sink"),
+        codes=(
+            ErrorCode(
+                2,
+                "A Delta table cannot be written or read as it is set up.",
+                ("no table at the path", "columns that the table does not have", "a table feature that is not written here"),
+                ("do what the second line says: docs/delta.md",),
+            ),
+            ErrorCode(
+                3,
+                "The store of a Delta table did not answer, or a file is not as its task left it; the checkpoint is repeated.",
+                ("a store that is away", "a full disk", "VACUUM without a retention while the job runs"),
+                ("see that the store answers; the job goes on by itself", "let VACUUM keep files for hours at least"),
+            ),
+            ErrorCode(
+                4,
+                "What was decided does not go into the Delta table.",
+                ("columns or partitions that somebody changed", "files that were removed before their commit", "an older copy of the job's checkpoint folder"),
+                ("put the table back as the second line says, and start the job again: it commits first", "compare with the ledger: poundlock audit"),
+            ),
+            ErrorCode(
+                7,
+                "Whether a commit of a Delta table was made is not known yet, or others were faster each time.",
+                ("the store went away during the commit", "other programs that commit all the time"),
+                ("see that the store answers; the commit is asked for again, and is there once",),
+            ),
+        ),
+    ),
+    ErrorSubject(
+        308,
+        "The Delta source",
+        modules=("connectors.delta.source",),
+        codes=(
+            ErrorCode(
+                2,
+                "A DeltaSource cannot read the table as it is set up.",
+                ("no table at the path", "a version or column that it does not have", "arguments that contradict each other"),
+                ("do what the second line says: docs/delta.md",),
+            ),
+            ErrorCode(
+                4,
+                "A version of the table does what this source does not read.",
+                ("an UPDATE, DELETE or MERGE without change_feed=True", "a column that was dropped or has another type", "deletion vectors"),
+                ("read the change data feed, or say what is to be passed over: docs/delta.md",),
+            ),
+            ErrorCode(
+                6,
+                "Versions or files that the job still needs are gone from the table.",
+                ("VACUUM removed the files", "the log was cleaned up", "the table was made again"),
+                ("raise delta.logRetentionDuration and delta.deletedFileRetentionDuration", "begin with a new checkpoint folder to read what is there now"),
+            ),
+        ),
+    ),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from functools import partial
 
 from poundlock.sql.connectors.blackhole import BlackholeTable
 from poundlock.sql.connectors.datagen.table import DatagenTable
+from poundlock.sql.connectors.delta import DeltaTable
 from poundlock.sql.connectors.filesystem import FilesystemTable
 from poundlock.sql.connectors.jdbc.table import JdbcTable
 from poundlock.sql.connectors.kafka.table import KafkaTable
@@ -24,6 +25,7 @@ CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "datagen": DatagenTable,
     "elasticsearch-7": partial(OpenSearchTable, "elasticsearch-7", is_elastic=True),
     "elasticsearch-8": partial(OpenSearchTable, "elasticsearch-8", is_elastic=True),
+    "delta": DeltaTable,
     "filesystem": FilesystemTable,
     "jdbc": JdbcTable,
     "kafka": KafkaTable,
