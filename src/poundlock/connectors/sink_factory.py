@@ -25,6 +25,7 @@ def rebuild_sink(description: JSON) -> Participant | None:
 
 _KINDS = {
     "files": "files.sink.sink:FileSink",
+    "iceberg": "iceberg.sink.sink:IcebergSink",
     "kafka": "kafka.sink.sink:KafkaSink",
     "postgres": "postgres.sink.sink:PostgresSink",
 }
