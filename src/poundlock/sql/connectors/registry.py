@@ -8,6 +8,7 @@ from functools import partial
 from poundlock.sql.connectors.blackhole import BlackholeTable
 from poundlock.sql.connectors.datagen.table import DatagenTable
 from poundlock.sql.connectors.filesystem import FilesystemTable
+from poundlock.sql.connectors.iceberg.table import IcebergTable
 from poundlock.sql.connectors.jdbc.table import JdbcTable
 from poundlock.sql.connectors.kafka.table import KafkaTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
@@ -21,6 +22,7 @@ CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "blackhole": BlackholeTable,
     "datagen": DatagenTable,
     "filesystem": FilesystemTable,
+    "iceberg": IcebergTable,
     "jdbc": JdbcTable,
     "kafka": KafkaTable,
     "postgres-cdc": PostgresCdcTable,

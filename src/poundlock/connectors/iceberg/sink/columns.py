@@ -1,30 +1,12 @@
-"""Which rows go into a table: by name, and by types between which no value changes in silence."""
+"""Which rows go into a table: by the names of their columns, and by their types."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
 import pyarrow as pa
 
+from poundlock.connectors.iceberg.types import goes_into
 from poundlock.errors import DefinitionError, did_you_mean
-
-if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
-
-
-def file_schema(schema: Schema) -> Schema:
-    """Return a table's schema as its Parquet files have it: names that Avro has no letters for are written otherwise."""
-    from pyiceberg.schema import sanitize_column_names
-
-    return sanitize_column_names(schema)
-
-
-def arrow_schema(schema: Schema, *, ids: bool = False) -> pa.Schema:
-    """Return a schema as columns of Arrow, with Iceberg's field ids where they are asked for."""
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-    return schema_to_pyarrow(schema, include_field_ids=ids)
 
 
 def check_rows(sink: str, table: str, wanted: pa.Schema, rows: pa.Schema, columns: Sequence[str] | None) -> None:
@@ -64,43 +46,3 @@ def check_rows(sink: str, table: str, wanted: pa.Schema, rows: pa.Schema, column
                 next="add it to the rows: .with_column(…)",
                 participant=sink,
             )
-
-
-def goes_into(source: Any, target: Any) -> bool:
-    """Return whether values of a type can be written as another: what does not fit is then a bad row, and nothing is rounded."""
-    kinds = pa.types
-    if kinds.is_dictionary(source):
-        return goes_into(source.value_type, target)
-    if source == target or kinds.is_null(source):
-        return True
-    if kinds.is_integer(source):
-        return bool(kinds.is_integer(target) or kinds.is_decimal(target) or kinds.is_float64(target))
-    if kinds.is_floating(source):
-        return bool(kinds.is_float64(target))
-    if kinds.is_timestamp(source):
-        return bool(kinds.is_timestamp(target) and (source.tz is None) == (target.tz is None))
-    if kinds.is_struct(source) and kinds.is_struct(target):
-        names = [field.name for field in source]
-        return names == [field.name for field in target] and all(
-            goes_into(source.field(n).type, target.field(n).type) for n in range(len(names))
-        )
-    if kinds.is_map(source) and kinds.is_map(target):
-        return goes_into(source.key_type, target.key_type) and goes_into(source.item_type, target.item_type)
-    for same in (_is_text, _is_bytes, kinds.is_date, kinds.is_time, kinds.is_decimal):
-        if same(source):
-            return bool(same(target))
-    if _is_list(source) and _is_list(target):
-        return goes_into(source.value_type, target.value_type)
-    return False
-
-
-def _is_text(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _is_bytes(kind: Any) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
-
-
-def _is_list(kind: Any) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

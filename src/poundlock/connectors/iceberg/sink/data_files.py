@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from poundlock.connectors.iceberg.files import FileValue, packed_partition, packed_stats, partition_kinds
-from poundlock.connectors.iceberg.sink.columns import arrow_schema, file_schema
 from poundlock.connectors.iceberg.sink.partitions import sort_order, sorted_rows, split
+from poundlock.connectors.iceberg.types import arrow_schema, file_schema
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO, OutputFile, OutputStream

@@ -30,7 +30,7 @@ from poundlock.checkpoint.participant import (
 from poundlock.checkpoint.portable import Newer, NewerOutput, Portable
 from poundlock.connectors.iceberg.catalog import TablePlace, outline, place_of
 from poundlock.connectors.iceberg.sink import committer, staging, sweeping, tables
-from poundlock.connectors.iceberg.sink.columns import arrow_schema, check_rows
+from poundlock.connectors.iceberg.sink.columns import check_rows
 from poundlock.connectors.iceberg.sink.data_files import delete_files
 from poundlock.connectors.iceberg.sink.marks import Carried, Commit, Mark, Owner, TaskFiles
 from poundlock.errors import DefinitionError

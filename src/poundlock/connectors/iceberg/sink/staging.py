@@ -20,10 +20,11 @@ from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.iceberg.catalog import known_table
 from poundlock.connectors.iceberg.files import FileValue, partition_kinds, to_data_file
 from poundlock.connectors.iceberg.sink import committer
-from poundlock.connectors.iceberg.sink.columns import arrow_schema, check_rows, file_schema
+from poundlock.connectors.iceberg.sink.columns import check_rows
 from poundlock.connectors.iceberg.sink.data_files import DataFiles, delete_files, make_durable
 from poundlock.connectors.iceberg.sink.marks import Commit, TaskFiles
 from poundlock.connectors.iceberg.sink.sweeping import epoch_folder
+from poundlock.connectors.iceberg.types import arrow_schema, file_schema
 from poundlock.errors import TerminalError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk

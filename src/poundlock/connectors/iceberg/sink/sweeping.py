@@ -41,9 +41,9 @@ def sweep(
         there = _listed(table, owner, 0 if mark is None else mark.epoch)
         if there:
             _leave_out(there, table, owner)
-        if remove and there:
-            check()
-            delete_files(table.io, list(there))
+    if remove and there:
+        check()
+        delete_files(table.io, list(there))
     return list(there.values())
 
 

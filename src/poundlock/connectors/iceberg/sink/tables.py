@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from poundlock.connectors.iceberg.catalog import TablePlace
 from poundlock.connectors.iceberg.errors import load_pyiceberg
-from poundlock.connectors.iceberg.sink.columns import arrow_schema, goes_into
 from poundlock.connectors.iceberg.sink.partitions import check_writable, transform_of
+from poundlock.connectors.iceberg.types import arrow_schema, goes_into
 from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:

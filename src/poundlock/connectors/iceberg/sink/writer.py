@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.iceberg.catalog import known_table
-from poundlock.connectors.iceberg.sink.columns import arrow_schema, check_rows, file_schema
+from poundlock.connectors.iceberg.sink.columns import check_rows
 from poundlock.connectors.iceberg.sink.data_files import DataFiles
 from poundlock.connectors.iceberg.sink.marks import TaskFiles
 from poundlock.connectors.iceberg.sink.sweeping import epoch_folder
+from poundlock.connectors.iceberg.types import arrow_schema, file_schema
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import to_batch
