@@ -54,8 +54,9 @@ class TablePlace:
         key = (os.getpid(), self._digest())
         if key not in _kept:
             module = load_pyiceberg("catalog")
+            given = self._resolved()
             with self.explained("opening the catalog"):
-                made = module.load_catalog(self.properties.get("name", "poundlock"), **self._resolved())
+                made = module.load_catalog(given.pop("name", "poundlock"), **given)
             while len(_kept) >= _CATALOGS:
                 _kept.pop(next(iter(_kept)))
             _kept[key] = made

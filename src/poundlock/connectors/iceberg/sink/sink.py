@@ -36,7 +36,7 @@ from poundlock.connectors.iceberg.sink.marks import Carried, Commit, Mark, Owner
 from poundlock.errors import DefinitionError
 from poundlock.values import size
 
-_TAG = re.compile(r"[^{}]*\{checkpoint\}[^{}]*")
+_TAG = re.compile(r"(?:[^{}]|\{epoch\})*\{checkpoint\}(?:[^{}]|\{epoch\})*")
 _FIELDS = ("table", "branch", "tag", "delete_when", "job_id", "sink_name")
 
 
@@ -61,7 +61,8 @@ class IcebergSink(Portable):
         key: columns that tell rows apart: a row replaces the one of its key. None = every row is added.
         delete_when: with a key, a boolean column of the rows that is not written: where it is true, the row of the key is deleted.
         branch: branch of the table to write; None = main. It is made where it is missing.
-        tag: name for the snapshot of each checkpoint, such as "ck-{checkpoint}"; None = none.
+        tag: name for the snapshot of each checkpoint, such as "ck-{checkpoint}"; it may have {epoch}, the driver's life, too. None =
+            none.
         target_file_size: a data file is closed when it is so large; None = as the table says, 512 MB where it says nothing.
 
     Raises:
