@@ -25,7 +25,9 @@ def catalog_in(folder: Path) -> dict[str, str]:
     return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
 
 
-def table_with(properties: Mapping[str, str], *appended: Sequence[Mapping[str, Any]], schema: pa.Schema = SCHEMA) -> Any:
+def table_with(
+    properties: Mapping[str, str], *appended: Sequence[Mapping[str, Any]], schema: pa.Schema = SCHEMA
+) -> Any:
     """Return a new table db.t into which rows were appended, a snapshot each."""
     from pyiceberg.catalog import load_catalog
 
@@ -52,7 +54,9 @@ class SinkSteps:
         self.rejects: list[Reject] = []
         self.sink.preflight()
 
-    def write(self, checkpoint: int, rows: pa.RecordBatch | Sequence[Mapping[str, Any]], subtask: int = 0) -> list[Prepared]:
+    def write(
+        self, checkpoint: int, rows: pa.RecordBatch | Sequence[Mapping[str, Any]], subtask: int = 0
+    ) -> list[Prepared]:
         """Be one attempt of a task; return what it prepared."""
         batch = rows if isinstance(rows, pa.RecordBatch) else pa.RecordBatch.from_pylist([dict(r) for r in rows])
         context = WriterContext(

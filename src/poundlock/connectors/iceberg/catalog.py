@@ -108,7 +108,8 @@ def place_of(owner: str, properties: object, table: object) -> TablePlace:
         )
     if not properties.get("type") and not properties.get("py-catalog-impl") and not properties.get("uri"):
         raise DefinitionError(
-            f"{owner}: catalog= has neither type nor uri", next='write catalog={"type": "sql", "uri": "…", "warehouse": "…"}'
+            f"{owner}: catalog= has neither type nor uri",
+            next='write catalog={"type": "sql", "uri": "…", "warehouse": "…"}',
         )
     if not isinstance(table, str) or "." not in table or any(not part for part in table.split(".")):
         raise DefinitionError(
@@ -155,7 +156,8 @@ def file_system(io: FileIO, location: str) -> tuple[Any, str]:
     module = load_pyiceberg("io.pyarrow")
     if not isinstance(io, module.PyArrowFileIO):
         raise DefinitionError(
-            f"{type(io).__name__} cannot list files", next='add "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO" to catalog='
+            f"{type(io).__name__} cannot list files",
+            next='add "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO" to catalog=',
         )
     scheme, host, path = module.PyArrowFileIO.parse_location(location, io.properties)
     return io.fs_by_scheme(scheme, host), path

@@ -144,7 +144,7 @@ def test_two_drivers_with_one_decision_commit_it_once(make: Make) -> None:
     race(steps)
     assert rows_of(steps.sink) == words(1)
     other = SinkSteps(IcebergSink(steps.sink.catalog, "db.unmarked", create=SCHEMA))
-    with mock.patch.object(committer, "_is_made", lambda *arguments: False):
+    with mock.patch.object(committer, "_is_made", return_value=False):
         race(other)
     assert rows_of(other.sink) == words(1, 1)
 

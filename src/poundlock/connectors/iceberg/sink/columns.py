@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import pyarrow as pa
 
 from poundlock.connectors.iceberg.types import goes_into

@@ -54,7 +54,9 @@ class Owner:
     @property
     def name(self) -> str:
         """Letters and digits that no other owner has."""
-        return f"{self.job_id[:12]}-{hashlib.sha256(f'{self.job_id}/{self.sink}/{self.branch}'.encode()).hexdigest()[:8]}"
+        return (
+            f"{self.job_id[:12]}-{hashlib.sha256(f'{self.job_id}/{self.sink}/{self.branch}'.encode()).hexdigest()[:8]}"
+        )
 
     @property
     def property(self) -> str:
@@ -136,6 +138,6 @@ class Carried(SinkValue, frozen=True, kw_only=True, omit_defaults=True):
         mark: the newest decision that names rows; "" = none.
     """
 
-    pending: list[Any] = []
+    pending: list[Any] = msgspec.field(default_factory=list)
     job: str = ""
     mark: str = ""

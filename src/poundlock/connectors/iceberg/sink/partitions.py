@@ -44,7 +44,8 @@ def transform_of(text: str) -> tuple[str, Transform[Any, Any]]:
     if _PLAIN.fullmatch(text):
         return text, transforms.IdentityTransform()
     raise DefinitionError(
-        f"{text!r} says no partition of a table", next='write "day(ts)", "bucket(16, id)", "truncate(4, name)" or "country"'
+        f"{text!r} says no partition of a table",
+        next='write "day(ts)", "bucket(16, id)", "truncate(4, name)" or "country"',
     )
 
 
@@ -53,7 +54,8 @@ def check_writable(table: str, spec: PartitionSpec, schema: Schema) -> None:
     sources = [field.source_id for field in spec.fields]
     if len(set(sources)) < len(sources):
         raise DefinitionError(
-            f"{table} is partitioned twice by one column, which pyiceberg cannot write", next="change the partition spec"
+            f"{table} is partitioned twice by one column, which pyiceberg cannot write",
+            next="change the partition spec",
         )
     for field in spec.fields:
         source = schema.find_field(field.source_id)
@@ -134,4 +136,6 @@ def sort_order(order: Any, schema: Schema) -> list[tuple[str, bool, bool]]:
     fields = list(order.fields)
     if not all(isinstance(f.transform, IdentityTransform) and f.source_id in names for f in fields):
         return []
-    return [(names[f.source_id], f.direction == SortDirection.DESC, f.null_order == NullOrder.NULLS_FIRST) for f in fields]
+    return [
+        (names[f.source_id], f.direction == SortDirection.DESC, f.null_order == NullOrder.NULLS_FIRST) for f in fields
+    ]

@@ -191,7 +191,9 @@ class IcebergSink(Portable):
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
         carried = Carried.of(state) if state else Carried(v=1)
         if not prepared:
-            return Staged({"v": 1, "pending": [], **({"job": carried.job, "mark": carried.mark} if carried.mark else {})}, [])
+            return Staged(
+                {"v": 1, "pending": [], **({"job": carried.job, "mark": carried.mark} if carried.mark else {})}, []
+            )
         tasks = [TaskFiles.of(item.payload) for item in prepared]
         decided = Commit(
             v=1,
@@ -210,7 +212,9 @@ class IcebergSink(Portable):
     def commit(self, committable: JSON) -> Committed | Aborted:
         decided = Commit.of(committable)
         if not self.key:
-            return committer.commit(self.place, self.owner, decided, committer.append(self.owner, self.branch or "", self.tag))
+            return committer.commit(
+                self.place, self.owner, decided, committer.append(self.owner, self.branch or "", self.tag)
+            )
         return staging.commit(self, decided)
 
     def abort(self, prepared: Prepared) -> None:
@@ -230,7 +234,13 @@ class IcebergSink(Portable):
 
     def describe_json(self) -> JSON:
         fields = {name: getattr(self, name) for name in _FIELDS}
-        return {"v": 1, "kind": "iceberg", **fields, "catalog": self.place.open_properties, "key": list(self.key or ()) or None}
+        return {
+            "v": 1,
+            "kind": "iceberg",
+            **fields,
+            "catalog": self.place.open_properties,
+            "key": list(self.key or ()) or None,
+        }
 
     @classmethod
     def from_json(cls, description: JSON) -> IcebergSink:
@@ -263,11 +273,15 @@ class IcebergSink(Portable):
         table = self.place.load("looking for newer output")
         then, newest = Mark.parse(carried.mark), owner.newest(table)
         if newest is None or newest < then:
-            return Newer(lost=f"has the commits up to {newest or 'none'} in {self.place.shown}, and made them up to {then}")
+            return Newer(
+                lost=f"has the commits up to {newest or 'none'} in {self.place.shown}, and made them up to {then}"
+            )
         count = sum(mark > then for mark, _ in owner.snapshots(table)) or int(newest > then)
         if not count:
             return Newer()
-        return Newer(what=f"has {count} snapshots in {self.place.shown} that came behind the savepoint", retractable=False)
+        return Newer(
+            what=f"has {count} snapshots in {self.place.shown} that came behind the savepoint", retractable=False
+        )
 
     def restore(self, state: JSON, savepoint: object, folder: str, newer: NewerOutput) -> JSON:
         """Go on behind what the table has of this very job; of another job's the mark means nothing here."""

@@ -63,7 +63,9 @@ class KeyedWriter:
         given = to_batch(chunk)
         rows = given.batch
         need_columns(self._context.sink, self._flags, rows.schema.names)
-        check_rows(self._context.sink, self._sink.table, self._wanted, self._sink.without_flag(rows.schema), self._sink.columns)
+        check_rows(
+            self._context.sink, self._sink.table, self._wanted, self._sink.without_flag(rows.schema), self._sink.columns
+        )
         flag = rows.column(self._flags[0]) if self._flags else pa.nulls(rows.num_rows, pa.bool_())
         marked = [*rows.columns, pc.fill_null(flag.cast(pa.bool_()), False)]
         flagged = pa.RecordBatch.from_arrays(marked, names=[*rows.schema.names, DELETED])

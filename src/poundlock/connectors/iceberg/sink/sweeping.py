@@ -74,7 +74,9 @@ def _leave_out(there: dict[str, Orphan], table: Table, owner: Owner) -> None:
             if not there:
                 return
             for manifest in snapshot.manifests(table.io):
-                if manifest.manifest_path in seen or (added_only and manifest.added_snapshot_id != snapshot.snapshot_id):
+                if manifest.manifest_path in seen or (
+                    added_only and manifest.added_snapshot_id != snapshot.snapshot_id
+                ):
                     continue
                 seen.add(manifest.manifest_path)
                 _take_out(there, manifest, table)

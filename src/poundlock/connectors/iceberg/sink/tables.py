@@ -104,7 +104,8 @@ def _check_partitions(sink: IcebergSink, table: Table) -> None:
     if has != wanted:
         shown = ", ".join(f"{transform}({column})" for column, transform in has) or "nothing"
         raise DefinitionError(
-            f"{sink.place.shown} is there, and partitioned by {shown}", next="leave partition_by out, or name another table"
+            f"{sink.place.shown} is there, and partitioned by {shown}",
+            next="leave partition_by out, or name another table",
         )
 
 

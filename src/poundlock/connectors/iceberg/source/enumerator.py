@@ -157,7 +157,10 @@ class IcebergEnumerator:
         place = self._source.place
         if before.snapshot in ("", "-"):
             first = there(place, table, last.first)
-            return [first, *(ordered(place, table, int(last.snapshot), last.first) if last.snapshot != last.first else [])]
+            return [
+                first,
+                *(ordered(place, table, int(last.snapshot), last.first) if last.snapshot != last.first else []),
+            ]
         begun = [] if before.whole else [there(place, table, before.snapshot)]
         return [
             *begun,
@@ -180,7 +183,9 @@ class IcebergEnumerator:
         at = self._position(position)
         if self._source.mode == "snapshot":
             return at.snapshot != "" and at.whole
-        return self._source.end_snapshot_id is not None and at.snapshot == str(self._source.end_snapshot_id) and at.whole
+        return (
+            self._source.end_snapshot_id is not None and at.snapshot == str(self._source.end_snapshot_id) and at.whole
+        )
 
     def committed(self, position: dict[str, Any]) -> None:
         """Do nothing: the table keeps its snapshots for as long as whoever maintains it says."""

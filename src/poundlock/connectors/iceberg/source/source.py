@@ -105,10 +105,16 @@ class IcebergSource:
         object.__setattr__(self, "catalog", place.properties)
         check_kind("IcebergSource", NAMES, {"columns": self.columns}, optional=True)
         check_kind("IcebergSource", TEXT, {"ref": self.ref, "branch": self.branch, "where": self.where}, optional=True)
-        ids = {"snapshot_id": self.snapshot_id, "start_snapshot_id": self.start_snapshot_id, "end_snapshot_id": self.end_snapshot_id}
+        ids = {
+            "snapshot_id": self.snapshot_id,
+            "start_snapshot_id": self.start_snapshot_id,
+            "end_snapshot_id": self.end_snapshot_id,
+        }
         check_kind("IcebergSource", WHOLE, ids, optional=True)
         if self.columns is not None:
-            object.__setattr__(self, "columns", (self.columns,) if isinstance(self.columns, str) else tuple(self.columns))
+            object.__setattr__(
+                self, "columns", (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
+            )
         object.__setattr__(self, "poll_every", duration(self.poll_every))
         positive_number("files_per_checkpoint", self.files_per_checkpoint)
         check_choices(self, _CHOICES)
@@ -117,7 +123,9 @@ class IcebergSource:
     def _check(self) -> None:
         given = {"snapshot_id": self.snapshot_id, "as_of": self.as_of, "ref": self.ref}
         if self.mode == "incremental":
-            refuse_without_effect("IcebergSource", {k: (v, None) for k, v in given.items()}, because='mode is "incremental"')
+            refuse_without_effect(
+                "IcebergSource", {k: (v, None) for k, v in given.items()}, because='mode is "incremental"'
+            )
         else:
             self._check_snapshot(given)
         for name, strategy, value in (

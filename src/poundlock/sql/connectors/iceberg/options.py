@@ -84,7 +84,13 @@ def options_of(table: TableContext) -> IcebergOptions:
     options.one_of("write-format", ("parquet",), "parquet")
     options.finish("iceberg")
     if not streaming:
-        for name in ("starting-strategy", "start-snapshot-id", "start-snapshot-timestamp", "end-snapshot-id", "monitor-interval"):
+        for name in (
+            "starting-strategy",
+            "start-snapshot-id",
+            "start-snapshot-timestamp",
+            "end-snapshot-id",
+            "monitor-interval",
+        ):
             if options.text(name) is not None:
                 raise OptionError(
                     f"{options.table}: {name!r} has no effect, because 'streaming' is false",

@@ -72,7 +72,9 @@ class IcebergTable:
             options.catalog,
             options.table,
             {
-                "create": pa.schema([pa.field(f.name, made_as(f.type, f.name), f.type.is_nullable) for f in table.fields]),
+                "create": pa.schema(
+                    [pa.field(f.name, made_as(f.type, f.name), f.type.is_nullable) for f in table.fields]
+                ),
                 "partition_by": table.definition.partitioned_by,
                 "table_properties": options.properties,
                 "key": [field.name for field in key] or None,
