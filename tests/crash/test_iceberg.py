@@ -67,7 +67,7 @@ def assert_swept(table: Any, root: Path) -> None:
     ],
 )
 def test_killed_at_failpoints(tmp_path: Path, points: tuple[Failpoint, ...]) -> None:
-    count = 2_000 * (len(points) + 2)
+    count = 1_000 * (len(points) + 3)
     with lives_of(tmp_path, "append", CRASH_COUNT=str(count)) as lives:
         hit = tmp_path / "hit"
         codes = lives.run(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", hit, times=2, points=points))

@@ -86,9 +86,20 @@ def test_a_rest_catalog_that_restarts(rest: IcebergRest) -> None:
 
 def test_a_catalog_in_postgres_and_a_warehouse_on_s3(postgres_server: Any, s3_server: Any) -> None:
     postgres_server.start()
+    uri = f"postgresql+psycopg://postgres@127.0.0.1:{postgres_server.port}/postgres"
+    on_s3({"type": "sql", "uri": uri}, s3_server)
+
+
+def test_a_catalog_of_glues_api_and_a_warehouse_on_s3(s3_server: Any) -> None:
+    access = {"access-key-id": s3_server.access_key, "secret-access-key": s3_server.secret_key}
+    glue = {"endpoint": s3_server.endpoint, "region": s3_server.region, **access}
+    on_s3({"type": "glue", **{f"glue.{name}": value for name, value in glue.items()}}, s3_server)
+
+
+def on_s3(catalog: dict[str, str], s3_server: Any) -> None:
+    """Write a table of a catalog whose files are on S3, and sweep what a dead attempt left."""
     properties = {
-        "type": "sql",
-        "uri": f"postgresql+psycopg://postgres@127.0.0.1:{postgres_server.port}/postgres",
+        **catalog,
         "warehouse": f"{s3_server.bucket(f'b-{uuid.uuid4().hex[:12]}')}/warehouse",
         "s3.endpoint": s3_server.endpoint,
         "s3.access-key-id": s3_server.access_key,

@@ -13,6 +13,7 @@ job = Job(
     "crash-iceberg",
     checkpoint_interval="0 s",
     checkpoint_dir=environ["CRASH_CHECKPOINTS"],
+    on_error="fail",
     require="exactly-once",
     parallelism=2,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -60,7 +61,7 @@ class TablePlace:
             while len(_kept) >= _CATALOGS:
                 _kept.pop(next(iter(_kept)))
             _kept[key] = made
-        return _kept[key]  # type: ignore[no-any-return]
+        return _kept[key]
 
     def close(self) -> None:
         """Let this process's connection go."""
@@ -118,7 +119,8 @@ def place_of(owner: str, properties: object, table: object) -> TablePlace:
     return TablePlace(dict(properties), table)
 
 
-_tables: dict[tuple[int, str, str], Table] = {}  # of tasks, in this process
+_KEPT_S = 300.0  # so long a table is kept in a task: what a catalog lends to reach the files may run out
+_tables: dict[tuple[int, str, str], tuple[Table, float]] = {}  # of tasks, in this process, and when they were loaded
 
 
 def known_table(place: TablePlace, wanted: Mapping[str, Any]) -> Table:
@@ -128,12 +130,13 @@ def known_table(place: TablePlace, wanted: Mapping[str, Any]) -> Table:
         wanted: what `outline` returned in the driver.
     """
     key = (os.getpid(), place._digest(), place.table)
-    table = _tables.get(key)
-    if table is None or outline(table) != wanted:
+    table, since = _tables.get(key, (None, 0.0))
+    if table is None or time.monotonic() - since > _KEPT_S or outline(table) != wanted:
         table = place.load("loading it in a task")
+        _tables.pop(key, None)
         while len(_tables) >= _CATALOGS:
             _tables.pop(next(iter(_tables)))
-        _tables[key] = table
+        _tables[key] = (table, time.monotonic())
     return table
 
 

@@ -66,7 +66,7 @@ def packed_partition(values: Sequence[Any], kinds: Sequence[IcebergType]) -> lis
     from pyiceberg.conversions import to_bytes
 
     return [
-        None if value is None else to_bytes(kind, value).hex()  # type: ignore[arg-type]
+        None if value is None else to_bytes(kind, value).hex()
         for value, kind in zip(values, kinds, strict=True)
     ]
 
@@ -89,7 +89,7 @@ def to_data_file(value: FileValue, kinds: Sequence[IcebergType]) -> DataFile:
 
     partition = Record(
         *(
-            None if text is None else from_bytes(kind, bytes.fromhex(text))  # type: ignore[arg-type]
+            None if text is None else from_bytes(kind, bytes.fromhex(text))
             for text, kind in zip(value.partition, kinds, strict=True)
         )
     )

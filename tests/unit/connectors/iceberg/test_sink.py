@@ -168,6 +168,18 @@ def test_a_catalog_that_does_not_answer_leaves_the_outcome_open(make: Make) -> N
     assert rows_of(steps.sink) == words(1)
 
 
+def test_a_catalog_that_refuses_ends_the_job(make: Make) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.exceptions import ForbiddenError
+
+    steps = SinkSteps(make())
+    decided = steps.decide(steps.write(0, words(1)))
+    refusing = mock.patch.object(SqlCatalog, "commit_table", side_effect=ForbiddenError("not for you"))
+    with refusing as asked, pytest.raises(TerminalError, match="not for you"):
+        steps.sink.commit(decided)
+    assert asked.call_count == 1
+
+
 def test_a_table_that_lost_commits_is_refused(make: Make) -> None:
     steps = SinkSteps(make())
     steps.take(0, words(1))
@@ -219,6 +231,20 @@ def test_partition_transforms(tmp_path: Path, text: str, paths: list[str]) -> No
     assert rows_of(steps.sink) == rows
     files = [task.file.file_path for task in steps.sink.place.load().scan().plan_files()]
     assert sorted({path.split("/")[-2] for path in files}) == paths
+
+
+def test_names_that_avro_has_no_letters_for(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("a-b", pa.string()), ("ö x", pa.int64())])
+    rows = [{"id": n, "a-b": f"w{n % 2}", "ö x": -n} for n in range(4)]
+    properties = {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "2"}
+    made = {"create": schema, "partition_by": ["a-b"], "sort_by": ["-ö x"], "table_properties": properties}
+    steps = SinkSteps(IcebergSink(catalog_in(tmp_path), "db.t", **made))
+    for n, row in enumerate(rows):
+        steps.take(n, pa.RecordBatch.from_pylist([row], schema=schema))
+    assert rows_of(steps.sink) == rows
+    current = steps.sink.place.load().current_snapshot()
+    assert current is not None
+    assert len(current.manifests(steps.sink.place.load().io)) < len(rows)
 
 
 def test_partitions_that_cannot_be_written_are_refused(make: Make) -> None:

@@ -74,7 +74,12 @@ def commit(place: TablePlace, owner: Owner, decided: Commit, change: Change) -> 
             raise
         except Exception as error:
             # Refused for another commit, or not answered: in either case the table itself says whether it was made.
-            unanswered = explain(error, place.shown, doing, secret_values(place.properties)).what
+            meant = explain(error, place.shown, doing, secret_values(place.properties))
+            if isinstance(meant, DefinitionError):
+                raise TerminalError(
+                    meant.what, next="mend what the catalog refuses, then start the job again: it commits first"
+                ) from error
+            unanswered = meant.what
     raise CommitUnknown(
         f"{unanswered} ({TRIES} times)", next="see that the catalog answers; other writers may commit less often"
     )
@@ -114,12 +119,14 @@ def append(owner: Owner, branch: str, tag: str | None) -> Change:
 
     def change(table: Table, transaction: Transaction, decided: Commit) -> int:
         kinds = partition_kinds(table.metadata, decided.spec)
-        producer = transaction.update_snapshot(owner.summary(decided.mark), branch or "main").fast_append()
+        update = transaction.update_snapshot(owner.summary(decided.mark), branch or "main")
+        merges = table.metadata.properties.get("commit.manifest-merge.enabled", "false").lower() == "true"
+        producer = update.merge_append() if merges else update.fast_append()
         for file in decided.files:
             producer.append_data_file(to_data_file(file, kinds))
         producer.commit()
         add_tag(transaction, producer.snapshot_id, tag, decided)
-        return producer.snapshot_id
+        return int(producer.snapshot_id)
 
     return change
 

@@ -24,7 +24,7 @@ from poundlock.connectors.iceberg.sink.columns import check_rows
 from poundlock.connectors.iceberg.sink.data_files import DataFiles, delete_files, make_durable
 from poundlock.connectors.iceberg.sink.marks import Commit, TaskFiles
 from poundlock.connectors.iceberg.sink.sweeping import epoch_folder
-from poundlock.connectors.iceberg.types import arrow_schema, file_schema
+from poundlock.connectors.iceberg.types import arrow_schema
 from poundlock.errors import TerminalError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk
@@ -162,7 +162,6 @@ def _replace(
     """Stage one snapshot: the files that have a row of one of the keys go, their other rows and the new ones come."""
     keys = rows.select(list(sink.key or ()))
     overwrite = transaction.update_snapshot(sink.owner.summary(decided.mark), sink.branch or "main").overwrite()
-    names = file_schema(table.schema())
     for task, left in _touched(sink, table, keys):
         overwrite.delete_data_file(task.file)
         for batch in left.to_batches():
@@ -172,14 +171,14 @@ def _replace(
     for field in wanted:
         if field.name not in new.schema.names:
             new = new.append_column(field, pa.nulls(new.num_rows, field.type))
-    for batch in new.select(wanted.names).cast(wanted).rename_columns([f.name for f in names.fields]).to_batches():
+    for batch in new.select(wanted.names).cast(wanted).to_batches():
         made.add(batch)
     kinds = partition_kinds(table.metadata, decided.spec)
     for file in made.finish():
         overwrite.append_data_file(to_data_file(file, kinds))
     overwrite.commit()
     committer.add_tag(transaction, overwrite.snapshot_id, sink.tag, decided)
-    return overwrite.snapshot_id
+    return int(overwrite.snapshot_id)
 
 
 def _touched(sink: IcebergSink, table: Table, keys: pa.Table) -> Iterator[tuple[FileScanTask, pa.Table]]:

@@ -5,6 +5,7 @@ What is made here is made by name, so that two drivers that do it leave one tabl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -79,10 +80,10 @@ def _create(sink: IcebergSink, catalog: Any, name: str) -> Table:
                 spec.add_field(column, transform)
         if sink.sort_by:
             _sort(transaction, sink.sort_by)
-    return catalog.load_table(name)  # type: ignore[no-any-return]
+    return catalog.load_table(name)
 
 
-def _sort(transaction: Any, names: tuple[str, ...]) -> None:
+def _sort(transaction: Any, names: Sequence[str]) -> None:
     from pyiceberg.table.sorting import NullOrder
     from pyiceberg.transforms import IdentityTransform
 

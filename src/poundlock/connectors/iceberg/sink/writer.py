@@ -13,7 +13,7 @@ from poundlock.connectors.iceberg.sink.columns import check_rows
 from poundlock.connectors.iceberg.sink.data_files import DataFiles
 from poundlock.connectors.iceberg.sink.marks import TaskFiles
 from poundlock.connectors.iceberg.sink.sweeping import epoch_folder
-from poundlock.connectors.iceberg.types import arrow_schema, file_schema
+from poundlock.connectors.iceberg.types import arrow_schema
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import to_batch
@@ -28,7 +28,6 @@ class IcebergWriter:
     def __init__(self, context: WriterContext, sink: IcebergSink) -> None:
         self._context, self._sink = context, sink
         self._table = table = known_table(sink.place, context.directive["known"])
-        self._schema = arrow_schema(file_schema(table.schema()))
         self._wanted = arrow_schema(table.schema())
         folder = epoch_folder(table, sink.owner, context.epoch)
         name = f"c{context.checkpoint}-{context.subtask:05d}-{context.attempt}"
@@ -51,12 +50,12 @@ class IcebergWriter:
         return int(batch.num_rows)
 
     def _completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with all of the table's columns, under the names that they have in files."""
+        """Return rows with all of the table's columns."""
         columns = [
             batch.column(field.name) if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
             for field in self._wanted
         ]
-        return pa.RecordBatch.from_arrays(columns, names=self._schema.names)
+        return pa.RecordBatch.from_arrays(columns, names=self._wanted.names)
 
     def prepare(self) -> Sequence[JSON]:
         """Make the files durable, and return the one payload that names them; none if nothing was written."""
