@@ -65,10 +65,7 @@ def packed_partition(values: Sequence[Any], kinds: Sequence[IcebergType]) -> lis
     """Return a partition's values, of the types that its spec gives, as texts."""
     from pyiceberg.conversions import to_bytes
 
-    return [
-        None if value is None else to_bytes(kind, value).hex()
-        for value, kind in zip(values, kinds, strict=True)
-    ]
+    return [None if value is None else to_bytes(kind, value).hex() for value, kind in zip(values, kinds, strict=True)]
 
 
 def partition_kinds(metadata: TableMetadata, spec: int) -> list[IcebergType]:

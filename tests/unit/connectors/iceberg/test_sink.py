@@ -14,7 +14,7 @@ import pytest
 
 from poundlock import CommitUnknown, DefinitionError, IcebergSink, TerminalError, TransientError
 from poundlock.checkpoint.participant import Occasion
-from poundlock.connectors.iceberg.sink.marks import Mark
+from poundlock.connectors.iceberg.sink.marks import DecisionMark
 from poundlock.connectors.iceberg.sink.partitions import transform_of
 from support.iceberg_tables import JOB, SCHEMA, SinkSteps, catalog_in, rows_of, table_with
 
@@ -197,8 +197,8 @@ def test_a_table_that_lost_commits_is_refused(make: Make) -> None:
 
 
 def test_marks_grow_with_the_drivers_lives() -> None:
-    assert Mark(1, 9) < Mark(2, 0) < Mark(2, 1)
-    assert Mark.parse(str(Mark(12, 345))) == Mark(12, 345)
+    assert DecisionMark(1, 9) < DecisionMark(2, 0) < DecisionMark(2, 1)
+    assert DecisionMark.parse(str(DecisionMark(12, 345))) == DecisionMark(12, 345)
 
 
 def test_a_stage_is_pure_and_of_no_rows_nothing_is_committed(make: Make) -> None:

@@ -16,7 +16,7 @@ from poundlock.checkpoint.participant import Committed, Prepared
 from poundlock.connectors.iceberg.catalog import TablePlace
 from poundlock.connectors.iceberg.errors import changed_table, explain
 from poundlock.connectors.iceberg.files import partition_kinds, to_data_file
-from poundlock.connectors.iceberg.sink.marks import Commit, Mark, Owner, TaskFiles
+from poundlock.connectors.iceberg.sink.marks import DecisionMark, Owner, TableCommit, TaskFiles
 from poundlock.errors import CommitUnknown, DefinitionError, PoundlockError, TerminalError, TransientError
 from poundlock.redaction import secret_values
 
@@ -28,7 +28,7 @@ TRIES = 20
 _WAIT_S = 0.05
 _RETRIES = "commit.retry.num-retries"  # pyiceberg's own would put the same rows behind a commit that landed
 
-Change = Callable[["Table", "Transaction", Commit], int]
+Change = Callable[["Table", "Transaction", TableCommit], int]
 """Stages what a decision changes into a transaction; returns the id of the snapshot."""
 
 
@@ -47,7 +47,7 @@ def verify(place: TablePlace, prepared: Sequence[Prepared]) -> None:
             )
 
 
-def commit(place: TablePlace, owner: Owner, decided: Commit, change: Change) -> Committed:
+def commit(place: TablePlace, owner: Owner, decided: TableCommit, change: Change) -> Committed:
     """Make a decision's rows visible, or see that they are.
 
     Raises:
@@ -85,14 +85,14 @@ def commit(place: TablePlace, owner: Owner, decided: Commit, change: Change) -> 
     )
 
 
-def _is_made(place: TablePlace, owner: Owner, decided: Commit, table: Table) -> bool:
+def _is_made(place: TablePlace, owner: Owner, decided: TableCommit, table: Table) -> bool:
     now = str(table.metadata.table_uuid)
     if now != decided.table:
         raise changed_table(place.shown, now, decided.table)
     newest = owner.newest(table)
     if newest is not None and newest >= decided.mark:
         return True
-    before = Mark.parse(decided.after) if decided.after else None
+    before = DecisionMark.parse(decided.after) if decided.after else None
     if newest != before:
         raise TerminalError(
             f"{place.shown} has the commits of this sink up to {newest or 'none'}, and the job made them up to {before or 'none'}",
@@ -101,7 +101,7 @@ def _is_made(place: TablePlace, owner: Owner, decided: Commit, table: Table) -> 
     return False
 
 
-def _commit_once(table: Table, owner: Owner, decided: Commit, change: Change) -> int:
+def _commit_once(table: Table, owner: Owner, decided: TableCommit, change: Change) -> int:
     metadata = table.metadata
     # Of this object alone: the catalog gets updates, and none of these.
     table.metadata = metadata.model_copy(
@@ -117,7 +117,7 @@ def _commit_once(table: Table, owner: Owner, decided: Commit, change: Change) ->
 def append(owner: Owner, branch: str, tag: str | None) -> Change:
     """Return what adds the files of a decision to a table."""
 
-    def change(table: Table, transaction: Transaction, decided: Commit) -> int:
+    def change(table: Table, transaction: Transaction, decided: TableCommit) -> int:
         kinds = partition_kinds(table.metadata, decided.spec)
         update = transaction.update_snapshot(owner.summary(decided.mark), branch or "main")
         merges = table.metadata.properties.get("commit.manifest-merge.enabled", "false").lower() == "true"
@@ -131,7 +131,7 @@ def append(owner: Owner, branch: str, tag: str | None) -> Change:
     return change
 
 
-def add_tag(transaction: Transaction, snapshot: int, tag: str | None, decided: Commit) -> None:
+def add_tag(transaction: Transaction, snapshot: int, tag: str | None, decided: TableCommit) -> None:
     """Give the snapshot of a decision a name, in the same commit. Behind the snapshot: the first reference that is asserted is the branch."""
     if tag is not None:
         from pyiceberg.table.update.snapshot import ManageSnapshots

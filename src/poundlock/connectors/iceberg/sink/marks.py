@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PROPERTY = "poundlock.committed."
 
 
-class Mark(msgspec.Struct, frozen=True, order=True):
+class DecisionMark(msgspec.Struct, frozen=True, order=True):
     """A decision: the life of the driver that planned it, and the checkpoint. Later ones compare greater."""
 
     epoch: int
@@ -31,7 +31,7 @@ class Mark(msgspec.Struct, frozen=True, order=True):
         return f"e{self.epoch}-c{self.checkpoint}"
 
     @classmethod
-    def parse(cls, text: str) -> Mark:
+    def parse(cls, text: str) -> DecisionMark:
         """Return the mark of a text. Raises ValueError."""
         epoch, _, checkpoint = text.removeprefix("e").partition("-c")
         return cls(int(epoch), int(checkpoint))
@@ -63,7 +63,7 @@ class Owner:
         """The name of the table's property."""
         return f"{_PROPERTY}{self.job_id}.{self.name[-8:]}"
 
-    def summary(self, mark: Mark) -> dict[str, str]:
+    def summary(self, mark: DecisionMark) -> dict[str, str]:
         """Return what stands in the summary of a snapshot that a decision makes."""
         return {
             "poundlock.job-id": self.job_id,
@@ -72,20 +72,20 @@ class Owner:
             "poundlock.checkpoint": str(mark.checkpoint),
         }
 
-    def newest(self, table: Table) -> Mark | None:
+    def newest(self, table: Table) -> DecisionMark | None:
         """Return the newest decision that a table has, by its property and by its snapshots; None if there is none."""
         marks = [mark for mark, _ in self.snapshots(table)]
         if (text := table.metadata.properties.get(self.property)) is not None:
-            marks.append(Mark.parse(text))
+            marks.append(DecisionMark.parse(text))
         return max(marks, default=None)
 
-    def snapshots(self, table: Table) -> list[tuple[Mark, Any]]:
+    def snapshots(self, table: Table) -> list[tuple[DecisionMark, Any]]:
         """Return the snapshots of this owner that a table still has, the oldest first."""
         made = []
         for snapshot in table.metadata.snapshots:
             has = snapshot.summary.additional_properties if snapshot.summary is not None else {}
             if has.get("poundlock.job-id") == self.job_id and has.get("poundlock.sink") == self.sink:
-                mark = Mark(int(has.get("poundlock.epoch", 0)), int(has.get("poundlock.checkpoint", 0)))
+                mark = DecisionMark(int(has.get("poundlock.epoch", 0)), int(has.get("poundlock.checkpoint", 0)))
                 made.append((mark, snapshot))
         return sorted(made, key=lambda pair: pair[0])
 
@@ -107,7 +107,7 @@ class TaskFiles(SinkValue, frozen=True, kw_only=True):
     files: list[FileValue]
 
 
-class Commit(SinkValue, frozen=True, kw_only=True, omit_defaults=True):
+class TableCommit(SinkValue, frozen=True, kw_only=True, omit_defaults=True):
     """What one decision makes visible, by one commit.
 
     Args:
@@ -124,12 +124,12 @@ class Commit(SinkValue, frozen=True, kw_only=True, omit_defaults=True):
     files: list[FileValue]
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> DecisionMark:
         """The mark that it leaves."""
-        return Mark(self.epoch, self.checkpoint)
+        return DecisionMark(self.epoch, self.checkpoint)
 
 
-class Carried(SinkValue, frozen=True, kw_only=True, omit_defaults=True):
+class CarriedMark(SinkValue, frozen=True, kw_only=True, omit_defaults=True):
     """What is remembered from one decision to the next.
 
     Args:

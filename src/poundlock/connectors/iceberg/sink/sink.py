@@ -32,7 +32,7 @@ from poundlock.connectors.iceberg.catalog import TablePlace, outline, place_of
 from poundlock.connectors.iceberg.sink import committer, staging, sweeping, tables
 from poundlock.connectors.iceberg.sink.columns import check_rows
 from poundlock.connectors.iceberg.sink.data_files import delete_files
-from poundlock.connectors.iceberg.sink.marks import Carried, Commit, Mark, Owner, TaskFiles
+from poundlock.connectors.iceberg.sink.marks import CarriedMark, DecisionMark, Owner, TableCommit, TaskFiles
 from poundlock.errors import DefinitionError
 from poundlock.values import size
 
@@ -189,13 +189,13 @@ class IcebergSink(Portable):
         committer.verify(self.place, prepared)
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
-        carried = Carried.of(state) if state else Carried(v=1)
+        carried = CarriedMark.of(state) if state else CarriedMark(v=1)
         if not prepared:
             return Staged(
                 {"v": 1, "pending": [], **({"job": carried.job, "mark": carried.mark} if carried.mark else {})}, []
             )
         tasks = [TaskFiles.of(item.payload) for item in prepared]
-        decided = Commit(
+        decided = TableCommit(
             v=1,
             table=tasks[0].table,
             spec=tasks[0].spec,
@@ -210,7 +210,7 @@ class IcebergSink(Portable):
         return Staged(state, [decided.to_json()])
 
     def commit(self, committable: JSON) -> Committed | Aborted:
-        decided = Commit.of(committable)
+        decided = TableCommit.of(committable)
         if not self.key:
             return committer.commit(
                 self.place, self.owner, decided, committer.append(self.owner, self.branch or "", self.tag)
@@ -226,8 +226,8 @@ class IcebergSink(Portable):
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
         if not self.job_id:
             return []
-        carried = Carried.of(state) if state else Carried(v=1)
-        mark = Mark.parse(carried.mark) if carried.mark and carried.job == self.job_id else None
+        carried = CarriedMark.of(state) if state else CarriedMark(v=1)
+        mark = DecisionMark.parse(carried.mark) if carried.mark and carried.job == self.job_id else None
         return sweeping.sweep(self.place, self.owner, mark, remove=remove, check=check)
 
     # Inspectable
@@ -256,7 +256,7 @@ class IcebergSink(Portable):
         return cls(**{name: description[name] for name in (*_FIELDS, "catalog", "key")})
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
-        decided = Commit.of(committable)
+        decided = TableCommit.of(committable)
         newest = self.owner.newest(self.place.load("inspecting"))
         if newest is not None and newest >= decided.mark:
             return []
@@ -266,12 +266,12 @@ class IcebergSink(Portable):
     # Portable: all that is decided is committed, so only the mark is carried
 
     def newer(self, state: JSON, note: JSON) -> Newer:
-        carried = Carried.of(state) if state else Carried(v=1)
+        carried = CarriedMark.of(state) if state else CarriedMark(v=1)
         if not carried.mark:
             return Newer()
         owner = Owner(carried.job, self.sink_name, self.branch or "")
         table = self.place.load("looking for newer output")
-        then, newest = Mark.parse(carried.mark), owner.newest(table)
+        then, newest = DecisionMark.parse(carried.mark), owner.newest(table)
         if newest is None or newest < then:
             return Newer(
                 lost=f"has the commits up to {newest or 'none'} in {self.place.shown}, and made them up to {then}"

@@ -22,7 +22,7 @@ from poundlock.connectors.iceberg.files import FileValue, partition_kinds, to_da
 from poundlock.connectors.iceberg.sink import committer
 from poundlock.connectors.iceberg.sink.columns import check_rows
 from poundlock.connectors.iceberg.sink.data_files import DataFiles, delete_files, make_durable
-from poundlock.connectors.iceberg.sink.marks import Commit, TaskFiles
+from poundlock.connectors.iceberg.sink.marks import TableCommit, TaskFiles
 from poundlock.connectors.iceberg.sink.sweeping import epoch_folder
 from poundlock.connectors.iceberg.types import arrow_schema
 from poundlock.errors import TerminalError
@@ -114,11 +114,11 @@ class KeyedWriter:
                 self._table.io.delete(self._path)
 
 
-def commit(sink: IcebergSink, decided: Commit) -> Committed:
+def commit(sink: IcebergSink, decided: TableCommit) -> Committed:
     """Put a decision's staged rows into the table, or see that they are there; raises as `committer.commit`."""
     written: list[DataFiles] = []
 
-    def change(table: Table, transaction: Transaction, decided: Commit) -> int:
+    def change(table: Table, transaction: Transaction, decided: TableCommit) -> int:
         if written:  # of the try before, which the catalog refused or the table does not have
             written.pop().remove()
         rows = _newest(_staged(sink, table, decided), sink.key or ())
@@ -131,11 +131,11 @@ def commit(sink: IcebergSink, decided: Commit) -> Committed:
     return done
 
 
-def _name(decided: Commit) -> str:
+def _name(decided: TableCommit) -> str:
     return f"c{decided.checkpoint}-merged-{uuid.uuid4().hex[:12]}"
 
 
-def _staged(sink: IcebergSink, table: Table, decided: Commit) -> pa.Table:
+def _staged(sink: IcebergSink, table: Table, decided: TableCommit) -> pa.Table:
     pieces = []
     for file in decided.files:
         try:
@@ -157,7 +157,7 @@ def _newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def _replace(
-    sink: IcebergSink, table: Table, transaction: Transaction, decided: Commit, rows: pa.Table, made: DataFiles
+    sink: IcebergSink, table: Table, transaction: Transaction, decided: TableCommit, rows: pa.Table, made: DataFiles
 ) -> int:
     """Stage one snapshot: the files that have a row of one of the keys go, their other rows and the new ones come."""
     keys = rows.select(list(sink.key or ()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.checkpoint.participant import Orphan
 from poundlock.connectors.iceberg.catalog import TablePlace, file_system
 from poundlock.connectors.iceberg.sink.data_files import delete_files
-from poundlock.connectors.iceberg.sink.marks import Mark, Owner
+from poundlock.connectors.iceberg.sink.marks import DecisionMark, Owner
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -29,7 +29,7 @@ def epoch_folder(table: Table, owner: Owner, epoch: int) -> str:
 
 
 def sweep(
-    place: TablePlace, owner: Owner, mark: Mark | None, *, remove: bool, check: Callable[[], None]
+    place: TablePlace, owner: Owner, mark: DecisionMark | None, *, remove: bool, check: Callable[[], None]
 ) -> Sequence[Orphan]:
     """Return, and remove where that is asked for, the files of dead attempts; see `Participant.sweep`.
 
@@ -53,7 +53,11 @@ def _listed(table: Table, owner: Owner, first: int) -> dict[str, Orphan]:
     root = job_folder(table, owner)
     files, path = file_system(table.io, root)
     listed: dict[str, Orphan] = {}
-    for folder in files.get_file_info(FileSelector(path, allow_not_found=True)):
+    try:
+        folders = files.get_file_info(FileSelector(path))
+    except FileNotFoundError:
+        return {}
+    for folder in folders:
         epoch = folder.base_name.removeprefix("e")
         if folder.type != FileType.Directory or not epoch.isdigit() or int(epoch) < first:
             continue
