@@ -25,6 +25,8 @@ from poundlock.connectors.files.sink.rolling import FileCompaction as FileCompac
 from poundlock.connectors.files.sink.rolling import RollingPolicy as RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink as FileSink
 from poundlock.connectors.files.source.source import FileSource as FileSource
+from poundlock.connectors.iceberg.sink.sink import IcebergSink as IcebergSink
+from poundlock.connectors.iceberg.source.source import IcebergSource as IcebergSource
 from poundlock.connectors.jdbc.sink import JdbcSink as JdbcSink
 from poundlock.connectors.kafka.security import KafkaSecurity as KafkaSecurity
 from poundlock.connectors.kafka.sink.sink import KafkaSink as KafkaSink, TopicExpression as TopicExpression

@@ -26,6 +26,7 @@ def rebuild_sink(description: JSON) -> Participant | None:
 _KINDS = {
     "delta": "delta.sink.sink:DeltaSink",
     "files": "files.sink.sink:FileSink",
+    "iceberg": "iceberg.sink.sink:IcebergSink",
     "kafka": "kafka.sink.sink:KafkaSink",
     "nothing": "keeps_nothing:NothingKept",
     "postgres": "postgres.sink.sink:PostgresSink",

@@ -475,4 +475,60 @@ SUBJECTS = (
             ),
         ),
     ),
+    ErrorSubject(
+        305,
+        "Iceberg tables, and the Iceberg sink",
+        modules=("connectors.iceberg", "connectors.iceberg.sink"),
+        codes=(
+            ErrorCode(
+                2,
+                "An Iceberg table cannot be reached or written as it is set up.",
+                ("a catalog's properties that are wrong", "a table that is not there", "columns, partitions or a format that cannot be written"),
+                ("do what the second line says: docs/iceberg.md",),
+            ),
+            ErrorCode(
+                3,
+                "The catalog or the warehouse did not answer, or the table's partition spec changed meanwhile; the checkpoint is repeated.",
+                ("a catalog that is away", "a store that does not answer", "somebody changed the partition spec"),
+                ("see that catalog and warehouse answer; the job goes on by itself",),
+            ),
+            ErrorCode(
+                4,
+                "The table is not the one that was written, or it has not the commits that the job made.",
+                ("a table that was dropped and made again", "a catalog that was put back to an older state", "a property of the table that was removed"),
+                ("put the table back", "where the rows are there, set the table's property to what the second line names"),
+            ),
+            ErrorCode(
+                7,
+                "Whether a snapshot was committed is not known yet, or other writers were quicker again and again.",
+                ("a catalog that went away during the commit", "many writers of one table"),
+                ("see that the catalog answers; the commit is asked for again, and looked for first",),
+            ),
+        ),
+    ),
+    ErrorSubject(
+        306,
+        "The Iceberg source",
+        modules=("connectors.iceberg.source",),
+        codes=(
+            ErrorCode(
+                2,
+                "An IcebergSource cannot read the table as it is set up.",
+                ("a column, snapshot, branch or tag that is not there", "a condition that cannot be read"),
+                ("correct the argument that is named: docs/iceberg.md",),
+            ),
+            ErrorCode(
+                4,
+                "The table has what an incremental reading cannot follow, or what pyiceberg does not read.",
+                ("a snapshot that changes or removes rows", "equality deletes"),
+                ('leave such snapshots out: on_overwrite="skip"', "have the table compacted by the engine that writes it"),
+            ),
+            ErrorCode(
+                6,
+                "A snapshot or data file that the job has still to read is gone.",
+                ("snapshots that expired", "a table that was made again or set back"),
+                ("keep snapshots for longer than the job may stand still", "begin with a new checkpoint folder"),
+            ),
+        ),
+    ),
 )  # fmt: skip

@@ -37,17 +37,25 @@ _STAMP = ".checked.json"
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One jar: where a Maven repository keeps it and the SHA-256 of its bytes."""
+    """One jar: where a Maven repository keeps it and the SHA-256 of its bytes; `classifier` tells several of one version apart."""
 
     group: str
     artifact: str
     version: str
     sha256: str
+    classifier: str = ""
 
     @property
     def file(self) -> str:
         """Name of the file, as Maven repositories name it."""
-        return f"{self.artifact}-{self.version}.jar"
+        return f"{self.artifact}-{self.version}{'-' if self.classifier else ''}{self.classifier}.jar"
+
+    @classmethod
+    def parse(cls, text: str) -> Pin:
+        """Return the pin of a line such as "group:artifact:version sha256", or "group:artifact:version:classifier sha256"."""
+        coordinates, sha256 = text.split(" ")
+        group, artifact, version, *classifier = coordinates.split(":")
+        return cls(group, artifact, version, sha256, *classifier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,7 @@ def _read() -> dict[str, JarPins]:
     return {
         name: JarPins(
             what=of["what"],
-            pins=tuple(Pin(*re.split("[: ]", pin)) for pin in of["pins"]),
+            pins=tuple(map(Pin.parse, of["pins"])),
             borrowed=tuple(of.get("borrowed", ())),
         )
         for name, of in sets.items()
@@ -250,7 +258,7 @@ def _fetch(home: Path, name: str, pins: JarPins, places: JarPlaces, temporary: P
     command += [f"-Divy.default.ivy.user.dir={user}", "-cp", str(ivy[-1]), "org.apache.ivy.Main"]
     command += ["-settings", str(places.ivy_settings)] if places.ivy_settings else []
     command += ["-cache", str(user / "cache"), "-ivy", str(wanted), "-confs", "default"]
-    command += ["-retrieve", f"{home}/[artifact]-[revision].[ext]"]
+    command += ["-retrieve", f"{home}/[artifact]-[revision](-[classifier]).[ext]"]
     progress(f"fetching {pins.what}: {len(pins.pins)} jars, once")
     output = _run_ivy(command, len(pins.pins), progress)
     if faults := _faults(home, pins):
@@ -279,15 +287,25 @@ def _run_ivy(command: Sequence[str], total: int, progress: Progress) -> str:
 
 def _ivy_file(pins: Sequence[Pin]) -> str:
     """Return an ivy.xml in which nothing is transitive: the set is pinned whole, so Ivy has nothing to decide."""
-    modules = "".join(
-        f"<dependency org={quoteattr(p.group)} name={quoteattr(p.artifact)} rev={quoteattr(p.version)} "
-        'transitive="false"/>\n'
-        for p in pins
-    )
+    together: dict[tuple[str, str, str], list[str]] = {}
+    for pin in pins:  # what differs by its classifier alone is one dependency
+        together.setdefault((pin.group, pin.artifact, pin.version), []).append(pin.classifier)
+    modules = "".join(_dependency(*module, classifiers) for module, classifiers in together.items())
     return (
-        '<ivy-module version="2.0"><info organisation="poundlock" module="jars"/>\n'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"><info organisation="poundlock" module="jars"/>\n'
         f'<dependencies defaultconf="*-&gt;default">\n{modules}</dependencies></ivy-module>\n'
     )
+
+
+def _dependency(group: str, artifact: str, version: str, classifiers: Sequence[str]) -> str:
+    module = f"<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
+    if not any(classifiers):
+        return f'{module} transitive="false"/>\n'
+    artifacts = "".join(
+        f'<artifact name={quoteattr(artifact)} type="jar"{f" m:classifier={quoteattr(each)}" if each else ""}/>'
+        for each in classifiers
+    )
+    return f'{module} transitive="false">{artifacts}</dependency>\n'
 
 
 def _reason(output: str) -> str:

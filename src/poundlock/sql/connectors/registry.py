@@ -9,6 +9,7 @@ from poundlock.sql.connectors.blackhole import BlackholeTable
 from poundlock.sql.connectors.datagen.table import DatagenTable
 from poundlock.sql.connectors.delta import DeltaTable
 from poundlock.sql.connectors.filesystem import FilesystemTable
+from poundlock.sql.connectors.iceberg.table import IcebergTable
 from poundlock.sql.connectors.jdbc.table import JdbcTable
 from poundlock.sql.connectors.kafka.table import KafkaTable
 from poundlock.sql.connectors.opensearch import OpenSearchTable
@@ -27,6 +28,7 @@ CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "elasticsearch-8": partial(OpenSearchTable, "elasticsearch-8", is_elastic=True),
     "delta": DeltaTable,
     "filesystem": FilesystemTable,
+    "iceberg": IcebergTable,
     "jdbc": JdbcTable,
     "kafka": KafkaTable,
     "opensearch": partial(OpenSearchTable, "opensearch"),

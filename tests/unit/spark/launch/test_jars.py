@@ -156,3 +156,13 @@ def test_neither_pyspark_nor_confluent_is_imported() -> None:
     code = "import sys, poundlock.spark.launch.jars as j; j.pyspark_jars(); print([m for m in sys.modules if m[:5] in ('pyspa', 'confl')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_classifier_tells_jars_of_one_version_apart() -> None:
+    lines = (f"org.example:a:1.0 {'1' * 64}", f"org.example:a:1.0:tests {'2' * 64}")
+    pins = [Pin.parse(line) for line in lines]
+    assert [(pin.file, pin.sha256[0]) for pin in pins] == [("a-1.0.jar", "1"), ("a-1.0-tests.jar", "2")]
+    wanted = jars._ivy_file(pins)
+    assert wanted.count("<dependency ") == 1
+    assert wanted.count("<artifact ") == 2
+    assert wanted.count('m:classifier="tests"') == 1

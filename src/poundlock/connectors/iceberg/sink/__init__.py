@@ -1,0 +1,1 @@
+"""Writes Iceberg tables: data files by tasks, one commit a decision by the driver."""

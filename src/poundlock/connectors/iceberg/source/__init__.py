@@ -1,0 +1,1 @@
+"""Reads Iceberg tables: one snapshot, or the snapshots as they come."""
