@@ -73,6 +73,7 @@ def _markers_there(sink: JdbcSink, connection: Connection) -> bool:
             next="use a table or database that has them",
         )
     _columns(sink, connection)
+    _refuse_engine(sink, connection)
     try:
         connection.rows(f"SELECT gid FROM {sink.marker_table} WHERE gid = ''")
     except JdbcError:
