@@ -12,8 +12,8 @@ from poundlock.sql.connectors.filesystem import FilesystemTable
 from poundlock.sql.connectors.iceberg.table import IcebergTable
 from poundlock.sql.connectors.jdbc.table import JdbcTable
 from poundlock.sql.connectors.kafka.table import KafkaTable
-from poundlock.sql.connectors.opensearch import OpenSearchTable
 from poundlock.sql.connectors.mysql_cdc import MySqlCdcTable
+from poundlock.sql.connectors.opensearch import OpenSearchTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
 from poundlock.sql.connectors.postgres_cdc import PostgresCdcTable
 from poundlock.sql.connectors.print_table import PrintTable
