@@ -256,7 +256,11 @@ def test_what_cannot_be_read_is_refused_before_the_job_starts(tmp_path: Path) ->
         DeltaSource(path, columns=["wird"]).preflight()
 
 
-def test_the_contract_of_a_source(tmp_path: Path) -> None:
+FEW = ("reads-all", "positions", "ends", "splits-pure", "replay-promise")
+
+
+@pytest.mark.parametrize("only", [FEW, pytest.param(None, marks=pytest.mark.torture)], ids=["few", "all"])
+def test_the_contract_of_a_source(only: tuple[str, ...] | None) -> None:
     rows = [{"id": n, "word": f"w{n}"} for n in range(12)]
 
     def make_source(folder: Path) -> DeltaSource:
@@ -268,5 +272,4 @@ def test_the_contract_of_a_source(tmp_path: Path) -> None:
     def change(source: DeltaSource) -> None:
         DeltaTable(source.path).update({"word": "'other'"})
 
-    only = ("reads-all", "positions", "ends", "splits-pure", "replay-promise")
     assert source_conformance(make_source, rows=rows, change=change, only=only).passed
