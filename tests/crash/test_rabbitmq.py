@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.fixtures import running_or_skipped
 from support.lives import STATELESS, Lives, failpoint_setting
 from support.rabbitmq import EmbeddedRabbitMQ
 from support.torture import tortured
@@ -59,7 +60,7 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    with EmbeddedRabbitMQ() as broker:
+    with running_or_skipped("RabbitMQ", EmbeddedRabbitMQ) as broker:
         for queue in ("given", "copies"):
             broker.declare(queue)
         made = Scene(broker, tmp_path)
@@ -74,7 +75,7 @@ def test_every_failpoint(scene: Scene, tmp_path: Path) -> None:
     job, end = scene.lives.start(POUNDLOCK_FAILPOINTS=setting), time.monotonic() + scene.lives.patience_s
     while {path.name for path in hit.iterdir()} != points:
         assert time.monotonic() < end, f"not hit: {points - {path.name for path in hit.iterdir()}}"
-        scene.publish(20)
+        scene.publish(5)
         if job.exit_code is not None:
             assert job.exit_code == KILLED
             job = scene.lives.start(POUNDLOCK_FAILPOINTS=setting)

@@ -18,6 +18,7 @@ from poundlock.connectors.mqtt.sink import MqttSender
 from poundlock.errors import SourceGoneError
 from poundlock.storage import LocalStorage
 from poundlock.testing import sink_conformance, source_conformance
+from support.fixtures import running_or_skipped
 from support.mosquitto import EmbeddedMosquitto
 
 pytestmark = pytest.mark.services
@@ -28,7 +29,7 @@ SCHEMA = "n bigint, word string"
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedMosquitto]:
-    with EmbeddedMosquitto() as running:
+    with running_or_skipped("Mosquitto", EmbeddedMosquitto) as running:
         yield running
 
 

@@ -17,6 +17,7 @@ from poundlock.connectors.rabbitmq.connection import RabbitMQAddress
 from poundlock.connectors.rabbitmq.publisher import Publisher, Route
 from poundlock.storage import LocalStorage
 from poundlock.testing import sink_conformance, source_conformance
+from support.fixtures import running_or_skipped
 from support.rabbitmq import EmbeddedRabbitMQ
 
 pytestmark = pytest.mark.services
@@ -27,7 +28,7 @@ SCHEMA = "n bigint, word string"
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedRabbitMQ]:
-    with EmbeddedRabbitMQ() as running:
+    with running_or_skipped("RabbitMQ", EmbeddedRabbitMQ) as running:
         yield running
 
 
