@@ -107,15 +107,31 @@ class Drivers:
         self.active, self.standby = self.standby, self.stand_by() if again else None
 
     def lose_by_itself(self) -> None:
-        """Wait until the active driver has stopped itself at a failpoint; return when the standby has decided."""
-        process, fed = psutil.Process(self.active.pid), 0.0
-        while process.status() != psutil.STATUS_STOPPED:
+        """Wait until the active driver has stopped itself at a failpoint; return when the standby has decided, or has stopped itself as well."""
+        assert self.standby is not None
+        newest, victim = self.ledger.newest(), psutil.Process(self.active.pid)
+        assert newest is not None
+        self._feed_until(lambda: victim.status() == psutil.STATUS_STOPPED)
+        self.stopped.append((self.active, [victim]))
+        began, epoch, self.active = time.monotonic(), newest.epoch + 1, self.standby
+        heir = psutil.Process(self.active.pid)
+        self._feed_until(lambda: self._decided_by(epoch) or heir.status() == psutil.STATUS_STOPPED)
+        self.took_s.append(("stopped", time.monotonic() - began))
+        self.standby = self.stand_by()
+
+    def _decided_by(self, epoch: int) -> bool:
+        newest = self.ledger.newest()
+        return newest is not None and newest.epoch >= epoch and newest.occasion == "checkpoint"
+
+    def _feed_until(self, reached: Callable[[], bool]) -> None:
+        """Wait until something holds, giving the job something to read whenever it has read all."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not reached():
             assert self.active.exit_code is None, self.active.log_tail(6000)
-            if self.all_is_read() and time.monotonic() - fed > 1:
+            assert time.monotonic() < deadline, self.active.log_tail(6000)
+            if self.all_is_read():
                 self.scene.produce(200, files=1)
-                fed = time.monotonic()
             time.sleep(0.5)
-        self.lose("stopped")
 
     def wake(self) -> None:
         """Let those that were stopped go on: each has to find that it was succeeded, and has decided nothing since."""
