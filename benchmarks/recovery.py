@@ -1,7 +1,7 @@
 """How long a job stands still when its driver is killed: from SIGKILL to the next decision in the ledger, several times in a run.
 
-A topic into files, 1,000 events/s, a checkpoint after the other; checkpoint and output on a local disk, on HDFS, on S3. The next
-process is started at once, by the benchmark. Every event has to be in one finished file, or there is no figure.
+A topic into files, 1,000 events/s, a checkpoint after the other; checkpoint and output on a local disk, on HDFS, on S3. In `recovery` the next
+process is started at once, by the benchmark; in `takeover` it stands by. Every event has to be in one finished file, or there is no figure.
 """
 
 from __future__ import annotations
@@ -80,20 +80,30 @@ def prove(out: Storage, produced: int) -> None:
         )
 
 
-def recovery(bench: Bench, store: str) -> Result:
-    """Some deaths of the driver, one after the other; the median and the longest time to the next decision."""
+def recovery(bench: Bench, store: str, kind: str = "recovery") -> Result:
+    """Some deaths of the driver, one after the other; the median and the longest time to the next decision.
+
+    Args:
+        store: of checkpoint and output.
+        kind: "recovery", or "takeover" by a driver that stands by.
+    """
     bench.warm()
-    name, work = f"recovery/{store}", bench.folder(f"recovery-{store}")
+    name, work = f"{kind}/{store}", bench.folder(f"{kind}-{store}")
     kills = _QUICK_KILLS if bench.quick else _KILLS
     with output_topic(bench.broker, _TOPIC, _PARTITIONS) as topic, _STORES[store](work) as (root, variables):
-        words = program("recovery_client.py", bench.broker.bootstrap_servers, topic, root, kills, work)
+        words = program(f"{kind}_client.py", bench.broker.bootstrap_servers, topic, root, kills, work)
         usage = run(words, env=bench.environment(work, **variables), log=bench.log(name))
         times = Times(**json.loads((work / "times").read_text()))
         prove(open_storage(f"{root}/out"), times.produced)
     shutil.rmtree(work)
-    figures = {part: statistics.median(each[part] for each in times.parts_ms) for part in times.parts_ms[0]}
+    parts = times.parts_ms[0] if times.parts_ms else ()
+    figures = {part: statistics.median(each[part] for each in times.parts_ms) for part in parts}
     median = statistics.median(times.took_ms)
     return Result.of(name, times.produced, usage, median_ms=median, max_ms=max(times.took_ms), figures=figures)
 
 
-CASES: tuple[Case, ...] = tuple(Case(f"recovery/{store}", partial(recovery, store=store)) for store in _STORES)
+CASES: tuple[Case, ...] = tuple(
+    Case(f"{kind}/{store}", partial(recovery, store=store, kind=kind))
+    for kind in ("recovery", "takeover")
+    for store in _STORES
+)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.ledger.ledger import Ledger, record_path
 from poundlock.storage import open_storage
 
-__all__ = ["Times"]
+__all__ = ["PATIENCE_S", "Decisions", "Producer", "Times", "read"]
 
 PATIENCE_S = 120.0
 _LOOK_S = 0.02
@@ -36,7 +37,7 @@ class Times:
     Args:
         produced: how many events there were, numbered from 0.
         took_ms: for each kill, from the signal to when the next driver's first checkpoint was in the ledger.
-        parts_ms: for each kill, how long each part of the next driver's start took, by name.
+        parts_ms: for each kill, how long each part of the next driver's start took, by name; none of those that stood by.
     """
 
     produced: int
@@ -82,17 +83,17 @@ class Decisions:
         self._ledger = Ledger(self._storage)
         self._next = 0
 
-    def checkpoint(self, life: Life, *, epoch: int = 0) -> tuple[Decision, float]:
+    def checkpoint(self, exit_code: Callable[[], int | None], *, epoch: int = 0) -> tuple[Decision, float]:
         """Return the next one, and when it was seen, seconds since 1970.
 
         Args:
-            life: what is to decide it.
+            exit_code: of what is to decide it; None = it lives.
             epoch: leave out those of an older epoch.
         """
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             if self._storage.stat(record_path(self._next)) is None:
-                if (code := life.process.poll()) is not None:
+                if (code := exit_code()) is not None:
                     raise SystemExit(f"the job ended by itself with {code}")
                 time.sleep(_LOOK_S)
                 continue
@@ -102,6 +103,12 @@ class Decisions:
             if decision.occasion == "checkpoint" and decision.epoch >= epoch:
                 return decision, seen
         raise SystemExit(f"no checkpoint in {PATIENCE_S:.0f} s")
+
+    def newest(self, exit_code: Callable[[], int | None]) -> tuple[Decision, float]:
+        """Return the next one that is decided from now on, and when it was seen; see `checkpoint`."""
+        known = self._ledger.newest()
+        self._next = max(self._next, 0 if known is None else known.number + 1)
+        return self.checkpoint(exit_code)
 
 
 class Producer(threading.Thread):
@@ -146,22 +153,22 @@ def main(servers: str, topic: str, root: str, kills: int, folder: Path) -> None:
     place, decisions = f"{servers}/{topic}", Decisions(f"{root}/checkpoints")
     life = Life(place, root, folder, 0)
     try:
-        newest, _ = decisions.checkpoint(life)
+        newest, _ = decisions.checkpoint(life.process.poll)
         for number in range(1, kills + 1):
             for _ in range(_BETWEEN):
-                newest, _ = decisions.checkpoint(life)
+                newest, _ = decisions.checkpoint(life.process.poll)
             time.sleep(moments.random())  # anywhere in a checkpoint
             killed, dead = time.time(), life.process
             dead.kill()
             life = Life(place, root, folder, number)
             dead.wait()
-            newest, seen = decisions.checkpoint(life, epoch=newest.epoch + 1)
+            newest, seen = decisions.checkpoint(life.process.poll, epoch=newest.epoch + 1)
             took.append((seen - killed) * 1000)
-            decisions.checkpoint(life)  # the one before is complete
+            decisions.checkpoint(life.process.poll)  # the one before is complete
             parts.append(life.parts_ms(killed))
         produced = producer.end()
         while read(newest) < produced:
-            newest, _ = decisions.checkpoint(life)
+            newest, _ = decisions.checkpoint(life.process.poll)
         life.stop()
     finally:
         life.process.kill()

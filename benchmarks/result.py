@@ -233,6 +233,7 @@ BARS = (
     Bar(name="recovery/local", most_ms=8000),
     Bar(name="recovery/hdfs", most_ms=10000),
     Bar(name="recovery/s3", most_ms=10000),
+    *(Bar(name=f"takeover/{store}", most_ms=10000) for store in ("local", "hdfs", "s3")),
     Bar(name="ledger_cost/poundlock", figure="growth", most=1.5),
     Bar(
         name="ledger_cost/kept_for_ever", figure="growth", most=2

@@ -16,6 +16,10 @@ from poundlock.connectors.files.buckets.assigners import (
 )
 from poundlock.connectors.files.partitions.commit import CommittedPartition as CommittedPartition
 from poundlock.connectors.files.partitions.commit import PartitionCommit as PartitionCommit
+from poundlock.connectors.files.partitions.metastore import GlueMetaStore as GlueMetaStore
+from poundlock.connectors.files.partitions.metastore import MetastoreCommitPolicy as MetastoreCommitPolicy
+from poundlock.connectors.files.partitions.metastore import TableMetaStore as TableMetaStore
+from poundlock.connectors.files.partitions.table_row import TableCommitPolicy as TableCommitPolicy
 from poundlock.connectors.files.partitions.sealed import SealedBucket as SealedBucket
 from poundlock.connectors.files.partitions.sealed import SealedBuckets as SealedBuckets
 from poundlock.connectors.files.partitions.times import PartitionTimePattern as PartitionTimePattern

@@ -72,7 +72,8 @@ def hit(point: Failpoint | SavepointFailpoint | StreamFailpoint | DeletionPoint)
 
     The variable is a comma-separated list of `name:action[@times]`: the action happens at the `times`-th pass of this
     process (default 1). Actions: `kill` (SIGKILL this process), `kill-parent` (SIGKILL the parent process),
-    `raise` (InjectedFailure), `enospc` (OSError as from a full disk), `sleep` (10 s). A further `once=PATH` after a
+    `stop` (SIGSTOP this process, until somebody sends SIGCONT), `raise` (InjectedFailure), `enospc` (OSError as from a full
+    disk), `sleep` (10 s). A further `once=PATH` after a
     semicolon creates PATH before acting and does nothing where it exists, so that a restarted process goes on.
     """
     setting = os.environ.get(ENVIRONMENT)
@@ -100,6 +101,8 @@ def _act(action: str, point: Failpoint | SavepointFailpoint | StreamFailpoint | 
         os.kill(os.getpid(), signal.SIGKILL)
     elif action == "kill-parent":
         os.kill(os.getppid(), signal.SIGKILL)
+    elif action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
     elif action == "enospc":
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(Path("injected") / point.value))
     elif action == "sleep":

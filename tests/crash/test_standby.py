@@ -10,6 +10,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psutil
@@ -17,7 +18,10 @@ import pytest
 
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.failpoints import ENVIRONMENT, Failpoint
 from poundlock.testing.job_process import JobProcess
+from support.lives import failpoint_setting
+from support.stores import LOCAL_FIRST, STORES
 
 if TYPE_CHECKING:
     from tests.crash.conftest import FileScene
@@ -26,13 +30,21 @@ pytestmark = pytest.mark.crash
 
 _PATIENCE_S = 600.0
 _FENCED = 5
+_STEPS = (
+    Failpoint.PREPARE_VERIFIED,
+    Failpoint.DECISION_RECORDED,
+    Failpoint.SINK_COMMITTING,
+    Failpoint.SINK_COMMITTED,
+    Failpoint.CHECKPOINT_DONE,
+)
+ON_ALL = pytest.mark.parametrize("store", list(STORES), indirect=True)
 
 
 class Drivers:
     """The drivers of one scene: one that runs the job, one that stands by, and those that were stopped."""
 
-    def __init__(self, scene: FileScene, *lease: str) -> None:
-        self.scene, self.lease = scene, lease
+    def __init__(self, scene: FileScene, *lease: str, failpoints: str = "") -> None:
+        self.scene, self.lease, self.failpoints = scene, lease, failpoints
         self.ledger = Ledger(scene.store.storage("checkpoints"))
         self.stopped: list[tuple[JobProcess, list[psutil.Process]]] = []
         self.took_s: list[tuple[str, float]] = []
@@ -41,7 +53,7 @@ class Drivers:
         self.standby: JobProcess | None = self.stand_by()
 
     def _start(self) -> JobProcess:
-        return self.scene.lives.start("--standby", *self.lease, CRASH_WATCH="1")
+        return self.scene.lives.start("--standby", *self.lease, CRASH_WATCH="1", **{ENVIRONMENT: self.failpoints})
 
     def stand_by(self) -> JobProcess:
         """Start another, and wait until its Spark is warm."""
@@ -94,11 +106,41 @@ class Drivers:
         self.took_s.append((how, time.monotonic() - began))
         self.active, self.standby = self.standby, self.stand_by() if again else None
 
+    def lose_by_itself(self) -> None:
+        """Wait until the active driver has stopped itself at a failpoint; return when the standby has decided, or has stopped itself as well."""
+        assert self.standby is not None
+        newest, victim = self.ledger.newest(), psutil.Process(self.active.pid)
+        assert newest is not None
+        self._feed_until(lambda: victim.status() == psutil.STATUS_STOPPED)
+        self.stopped.append((self.active, [victim]))
+        began, epoch, self.active = time.monotonic(), newest.epoch + 1, self.standby
+        heir = psutil.Process(self.active.pid)
+        self._feed_until(lambda: self._decided_by(epoch) or heir.status() == psutil.STATUS_STOPPED)
+        self.took_s.append(("stopped", time.monotonic() - began))
+        self.standby = self.stand_by()
+
+    def _decided_by(self, epoch: int) -> bool:
+        newest = self.ledger.newest()
+        return newest is not None and newest.epoch >= epoch and newest.occasion == "checkpoint"
+
+    def _feed_until(self, reached: Callable[[], bool]) -> None:
+        """Wait until something holds, giving the job something to read whenever it has read all."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not reached():
+            assert self.active.exit_code is None, self.active.log_tail(6000)
+            assert time.monotonic() < deadline, self.active.log_tail(6000)
+            if self.all_is_read():
+                self.scene.produce(200, files=1)
+            time.sleep(0.5)
+
     def wake(self) -> None:
         """Let those that were stopped go on: each has to find that it was succeeded, and has decided nothing since."""
         for job, its in self.stopped:
-            for each in reversed(its):
-                each.send_signal(signal.SIGCONT)
+            while job.exit_code is None:  # it may stop itself once more, at a later failpoint
+                for each in reversed(its):
+                    with suppress(psutil.NoSuchProcess):
+                        each.send_signal(signal.SIGCONT)
+                time.sleep(0.2)
             assert self.scene.lives.end(job) == _FENCED, job.log_tail(6000)
         self.stopped.clear()
 
@@ -117,15 +159,16 @@ class Drivers:
         print("\n".join(f"{how}: {took:.1f} s to the next decision" for how, took in self.took_s))
 
 
-def drivers(scene: FileScene, *lease: str) -> Drivers:
+def drivers(scene: FileScene, *lease: str, failpoints: str = "") -> Drivers:
     scene.produce(2000)
-    return Drivers(scene, *lease)
+    return Drivers(scene, *lease, failpoints=failpoints)
 
 
+@LOCAL_FIRST
 def test_one_that_stands_by_goes_on_for_a_driver_that_is_killed_and_for_one_that_is_stopped(
     file_scene: FileScene,
 ) -> None:
-    job = drivers(file_scene, "-D", "lease_duration=3 s")
+    job = drivers(file_scene, "-D", "lease_duration=3 s" if file_scene.store.name == "local" else "lease_duration=10 s")
     job.lose("stopped")
     job.wake()
     job.lose("killed", again=False)
@@ -133,11 +176,24 @@ def test_one_that_stands_by_goes_on_for_a_driver_that_is_killed_and_for_one_that
 
 
 @pytest.mark.torture
+@ON_ALL
+def test_a_driver_that_stops_within_a_checkpoint_decides_nothing_when_it_goes_on(file_scene: FileScene) -> None:
+    """At each step between its tasks and the end of a checkpoint, where it has looked at its epoch and may be about to write."""
+    failpoints = failpoint_setting("stop", file_scene.hit, times=2, points=_STEPS)
+    job = drivers(file_scene, "-D", "lease_duration=10 s", failpoints=failpoints)
+    while len(list(file_scene.hit.iterdir())) < len(_STEPS):
+        job.lose_by_itself()
+        job.wake()
+    job.end()
+
+
+@pytest.mark.torture
+@ON_ALL
 def test_many_changes_of_the_active_driver(file_scene: FileScene) -> None:
     seed = int(os.environ.get("POUNDLOCK_TORTURE_SEED") or time.time_ns() // 1000 % 1_000_000_000)
     print(f"POUNDLOCK_TORTURE_SEED={seed}")
     chance = random.Random(seed)
-    job = drivers(file_scene)
+    job = drivers(file_scene, "-D", f"lease_duration={'6 s' if file_scene.store.name == 'local' else '10 s'}")
     for _ in range(int(os.environ.get("POUNDLOCK_TORTURE_KILLS") or 12)):
         file_scene.produce(chance.randrange(200, 4000))
         time.sleep(chance.random() * 2)  # anywhere in a checkpoint

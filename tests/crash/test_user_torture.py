@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +17,23 @@ from poundlock.cli.torture.control import break_output
 from poundlock.cli.torture.outputs import comparisons
 from poundlock.cli.torture.sandbox import PLAN, RUNS, Sandbox
 from poundlock.testing.kafka import EmbeddedKafka
+from poundlock.testing.postgres import EmbeddedPostgres
+from support.server_commands import commands_of
 
 pytestmark = pytest.mark.crash
 
 JOB = Path(__file__).parent / "jobs/orders.py"
 
 
-def torture(folder: Path, *words: str, **environment: str) -> dict[str, Any]:
-    """Torture the job in a folder, and return the report; the exit code is that of a job that survives."""
+def torture(folder: Path, *words: str, job: Path = JOB, **environment: str) -> dict[str, Any]:
+    """Torture a job in a folder, and return the report; the exit code is that of a job that survives."""
     own = {
         "CHECKPOINT": str(folder / "checkpoint"),
         "OUT": str(folder / "out"),
         "POUNDLOCK_STATE_DIR": str(folder / "state"),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "poundlock.cli.main", "torture", str(JOB), "-p", "2", "--json", *words],
+        [sys.executable, "-m", "poundlock.cli.main", "torture", str(job), "-p", "2", "--json", *words],
         cwd=folder, env={**os.environ, **own, **environment}, capture_output=True, text=True, timeout=3_000,
     )  # fmt: skip
     print(done.stderr)
@@ -96,11 +99,46 @@ def test_a_job_over_topics_survives_kills_of_chance(
     assert not [name for name in kafka.admin.list_topics(timeout=30).topics if name.startswith("poundlock-torture-")]
 
 
-def broken(folder: Path, words: list[str], kafka: EmbeddedKafka) -> dict[str, Any]:
+def broken(
+    folder: Path, words: Sequence[str], kafka: EmbeddedKafka, *, sink: str = "by-customer", **more: Any
+) -> dict[str, Any]:
     """Return the report of a job whose output is broken, which has to be found."""
     with pytest.raises(AssertionError) as found:
-        torture(folder, *words, SERVERS=kafka.bootstrap_servers)
+        torture(folder, *words, SERVERS=kafka.bootstrap_servers, **more)
     report: dict[str, Any] = json.loads(str(found.value).partition("\n")[0])
     assert not report["agrees"]
-    assert {sink["sink"]: sink["doubled"] for sink in report["sinks"]} == {"copies": 1, "by-customer": 0, "counts": 0}
+    assert {sink["sink"]: sink["doubled"] for each in report["sinks"]} == {"copies": 1, "by-customer": 0, "counts": 0}
     return report
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("control", [None, "doubled"])
+def test_a_job_survives_the_death_of_its_broker_and_its_database_too(
+    own_kafka_broker: EmbeddedKafka, postgres_server: EmbeddedPostgres, control: str | None, tmp_path: Path
+) -> None:
+    """Real servers, whose stop and start commands are given; driver, JVM and workers die besides."""
+    kafka, seed = own_kafka_broker, os.environ.get("POUNDLOCK_TORTURE_SEED", "5")
+    for name in ("orders", "copies"):
+        kafka.create_topic(name, 3)
+    kafka.produce("orders", [json.dumps({"id": number, "customer": f"c{number % 7}"}) for number in range(4_000)])
+    postgres_server.execute(
+        "CREATE TABLE IF NOT EXISTS customers (customer text PRIMARY KEY, region text)",
+        "INSERT INTO customers SELECT 'c' || n, 'r' || n % 3 FROM generate_series(0, 6) n ON CONFLICT DO NOTHING",
+    )
+    with commands_of({"kafka": kafka, "postgres": postgres_server}) as servers:
+        given = [
+            word
+            for name in ("kafka", "postgres")
+            for what in ("stop", "start")
+            for word in (f"--{what}-service", servers.command(name, what))
+        ]
+        words = ["--seed", seed, "--kills", os.environ.get("POUNDLOCK_TORTURE_KILLS", "6"), *given]
+        own: dict[str, Any] = {"job": JOB.parent / "looked_up.py", "CATALOG": postgres_server.dsn}
+        if control is None:
+            report = torture(tmp_path, *words, SERVERS=kafka.bootstrap_servers, **own)
+        else:
+            report = broken(tmp_path, [*words, "--control", control], kafka, sink="by-region", **own)
+        assert set(servers.asked) == {f"{name} {what}" for name in ("kafka", "postgres") for what in ("stop", "start")}
+    assert {sink["sink"] for sink in report["sinks"]} == {"copies", "by-region"}
+    assert {sink["sink"]: sink["lost"] for sink in report["sinks"]} == {"copies": 0, "by-region": 0}
+    assert kafka.read("copies") == [], "nothing came to the topic of the user"

@@ -8,7 +8,7 @@ import os
 import random
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ class SealingJob:
         target_size: of files; "" = as the rolling policy has them.
         environment: what a process needs to work there.
         seed: of the order and sizes of the input.
+        more: policies besides a success file and the table of seals.
     """
 
     root: Path
@@ -62,6 +63,7 @@ class SealingJob:
     format: str
     environment: Mapping[str, str]
     seed: int
+    more: Sequence[Callable[[SealedBucket], None]] = ()
 
     def prepare(self) -> None:
         """Write the input: the hours in order, with some rows of earlier hours in each file."""
@@ -184,7 +186,7 @@ class SealingJob:
             allowed_lateness="10 min",
             late=late,
             target_size=self.target_size or None,
-            policies=["success-file", row_in_a_table],
+            policies=["success-file", row_in_a_table, *self.more],
         )
         job = Job("sealing", checkpoint_dir=f"{self.root}/checkpoint", dead_letters=f"{self.root}/dead")
         source = FileSource(

@@ -255,6 +255,12 @@ SUBJECTS = (
         codes=(
             ErrorCode(2, "A PartitionCommit is set up in a way that cannot work.", ("a trigger by time without a watermark", "a pattern that is none"), ("correct it: docs/file-sink.md",)),
             ErrorCode(
+                3,
+                "The catalog that partitions are registered in does not answer.",
+                ("the network", "a quota of the catalog"),
+                ("wait: it is asked again", "look at AWS_REGION, AWS_ENDPOINT_URL and the credentials"),
+            ),
+            ErrorCode(
                 4,
                 "A partition cannot be committed by its time, or with the policy that there is.",
                 ("a partition whose name has no time in it", "the commit policy was taken out of the job while partitions waited"),

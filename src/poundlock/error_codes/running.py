@@ -154,6 +154,7 @@ SUBJECTS = (
         codes=(
             ErrorCode(1, "A job in the sandbox failed by itself, took too long, or a service could not be stopped and started.", ("a job that fails without being killed, too", "a command for the service that does not work"), ("read the log that the second line names", "run the job, or the command, by hand")),
             ErrorCode(2, "A job cannot be run in a sandbox, or the options do not fit it.", ("a source or a sink that cannot be redirected", "a failpoint that does not exist", "an input without records"), ("do what the second line says: docs/torture.md",)),
+            ErrorCode(3, "A broker does not say what there is to read.", ("a broker that is away, or has very much to do",), ("see that the broker runs, and torture the job again",)),
         ),
     ),
     ErrorSubject(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,10 +47,12 @@ def command(
     ] = None,
     page: Annotated[Path | None, Option("--html", metavar="FILE", help="Write the report as a page, too.")] = None,
     stop_service: Annotated[
-        str | None, Option("--stop-service", metavar="COMMAND", help="Stops the broker or database, as a kill.")
+        list[str] | None,
+        Option("--stop-service", metavar="COMMAND", help="Stops the broker or database, as a kill; repeatable."),
     ] = None,
     start_service: Annotated[
-        str | None, Option("--start-service", metavar="COMMAND", help="Starts it again, and waits until it answers.")
+        list[str] | None,
+        Option("--start-service", metavar="COMMAND", help="Starts it again, and waits until it answers; one for each."),
     ] = None,
     control: Annotated[
         str | None,
@@ -74,7 +77,7 @@ def command(
 
     if control not in (None, "lost", "doubled"):
         raise DefinitionError(f"--control {control} is not known", next="use lost or doubled")
-    service = _service(stop_service, start_service)
+    services = _services(stop_service or [], start_service or [])
     settings = call.settings(parallelism=parallelism)
     _refuse_clusters(settings)
     loaded = load_job(job)
@@ -82,7 +85,7 @@ def command(
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     chance = (0 if at else KILLS) if kills is None else kills
     keyed = any(is_keyed(node) for node in walk(loaded.graph()))
-    planned = plan(seed, chance, at=at or (), keyed=keyed, service=service is not None)
+    planned = plan(seed, chance, at=at or (), keyed=keyed, services=len(services))
     if not planned:
         raise DefinitionError("nothing would be killed", next="leave --kills out, or give it a number above 0")
     root = _folder(sandbox, settings, loaded.name)
@@ -95,7 +98,7 @@ def command(
         arguments=typed_options(call, (), {"parallelism": parallelism}, no_rest=False),
         size=SampleSize(records=records, files=files, checkpoints=2 * len(planned) + 2),
         patience_s=duration(patience).total_seconds(),
-        service=service,
+        services=services,
         control=control,  # type: ignore[arg-type]
     )
     call.output.note(f"torture of {loaded.name}, seed {seed}: {plural(len(planned), 'kill')} in {root}")
@@ -103,6 +106,9 @@ def command(
     words += [word for name in at or () for word in ("--at", name)]
     words += ["--records", str(records)] if records != RECORDS else []
     words += ["--files", str(files)] if files != FILES else []
+    for option, values in (("--stop-service", stop_service), ("--start-service", start_service)):
+        words += [word for command in values or () for word in (option, command)]
+    words += ["--control", control] if control is not None else []
     result = torture.run(seed, shlex.join([*words, *torture.arguments]), keep=sandbox is not None)
     if page is not None:
         from poundlock.cli.torture.report import page as page_of
@@ -131,15 +137,16 @@ def _folder(asked: Path | None, settings: Settings, name: str) -> Path:
     return root
 
 
-def _service(stop: str | None, start: str | None) -> Service | None:
-    """Return the commands of a service. Raises DefinitionError if one of both is missing."""
+def _services(stop: Sequence[str], start: Sequence[str]) -> list[Service]:
+    """Return the commands of services. Raises DefinitionError unless each has both."""
     from poundlock.cli.torture.lives import Service
 
-    if (stop is None) != (start is None):
+    if len(stop) != len(start):
         raise DefinitionError(
-            "a service that is stopped has to be started again", next="give both --stop-service and --start-service"
+            "a service that is stopped has to be started again",
+            next="give --stop-service and --start-service for each, in the same order",
         )
-    return None if stop is None or start is None else Service(stop=shlex.split(stop), start=shlex.split(start))
+    return [Service(stop=shlex.split(one), start=shlex.split(other)) for one, other in zip(stop, start, strict=True)]
 
 
 def _refuse_clusters(settings: Settings) -> None:

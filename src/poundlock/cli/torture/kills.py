@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from poundlock.cli.output import plural
 from poundlock.errors import DefinitionError, did_you_mean
 from poundlock.failpoints import Failpoint
 
@@ -31,7 +32,7 @@ class Kill:
         times: at that pass of the failpoint in the process.
         after_s: the moment: so long behind the first checkpoint of the life, or behind its start.
         from_start: whether it counts from the start of the driver's process.
-        choice: 0 to 1, which of several workers it is.
+        choice: 0 to 1, which of several workers or services it is; see `one_of`.
         asked: whether it was asked for by name, and is none of chance.
     """
 
@@ -68,23 +69,29 @@ class Kill:
         return marks / f"kill-{self.number}"
 
 
-def plan(seed: int, kills: int, *, at: Sequence[str] = (), keyed: bool, service: bool) -> tuple[Kill, ...]:
+def plan(seed: int, kills: int, *, at: Sequence[str] = (), keyed: bool, services: int = 0) -> tuple[Kill, ...]:
     """Return the kills of a seed, those that were asked for by name first.
 
     Args:
         kills: how many of chance.
         at: failpoints, with `@N` behind for the Nth pass.
         keyed: whether the job keeps keyed state, so that its tasks write some.
-        service: whether a broker or database can be stopped.
+        services: how many brokers and databases can be stopped. Where chance leaves one out, the last kills are of all of them: they are behind all deaths
+            of the driver, so that the job is there to live through them.
 
     Raises:
-        DefinitionError: there is no such failpoint, or the job does not come to it.
+        DefinitionError: there is no such failpoint, the job does not come to it, or there are fewer kills of chance than services.
     """
     chance = random.Random(f"torture {seed}")
     steps = [each.value for each in Failpoint if keyed or each is not Failpoint.STATE_WRITING]
     made = [_named(text, number, keyed=keyed) for number, text in enumerate(at, 1)]
+    if kills < services:
+        raise DefinitionError(
+            f"{plural(services, 'service')} cannot be stopped by {plural(kills, 'kill')} of chance",
+            next=f"give --kills {services} or more, or leave --stop-service and --start-service out",
+        )
     for number in range(len(made) + 1, len(made) + 1 + kills):
-        parts = [*PARTS, "driver", *([SERVICE] if service else [])]
+        parts = [*PARTS, "driver", *([SERVICE] if services else [])]
         if chance.random() < 0.6:
             made.append(Kill(number=number, what=chance.choice(steps), times=chance.choice((1, 1, 2))))
             continue
@@ -94,7 +101,16 @@ def plan(seed: int, kills: int, *, at: Sequence[str] = (), keyed: bool, service:
         made.append(
             Kill(number=number, what=what, after_s=round(after_s, 3), from_start=from_start, choice=chance.random())
         )
+    struck = {one_of(kill.choice, services) for kill in made if kill.what == SERVICE}
+    for each in range(services if len(struck) < services else 0):
+        number, after_s = len(made) - services + each, round(chance.uniform(0, _SPREAD_S), 3)
+        made[number] = Kill(number=number + 1, what=SERVICE, after_s=after_s, choice=(each + 0.5) / services)
     return tuple(made)
+
+
+def one_of(choice: float, count: int) -> int:
+    """Return which of so many a choice from 0 to 1 is."""
+    return min(int(choice * count), count - 1)
 
 
 def lives_of(kills: Sequence[Kill]) -> list[list[Kill]]:

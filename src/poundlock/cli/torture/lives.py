@@ -5,13 +5,14 @@ Every process of a life carries a tag, by which what a killed driver leaves behi
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from poundlock.cli.torture.kills import SERVICE, Kill, lives_of
+from poundlock.cli.torture.kills import SERVICE, Kill, lives_of, one_of
 from poundlock.errors import PoundlockError
 from poundlock.failpoints import ENVIRONMENT
 from poundlock.testing.job_parts import kill_part
@@ -62,12 +63,17 @@ class Service:
         """
         for command, pause_s in ((self.stop, self.pause_s), (self.start, 0.0)):
             try:
-                subprocess.run(command, check=True, capture_output=True, timeout=300)
+                done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
             except (OSError, subprocess.SubprocessError) as error:
-                raise PoundlockError(
-                    f"the service could not be stopped and started: {error}", next="run the command by hand"
-                ) from error
+                raise _outage_failed(str(error)) from error
+            if done.returncode:
+                words = (done.stderr or done.stdout).strip()[-300:]
+                raise _outage_failed(f"{shlex.join(command)} ended with {done.returncode}" + (words and f": {words}"))
             time.sleep(pause_s)
+
+
+def _outage_failed(why: str) -> PoundlockError:
+    return PoundlockError(f"the service could not be stopped and started: {why}", next="run the command by hand")
 
 
 @dataclass(kw_only=True)
@@ -84,7 +90,7 @@ class LivesOfJob:
     arguments: Sequence[str]
     patience_s: float
     say: Callable[[str], None]
-    service: Service | None = None
+    services: Sequence[Service] = ()
 
     def run(self, kills: Sequence[Kill] = ()) -> Lives:
         """Live and die as planned, and then live to the end.
@@ -171,8 +177,7 @@ class LivesOfJob:
     def _strike(self, job: JobProcess, kill: Kill) -> bool:
         """Carry out a kill of chance; return False where there was nothing to kill."""
         if kill.what == SERVICE:
-            assert self.service is not None
-            self.service.outage()
+            self.services[one_of(kill.choice, len(self.services))].outage()
             return True
         if kill.what == "driver":
             return job.kill()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from poundlock.connectors.files.source.source import FileSource
 from poundlock.connectors.kafka.offsets import Offsets
 from poundlock.connectors.kafka.source.partition_discovery import PartitionDiscovery
 from poundlock.connectors.kafka.source.source import KafkaSource
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, TransientError
 from poundlock.job import Job
 from poundlock.stream.nodes import SourceNode, walk
 from poundlock.values import format_bytes
 
 _PATIENCE_S = 10.0
+_BROKER_S, _AGAIN_S = 60.0, 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,17 +89,7 @@ def _of_files(source: FileSource, folder: Path, name: str, limits: SampleSize) -
 
 
 def _of_kafka(source: KafkaSource, name: str, limits: SampleSize) -> InputSample:
-    cluster = source.cluster()
-    try:
-        partitions = PartitionDiscovery(source, cluster).partitions(_PATIENCE_S)
-        oldest = cluster.begin(partitions)
-        # A job that begins with what comes next has nothing to read in a sample, so it is given what is there.
-        words = source.start.kind in ("latest", "committed")
-        start = oldest if words else source.start.resolve(partitions, cluster, group=source.group)
-        newest = cluster.end(partitions)
-        end = newest if source.end is None else source.end.resolve(partitions, cluster, group=source.group, end=True)
-    finally:
-        cluster.close()
+    start, oldest, newest, end = _asked_patiently(source)
     end = {each: min(offset, newest[each]) for each, offset in end.items()}
     start = {each: max(start[each], oldest[each], end[each] - limits.records) for each in end}
     count = sum(end[each] - start[each] for each in end)
@@ -111,6 +103,34 @@ def _of_kafka(source: KafkaSource, name: str, limits: SampleSize) -> InputSample
         checkpoints=limits.checkpoints,
         says=f"{plural(count, 'offset')} of {plural(len(end), 'partition')} of {source.place}",
     )
+
+
+def _asked_patiently(source: KafkaSource) -> tuple[Offsets, Offsets, Offsets, Offsets]:
+    """Ask for the offsets again where a broker does not answer: nothing would ask it later, as a job's restart does."""
+    deadline = time.monotonic() + _BROKER_S
+    while True:
+        try:
+            return _offsets(source)
+        except TransientError as error:
+            if time.monotonic() > deadline:
+                raise TransientError(error.what, next="see that the broker runs, and torture the job again") from error
+            time.sleep(_AGAIN_S)
+
+
+def _offsets(source: KafkaSource) -> tuple[Offsets, Offsets, Offsets, Offsets]:
+    """Return where the job begins, the oldest and the newest offsets, and where it ends."""
+    cluster = source.cluster()
+    try:
+        partitions = PartitionDiscovery(source, cluster).partitions(_PATIENCE_S)
+        oldest = cluster.begin(partitions)
+        # A job that begins with what comes next has nothing to read in a sample, so it is given what is there.
+        words = source.start.kind in ("latest", "committed")
+        start = oldest if words else source.start.resolve(partitions, cluster, group=source.group)
+        newest = cluster.end(partitions)
+        end = newest if source.end is None else source.end.resolve(partitions, cluster, group=source.group, end=True)
+        return start, oldest, newest, end
+    finally:
+        cluster.close()
 
 
 def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:

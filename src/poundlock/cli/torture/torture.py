@@ -35,7 +35,7 @@ class Torture:
         arguments: behind `poundlock run FILE` in every life.
         size: of the sample.
         patience_s: how long one life may take.
-        service: what kills of the kind "service" stop and start.
+        services: what kills of the kind "service" stop and start.
         control: how the output is broken before it is compared.
     """
 
@@ -47,7 +47,7 @@ class Torture:
     arguments: Sequence[str]
     size: SampleSize
     patience_s: float
-    service: Service | None = None
+    services: Sequence[Service] = ()
     control: Control | None = None
 
     def run(self, seed: int, command: str, *, keep: bool) -> TortureResult:
@@ -107,7 +107,7 @@ class Torture:
             arguments=[*self.arguments, *own],
             patience_s=self.patience_s,
             say=say,
-            service=self.service,
+            services=self.services,
         )
 
     def _audited(self, sandbox: Sandbox) -> list[str]:

@@ -23,7 +23,7 @@ from poundlock.control.process_id import process_start
 from poundlock.driver.progress import State, Tracker
 from poundlock.errors import PoundlockError, TerminalError
 from poundlock.storage import Storage
-from poundlock.storage.json_record import parsed, read_record
+from poundlock.storage.json_record import of_format, read_record, typed
 from poundlock.values import Clock, SystemClock
 
 FOLDER = "leases"
@@ -55,12 +55,27 @@ class Lease:
 
 
 def read_lease(storage: Storage, epoch: int) -> Lease | None:
-    """Return the lease of an epoch; None where its driver has none.
+    """Return the lease of an epoch; None where its driver has none, or what is there is damaged: a hint that says nothing.
 
     Raises:
-        TerminalError: it is damaged, or of another version.
+        TerminalError: it is of another version.
     """
-    return read_record(storage, _path(epoch), parsed(Lease), next="remove that file: a lease is only a hint")
+    return read_record(storage, _path(epoch), _lease, next="run the version of poundlock that wrote it, or a newer one")
+
+
+def _lease(content: bytes) -> Lease | None:
+    """Return a lease, None where it is none. Raises ValueError where it is of another version."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or not isinstance(value.get("v"), int):
+        return None
+    known = of_format(value)
+    try:
+        return typed(known, Lease)
+    except ValueError:
+        return None
 
 
 def _path(epoch: int) -> str:

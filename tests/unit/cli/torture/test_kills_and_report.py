@@ -13,27 +13,37 @@ import pytest
 
 from poundlock import DatagenSource, FileSink, Job
 from poundlock.cli.torture.control import break_output
-from poundlock.cli.torture.kills import IN_TASKS, Kill, lives_of, plan
+from poundlock.cli.torture.kills import IN_TASKS, Kill, lives_of, one_of, plan
 from poundlock.cli.torture.lives import Lives, Service, Struck
 from poundlock.cli.torture.outputs import SinkComparison, compare, comparisons
 from poundlock.cli.torture.report import TortureResult, page
 from poundlock.cli.torture.sandbox import RUNS, TORTURED, Sandbox
-from poundlock.errors import PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.failpoints import Failpoint
 
 
 def test_a_seed_gives_the_same_kills_and_another_gives_others() -> None:
-    first = plan(7, 200, keyed=True, service=True)
-    assert first == plan(7, 200, keyed=True, service=True)
-    assert first != plan(8, 200, keyed=True, service=True)
+    first = plan(7, 200, keyed=True, services=2)
+    assert first == plan(7, 200, keyed=True, services=2)
+    assert first != plan(8, 200, keyed=True, services=2)
     whats = {kill.what for kill in first}
     assert {each.value for each in Failpoint} | {"driver", "jvm", "worker", "service"} == whats
-    without = {kill.what for kill in plan(7, 200, keyed=False, service=False)}
+    without = {kill.what for kill in plan(7, 200, keyed=False, services=0)}
     assert whats - without == {"state.writing", "service"}
 
 
+@pytest.mark.parametrize("services", [1, 2, 3])
+def test_each_service_is_stopped_at_least_once(services: int) -> None:
+    for seed in range(50):
+        kills = plan(seed, 3, keyed=False, services=services)
+        assert {one_of(kill.choice, services) for kill in kills if kill.what == "service"} == set(range(services))
+        assert [kill.number for kill in kills] == [1, 2, 3]
+    with pytest.raises(DefinitionError, match="cannot be stopped by 0 kills of chance"):
+        plan(1, 0, at=["decision.recorded"], keyed=False, services=services)
+
+
 def test_kills_by_name_come_first() -> None:
-    named = plan(1, 2, at=["sink.writing@3", "decision.recorded"], keyed=False, service=False)
+    named = plan(1, 2, at=["sink.writing@3", "decision.recorded"], keyed=False, services=0)
     assert [(kill.number, kill.asked) for kill in named] == [(1, True), (2, True), (3, False), (4, False)]
     assert [(kill.what, kill.times) for kill in named[:2]] == [("sink.writing", 3), ("decision.recorded", 1)]
     assert named[0].setting(Path("/marks")) == "sink.writing:kill@3;once=/marks/kill-1"
@@ -50,6 +60,8 @@ def test_a_life_ends_with_the_death_of_its_driver() -> None:
 def test_a_service_that_does_not_stop_is_named() -> None:
     with pytest.raises(PoundlockError, match="the service could not be stopped and started"):
         Service(stop=["false"], start=["true"], pause_s=0).outage()
+    with pytest.raises(PoundlockError, match="ended with 3: no such unit"):
+        Service(stop=["sh", "-c", "echo no such unit >&2; exit 3"], start=["true"], pause_s=0).outage()
 
 
 def test_records_are_compared_by_how_often_they_are_there() -> None:

@@ -21,6 +21,7 @@ from poundlock import (
     PrintSink,
 )
 from poundlock.cli.main import main
+from poundlock.cli.torture import sample
 from poundlock.cli.torture.sample import SampleSize, samples_of
 from poundlock.cli.torture.sandbox import (
     TORTURED,
@@ -30,7 +31,8 @@ from poundlock.cli.torture.sandbox import (
     refuse_what_stays_outside,
     sandboxed_job,
 )
-from poundlock.errors import DefinitionError
+from poundlock.connectors.kafka.offsets import Offsets
+from poundlock.errors import DefinitionError, TransientError
 from poundlock.stream.nodes import walk
 
 LIMITS = SampleSize(records=500, files=2, checkpoints=4)
@@ -158,6 +160,28 @@ def test_a_source_without_input_is_refused_by_name(tmp_path: Path) -> None:
     job.from_source(FileSource(str(tmp_path / "in")), name="in").sink_to(PrintSink(), name="shown")
     with pytest.raises(DefinitionError, match="source 'in' has nothing to read"):
         samples_of(job, tmp_path / "sandbox", LIMITS)
+
+
+def test_a_broker_that_does_not_answer_at_once_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([TransientError("away", next="wait"), TransientError("away", next="wait"), None])
+
+    def offsets(source: KafkaSource) -> tuple[Offsets, ...]:
+        if (error := next(answers)) is not None:
+            raise error
+        return {("t", 0): 2}, {("t", 0): 1}, {("t", 0): 9}, {("t", 0): 9}
+
+    monkeypatch.setattr(sample, "_offsets", offsets)
+    monkeypatch.setattr(sample, "_AGAIN_S", 0.0)
+    job = Job("patient")
+    job.from_source(KafkaSource(bootstrap_servers="localhost:1", topics="t"), name="in").sink_to(
+        PrintSink(), name="out"
+    )
+    assert [each.rows for each in samples_of(job, tmp_path, LIMITS).values()] == [7]
+    monkeypatch.setattr(sample, "_BROKER_S", 0.0)
+    answers = iter([TransientError("away", next="wait")] * 9)
+    with pytest.raises(TransientError, match="away") as refused:
+        samples_of(job, tmp_path, LIMITS)
+    assert "torture the job again" in refused.value.next
 
 
 @pytest.mark.parametrize(

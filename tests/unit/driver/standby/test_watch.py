@@ -188,7 +188,23 @@ def test_a_driver_without_a_lease_is_judged_by_its_lock_and_by_what_it_writes(
         assert isinstance(watcher(storage, seconds, holder=None).look(), Vacant), "an entry of somebody else's"
 
 
-def test_a_damaged_lease_is_named(storage: LocalStorage, seconds: Seconds) -> None:
+@pytest.mark.parametrize(
+    "rubbish",
+    [b"", b"\0" * 80, b'{"v": 1, "epoch": 1, "host"', b"[1]", b'{"v": "1"}', b'{"v": 1}', b"[" * 100_000, b"\xff"],
+    ids=["empty", "zeros", "half", "list", "text version", "nothing", "deep", "no text"],
+)
+def test_a_damaged_lease_is_none_and_stops_nobody_who_stands_by(
+    rubbish: bytes, storage: LocalStorage, seconds: Seconds
+) -> None:
+    with Epoch.claim(storage, clock=CLOCK) as epoch:
+        storage.create_exclusive(f"{FOLDER}/00000001.json", rubbish)
+        assert looks(watcher(storage, seconds), seconds, 50) == [Alive(life=epoch.life)] * 50
+        assert watcher(storage, seconds, holder=None).look() == Vacant(succeeds=1, why="its process is gone")
+        keeper(storage, epoch).renew()  # a driver that lives writes over it
+        assert looks(watcher(storage, seconds), seconds, 2) == [Alive(life=epoch.life)] * 2
+
+
+def test_a_lease_of_another_version_is_named(storage: LocalStorage, seconds: Seconds) -> None:
     with Epoch.claim(storage, clock=CLOCK):
         storage.create_exclusive(f"{FOLDER}/00000001.json", b'{"v": 2}')
         with pytest.raises(TerminalError, match=r"leases/00000001\.json cannot be read: format 2 is not known"):

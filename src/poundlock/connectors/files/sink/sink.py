@@ -53,6 +53,7 @@ from poundlock.connectors.files.buckets.assigners import (
 )
 from poundlock.connectors.files.custom_rolling import CustomRollingPolicy
 from poundlock.connectors.files.partitions.commit import CompletionRule, PartitionCommit
+from poundlock.connectors.files.partitions.policies import check_policies_work
 from poundlock.connectors.files.partitions.sealed import SealedBuckets
 from poundlock.connectors.files.sink import checks
 from poundlock.connectors.files.sink.names import join, owner_tag
@@ -265,6 +266,7 @@ class FileSink(
                 f"date pattern {pattern!r}: no name in {storage.root} may have a {min(refused)!r}",
                 next="leave it out, such as HHmm or HH-mm",
             )
+        check_policies_work(self.completion)
 
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:
         """Raise DefinitionError unless rows with these columns have what the sink reads of them."""
