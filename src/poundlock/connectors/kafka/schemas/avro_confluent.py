@@ -1,0 +1,111 @@
+"""AvroConfluent: values of Avro that name their schema in a registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from poundlock.arguments import TEXT, check_kind, refuse_without_effect
+from poundlock.connectors.kafka.schemas.formats import RegistryFormat
+from poundlock.connectors.kafka.schemas.registered import RegisteredSchema, SchemaKind
+from poundlock.errors import DefinitionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from poundlock.connectors.kafka.schemas.codec import SchemaReader
+    from poundlock.connectors.kafka.schemas.encoder import WrittenSchema
+
+
+@dataclass(frozen=True)
+class AvroConfluent(RegistryFormat):
+    """Values of Avro with the number of their schema before them, as Confluent's serializers write them.
+
+    A value is read from the schema that wrote it to the one of the job, by the rules of Avro: fields by name, defaults, wider numbers.
+
+    Args:
+        schema: as JSON text or as the object. Of a source: the one to read by, which gives the columns. Of a sink: the one to write by and to
+            register; None = made of the columns.
+        columns: of a source, instead of `schema`: columns to read by name, such as "id bigint, name string".
+
+    Raises:
+        DefinitionError: the schema cannot be read, or settings contradict each other.
+    """
+
+    _: KW_ONLY
+    schema: str | Mapping[str, Any] | None = None
+    columns: str | None = None
+
+    kind: ClassVar[SchemaKind] = "AVRO"
+    word: ClassVar[str] = "avro-confluent"
+    task_modules: ClassVar[tuple[str, ...]] = ("fastavro",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_kind("AvroConfluent", TEXT, {"columns": self.columns}, optional=True)
+        if isinstance(self.schema, Mapping):
+            object.__setattr__(self, "schema", json.dumps(self.schema))
+        check_kind("AvroConfluent", TEXT, {"schema": self.schema}, optional=True)
+        if self.schema is not None and self.columns is not None:
+            raise DefinitionError("AvroConfluent: schema and columns say the same", next="leave one of them out")
+        if self.schema is not None:
+            _parsed(str(self.schema))
+            refuse_without_effect("AvroConfluent", {"use_latest": (self.use_latest, False)}, because="schema is given")
+
+    def refuse_of_sink(self) -> None:
+        super().refuse_of_sink()
+        refuse_without_effect(
+            "AvroConfluent", {"columns": (self.columns, None)}, because="a sink writes the columns of its rows"
+        )
+
+    def reading_columns(self, single: str) -> pa.Schema:
+        from poundlock.formats import ddl
+        from poundlock.formats.avro.schemas import columns_of
+
+        if self.schema is not None:
+            return columns_of(_parsed(str(self.schema)), single)
+        if self.columns is None:
+            raise DefinitionError(
+                "AvroConfluent does not say which columns to read",
+                next='give schema=…, such as registry.latest("orders-value").text, or columns="id bigint, name string"',
+            )
+        return ddl.parse(self.columns)
+
+    def reader(self, schema: RegisteredSchema, columns: pa.Schema) -> SchemaReader:
+        from poundlock.connectors.kafka.schemas.avro import AvroReader
+
+        return AvroReader(schema, columns, None if self.schema is None else _parsed(str(self.schema)))
+
+    def writing(self, columns: pa.Schema, latest: RegisteredSchema | None, *, is_single: bool) -> WrittenSchema:
+        from poundlock.connectors.kafka.schemas.avro import AvroWriter
+        from poundlock.connectors.kafka.schemas.encoder import WrittenSchema
+        from poundlock.formats.avro.schemas import parsed_schema
+        from poundlock.formats.encode_bulk import avro_schema, avro_type
+
+        if latest is not None:
+            parsed = parsed_schema(latest.text, [each.text for each in latest.references])
+            return WrittenSchema(AvroWriter(parsed), latest.text, latest.references, _name(parsed))
+        text = self.schema
+        if text is None:
+            made = avro_type(columns.field(0).type, columns.names[0]) if is_single else avro_schema(columns)
+            text = json.dumps(made)
+        parsed = parsed_schema(str(text))
+        return WrittenSchema(AvroWriter(parsed), str(text), (), _name(parsed))
+
+    @property
+    def registers(self) -> tuple[str, str] | None:
+        return None if self.schema is None else (str(self.schema), _name(_parsed(str(self.schema))))
+
+
+@lru_cache(64)
+def _parsed(text: str) -> Any:
+    from poundlock.formats.avro.schemas import parsed_schema
+
+    return parsed_schema(text)
+
+
+def _name(schema: Any) -> str:
+    return str(schema.get("name", "")) if isinstance(schema, Mapping) else ""
