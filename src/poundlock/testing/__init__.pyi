@@ -22,4 +22,5 @@ from poundlock.testing.hdfs import EmbeddedHdfs as EmbeddedHdfs
 from poundlock.testing.metrics import CollectedMetrics as CollectedMetrics, collected_metrics as collected_metrics
 from poundlock.testing.minio import EmbeddedMinio as EmbeddedMinio
 from poundlock.testing.process_harness import ProcessHarness as ProcessHarness
+from poundlock.testing.schema_registry.apicurio import EmbeddedSchemaRegistry as EmbeddedSchemaRegistry
 from poundlock.testing.watermarks import WatermarkHarness as WatermarkHarness

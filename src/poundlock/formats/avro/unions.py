@@ -55,7 +55,7 @@ def check_apart(union: Sequence[Any], place: str) -> None:
 
 def _python(schema: Any) -> type | str:
     """Return what values of a type are as Python has them; of records, their name."""
-    base = schema["type"] if isinstance(schema, Mapping) else schema
+    base = _base(schema)
     if base == "record":
         return str(schema["name"])
     logical = schema.get("logicalType") if isinstance(schema, Mapping) else None
@@ -125,11 +125,33 @@ def _of_union(union: Sequence[Any]) -> Change | None:
     def change(value: Any) -> Any:
         # A record comes with its name, since several may be of one shape.
         kind, value = value if isinstance(value, tuple) else (type(value), value)
-        place = places[kind]
+        place = _record_of(types, value) if kind is dict else places[kind]
         of = inner[place]
         return {f"member{place}": value if of is None else of(value)}
 
     return change
+
+
+def _record_of(types: Sequence[Any], value: Mapping[str, Any]) -> int:
+    """Return which type of a union a record or a map is: between two schemas fastavro leaves the name out, and the fields say it.
+
+    Raises:
+        ValueError: several types have these fields.
+    """
+    names = set(value)
+    records = [
+        place
+        for place, each in enumerate(types)
+        if _base(each) == "record" and {field["name"] for field in each["fields"]} == names
+    ]
+    records = records or [place for place, each in enumerate(types) if _base(each) == "map"]
+    if len(records) != 1:
+        raise ValueError(f"a union has {len(records) or 'no'} types with the fields {', '.join(sorted(names))}")
+    return records[0]
+
+
+def _base(schema: Any) -> Any:
+    return schema["type"] if isinstance(schema, Mapping) else schema
 
 
 def _to_union(union: Sequence[Any]) -> Change | None:

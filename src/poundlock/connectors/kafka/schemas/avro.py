@@ -14,6 +14,7 @@ from poundlock.connectors.kafka.schemas.encoder import Encoded, SchemaWriter
 from poundlock.connectors.kafka.schemas.framing import SIZE
 from poundlock.connectors.kafka.schemas.registered import RegisteredSchema
 from poundlock.errors import DefinitionError, TerminalError
+from poundlock.formats.avro.defaults import with_read_defaults
 from poundlock.formats.avro.schemas import Schema, is_record, parsed_schema, reader_schema
 from poundlock.formats.avro.unions import RECORD_NAMES, to_columns, to_values
 from poundlock.formats.chunk import Records
@@ -35,7 +36,7 @@ class AvroReader(SchemaReader):
         except DefinitionError as error:
             raise Incompatible(error.what) from None
         self._columns = columns
-        self._reader = reader_schema(columns, self._writer) if reader is None else reader
+        self._reader = with_read_defaults(reader_schema(columns, self._writer) if reader is None else reader)
         if is_record(self._reader) is not is_record(self._writer):
             raise Incompatible("one of them is of a record, and the other one of a single value")
         self._single = None if is_record(self._reader) else columns.names[0]

@@ -8,9 +8,16 @@ from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from poundlock.arguments import TEXT, check_kind, refuse_without_effect
+from poundlock.arguments import refuse_without_effect
 from poundlock.connectors.kafka.schemas.formats import RegistryFormat
-from poundlock.connectors.kafka.schemas.registered import RegisteredSchema, SchemaKind
+from poundlock.connectors.kafka.schemas.registered import (
+    Given,
+    Reference,
+    RegisteredSchema,
+    SchemaKind,
+    references_of,
+    text_of,
+)
 from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -27,7 +34,7 @@ class AvroConfluent(RegistryFormat):
     A value is read from the schema that wrote it to the one of the job, by the rules of Avro: fields by name, defaults, wider numbers.
 
     Args:
-        schema: as JSON text or as the object. Of a source: the one to read by, which gives the columns. Of a sink: the one to write by and to
+        schema: as JSON text, as the object, or as a registry has it: `registry.latest(…)`. Of a source: the one to read by, which gives the columns. Of a sink: the one to write by and to
             register; None = made of the columns.
         columns: of a source, instead of `schema`: columns to read by name, such as "id bigint, name string".
 
@@ -36,7 +43,7 @@ class AvroConfluent(RegistryFormat):
     """
 
     _: KW_ONLY
-    schema: str | Mapping[str, Any] | None = None
+    schema: str | Mapping[str, Any] | RegisteredSchema | None = None
     columns: str | None = None
 
     kind: ClassVar[SchemaKind] = "AVRO"
@@ -45,15 +52,15 @@ class AvroConfluent(RegistryFormat):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_kind("AvroConfluent", TEXT, {"columns": self.columns}, optional=True)
         if isinstance(self.schema, Mapping):
             object.__setattr__(self, "schema", json.dumps(self.schema))
-        check_kind("AvroConfluent", TEXT, {"schema": self.schema}, optional=True)
-        if self.schema is not None and self.columns is not None:
-            raise DefinitionError("AvroConfluent: schema and columns say the same", next="leave one of them out")
-        if self.schema is not None:
-            _parsed(str(self.schema))
-            refuse_without_effect("AvroConfluent", {"use_latest": (self.use_latest, False)}, because="schema is given")
+        self.check_schema(self._given, self.columns)
+        if self._given is not None:
+            _parsed(self._given)
+
+    @property
+    def _given(self) -> Given | None:
+        return self.schema  # type: ignore[return-value] # an object is made a text when it is given
 
     def refuse_of_sink(self) -> None:
         super().refuse_of_sink()
@@ -65,46 +72,43 @@ class AvroConfluent(RegistryFormat):
         from poundlock.formats import ddl
         from poundlock.formats.avro.schemas import columns_of
 
-        if self.schema is not None:
-            return columns_of(_parsed(str(self.schema)), single)
+        if self._given is not None:
+            return columns_of(_parsed(self._given), single)
         if self.columns is None:
             raise DefinitionError(
                 "AvroConfluent does not say which columns to read",
-                next='give schema=…, such as registry.latest("orders-value").text, or columns="id bigint, name string"',
+                next='give schema=…, such as registry.latest("orders-value"), or columns="id bigint, name string"',
             )
         return ddl.parse(self.columns)
 
     def reader(self, schema: RegisteredSchema, columns: pa.Schema) -> SchemaReader:
         from poundlock.connectors.kafka.schemas.avro import AvroReader
 
-        return AvroReader(schema, columns, None if self.schema is None else _parsed(str(self.schema)))
+        return AvroReader(schema, columns, None if self._given is None else _parsed(self._given))
 
     def writing(self, columns: pa.Schema, latest: RegisteredSchema | None, *, is_single: bool) -> WrittenSchema:
         from poundlock.connectors.kafka.schemas.avro import AvroWriter
         from poundlock.connectors.kafka.schemas.encoder import WrittenSchema
-        from poundlock.formats.avro.schemas import parsed_schema
         from poundlock.formats.encode_bulk import avro_schema, avro_type
 
-        if latest is not None:
-            parsed = parsed_schema(latest.text, [each.text for each in latest.references])
-            return WrittenSchema(AvroWriter(parsed), latest.text, latest.references, _name(parsed))
-        text = self.schema
-        if text is None:
+        given = latest or self._given
+        if given is None:
             made = avro_type(columns.field(0).type, columns.names[0]) if is_single else avro_schema(columns)
-            text = json.dumps(made)
-        parsed = parsed_schema(str(text))
-        return WrittenSchema(AvroWriter(parsed), str(text), (), _name(parsed))
+            given = json.dumps(made)
+        parsed = _parsed(given)
+        return WrittenSchema(AvroWriter(parsed), text_of(given), references_of(given), _name(parsed))
 
     @property
-    def registers(self) -> tuple[str, str] | None:
-        return None if self.schema is None else (str(self.schema), _name(_parsed(str(self.schema))))
+    def registers(self) -> tuple[str, tuple[Reference, ...], str] | None:
+        given = self._given
+        return None if given is None else (text_of(given), references_of(given), _name(_parsed(given)))
 
 
 @lru_cache(64)
-def _parsed(text: str) -> Any:
+def _parsed(given: Given) -> Any:
     from poundlock.formats.avro.schemas import parsed_schema
 
-    return parsed_schema(text)
+    return parsed_schema(text_of(given), [each.text for each in references_of(given)])
 
 
 def _name(schema: Any) -> str:

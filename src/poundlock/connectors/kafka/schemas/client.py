@@ -139,7 +139,7 @@ class RegistryClient:
             return int(self._client.register_schema(subject, schema))
 
     def _registered(self, number: int, schema: Any) -> RegisteredSchema:
-        kind = schema.schema_type or "AVRO"
+        kind: SchemaKind = schema.schema_type or "AVRO"
         return RegisteredSchema(int(number), kind, schema.schema_str, tuple(self._references(schema)))
 
     def _references(self, schema: Any) -> Iterator[Reference]:

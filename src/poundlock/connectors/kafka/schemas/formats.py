@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from poundlock.arguments import FLAG, TEXT, check_choices, check_kind, check_object, refuse_without_effect
-from poundlock.connectors.kafka.schemas.registered import RegisteredSchema, SchemaKind
+from poundlock.connectors.kafka.schemas.registered import Given, Reference, RegisteredSchema, SchemaKind
 from poundlock.connectors.kafka.schemas.registry import SchemaRegistry
 from poundlock.errors import DefinitionError
 
@@ -68,6 +68,21 @@ class RegistryFormat(ABC):
             raise DefinitionError(
                 f"{name}: use_latest cannot know a record's name before it has its schema", next="give subject=…"
             )
+
+    def check_schema(self, schema: Given | None, columns: str | None) -> None:
+        """Raise DefinitionError where the schema or the columns of a format are none, or contradict each other."""
+        name = type(self).__name__
+        check_kind(name, TEXT, {"columns": columns}, optional=True)
+        if schema is None:
+            return
+        check_object(schema, "schema", (str, RegisteredSchema), f"give its text, or registry.latest(…), to {name}")
+        if isinstance(schema, RegisteredSchema) and schema.kind != self.kind:
+            raise DefinitionError(
+                f"{name}: the schema is one of {schema.kind}", next=f"give a schema of {self.kind}, or another format"
+            )
+        if columns is not None:
+            raise DefinitionError(f"{name}: schema and columns say the same", next="leave one of them out")
+        refuse_without_effect(name, {"use_latest": (self.use_latest, False)}, because="schema is given")
 
     def subject_of(self, topic: str, *, is_key: bool, name: str = "") -> str:
         """Return the subject of a topic's values or keys.
@@ -138,5 +153,5 @@ class RegistryFormat(ABC):
 
     @property
     @abstractmethod
-    def registers(self) -> tuple[str, str] | None:
+    def registers(self) -> tuple[str, tuple[Reference, ...], str] | None:
         """The schema that a sink registers, and the full name of its record, where they do not depend on the columns."""

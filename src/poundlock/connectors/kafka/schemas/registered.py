@@ -39,6 +39,20 @@ class RegisteredSchema:
     references: tuple[Reference, ...] = ()
 
 
+Given = str | RegisteredSchema
+"""A schema as a format is given it: its text, or as a registry has it, with what it refers to."""
+
+
+def text_of(schema: Given) -> str:
+    """Return the text of a schema that a format is given."""
+    return schema if isinstance(schema, str) else schema.text
+
+
+def references_of(schema: Given) -> tuple[Reference, ...]:
+    """Return what a schema refers to that a format is given."""
+    return () if isinstance(schema, str) else schema.references
+
+
 Pins = Mapping[int, RegisteredSchema]
 """Schemas that are known without asking, by number."""
 

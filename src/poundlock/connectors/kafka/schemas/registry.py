@@ -85,7 +85,7 @@ class SchemaRegistry:
             raise DefinitionError(f"SchemaRegistry: cache_size={self.cache_size} keeps nothing", next="write 1000")
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """Return the newest schema of a subject as the registry has it now; its `text` can be given to a format as the schema to read by.
+        """Return the newest schema of a subject as the registry has it now, which formats take as the schema to read or to write by.
 
         Raises:
             TerminalError: there is no such subject, or the registry refuses this user.

@@ -25,9 +25,9 @@ def check_registry(format: RegistryFormat, topic: str | None, *, is_key: bool) -
         elif format.use_latest:
             client.latest(format.subject_of(topic or "", is_key=is_key))
         elif known is not None:
-            text, name = known
+            text, references, name = known
             subject = format.subject_of(topic or "", is_key=is_key, name=name)
-            client.id_of(subject, format.kind, text, (), register=format.auto_register)
+            client.id_of(subject, format.kind, text, references, register=format.auto_register)
         else:
             client.versions(format.subject or f"{topic}-{'key' if is_key else 'value'}")
     except (TerminalError, NotRegistered) as error:

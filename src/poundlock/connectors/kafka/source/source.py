@@ -261,7 +261,8 @@ class KafkaSource:
             DefinitionError: a secret or certificate cannot be read.
             TransientError: a schema registry does not answer.
         """
-        bound, known = copy.copy(self), {"who": login(self.security), "job": job, "name": name, "previous": previous}
+        bound, known = copy.copy(self), dict[str, Any]()
+        known |= {"who": login(self.security), "job": job, "name": name, "previous": previous}
         if self._asks_registry:
             from poundlock.connectors.kafka.schemas.reading import fetched
 

@@ -1,0 +1,177 @@
+"""ProtobufConfluent: values of Protobuf that name their schema in a registry."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from poundlock.arguments import TEXT, check_kind
+from poundlock.connectors.kafka.schemas.formats import RegistryFormat
+from poundlock.connectors.kafka.schemas.registered import (
+    Given,
+    Reference,
+    RegisteredSchema,
+    SchemaKind,
+    references_of,
+    text_of,
+)
+from poundlock.errors import DefinitionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from google.protobuf.descriptor import Descriptor
+
+    from poundlock.connectors.kafka.schemas.codec import SchemaReader
+    from poundlock.connectors.kafka.schemas.encoder import WrittenSchema
+
+
+@dataclass(frozen=True)
+class ProtobufConfluent(RegistryFormat):
+    """Messages of Protobuf with the number of their schema before them, as Confluent's serializers write them.
+
+    At most one of `schema`, `descriptor_set` and `message_class` says what the message is.
+
+    Args:
+        message: its full name, such as "shop.Order"; default: the first one of the file. Of a sink without a schema: what the message is called
+            that is made of the columns.
+        schema: the text of a .proto file, or as a registry has it: `registry.latest(…)`. Needs the extra `protobuf`, as tasks do that meet a
+            schema for the first time.
+        descriptor_set: what `protoc --include_imports --descriptor_set_out` wrote, as bytes or the path of its file.
+        message_class: a generated class.
+
+    Raises:
+        DefinitionError: there is no such message, the schema does not compile, or settings contradict each other.
+    """
+
+    _: KW_ONLY
+    message: str | None = None
+    schema: str | RegisteredSchema | None = None
+    descriptor_set: bytes | str | None = field(default=None, repr=False)
+    message_class: Any = None
+
+    kind: ClassVar[SchemaKind] = "PROTOBUF"
+    word: ClassVar[str] = "protobuf-confluent"
+    task_modules: ClassVar[tuple[str, ...]] = ("google.protobuf",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_kind("ProtobufConfluent", TEXT, {"message": self.message}, optional=True)
+        given = [name for name in ("schema", "descriptor_set", "message_class") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise DefinitionError(f"ProtobufConfluent: {given[0]} and {given[1]} say the same", next="give one of them")
+        self.check_schema(self.schema, None)
+        if given and self.use_latest:
+            raise DefinitionError(
+                f"ProtobufConfluent: use_latest and {given[0]} contradict each other", next="give one"
+            )
+        # Bytes travel to tasks, and a class need not.
+        object.__setattr__(self, "descriptor_set", self._files())
+        object.__setattr__(self, "message_class", None)
+        if self.descriptor_set is not None and self.message is None:
+            object.__setattr__(self, "message", self._first())
+        if self.descriptor_set is not None:
+            self._descriptor()
+
+    def _files(self) -> bytes | None:
+        from poundlock.formats.protobuf.descriptors import set_of_bytes, set_of_class, set_of_text
+
+        if self.message_class is not None:
+            name = self.message_class.DESCRIPTOR.full_name
+            if self.message not in (None, name):
+                raise DefinitionError(f"ProtobufConfluent: the class is of {name!r}", next="leave message out")
+            object.__setattr__(self, "message", name)
+            return set_of_class(self.message_class)
+        if isinstance(self.descriptor_set, str):
+            try:
+                return set_of_bytes(Path(self.descriptor_set).read_bytes(), self.descriptor_set)
+            except OSError as error:
+                raise DefinitionError(
+                    f"cannot read {self.descriptor_set}: {error.strerror}", next="give the path of a descriptor set"
+                ) from error
+        if self.descriptor_set is not None:
+            return set_of_bytes(self.descriptor_set, "descriptor_set")
+        if self.schema is not None:
+            imported = {each.name: each.text for each in references_of(self.schema)}
+            return set_of_text(text_of(self.schema), imported)[0]
+        return None
+
+    def _first(self) -> str:
+        """Return the first message of the last file, which is the one that imports the others."""
+        from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+        from poundlock.formats.protobuf.descriptors import messages_in
+
+        files: Any = self.descriptor_set
+        last = FileDescriptorSet.FromString(files).file[-1].name
+        for each in messages_in(files, last):
+            return str(each.full_name)
+        raise DefinitionError("ProtobufConfluent: the schema has no message", next="give another one")
+
+    def _descriptor(self) -> Descriptor:
+        from poundlock.formats.protobuf.descriptors import message_in
+
+        files: Any = self.descriptor_set
+        return message_in(files, str(self.message))
+
+    def reading_columns(self, single: str) -> pa.Schema:
+        from poundlock.formats.protobuf.fields import columns_of
+
+        if self.descriptor_set is None:
+            raise DefinitionError(
+                "ProtobufConfluent does not say which message to read",
+                next='give schema=registry.latest("orders-value"), descriptor_set="orders.desc" or message_class=Order',
+            )
+        return columns_of(self._descriptor())
+
+    def reader(self, schema: RegisteredSchema, columns: pa.Schema) -> SchemaReader:
+        from poundlock.connectors.kafka.schemas.protobuf import ProtobufReader
+
+        return ProtobufReader(schema, self._descriptor())
+
+    def writing(self, columns: pa.Schema, latest: RegisteredSchema | None, *, is_single: bool) -> WrittenSchema:
+        from poundlock.connectors.kafka.schemas.encoder import WrittenSchema
+        from poundlock.connectors.kafka.schemas.protobuf import ProtobufWriter
+        from poundlock.formats.protobuf.descriptors import message_in, messages_in, set_of_text
+        from poundlock.formats.protobuf.text import proto_of
+
+        if latest is not None:
+            files, file = set_of_text(latest.text, {each.name: each.text for each in latest.references})
+            name = self.message or next(messages_in(files, file)).full_name
+            return WrittenSchema(ProtobufWriter(message_in(files, name)), latest.text, latest.references, name)
+        known = self.registers
+        if known is not None:
+            return WrittenSchema(ProtobufWriter(self._descriptor()), *known)
+        name = self.message or "Row"
+        text = proto_of(columns, name)
+        files, _ = set_of_text(text)
+        return WrittenSchema(ProtobufWriter(message_in(files, name)), text, (), name)
+
+    @property
+    def registers(self) -> tuple[str, tuple[Reference, ...], str] | None:
+        if self.descriptor_set is None:
+            return None
+        given: Given | None = self.schema
+        if given is not None:
+            return text_of(given), references_of(given), str(self.message)
+        return self._encoded_file(), (), str(self.message)
+
+    def _encoded_file(self) -> str:
+        """Return the file of the message in base64, as Confluent's client for Python registers it.
+
+        Raises:
+            DefinitionError: it imports files that are not Google's.
+        """
+        from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+        file = self._descriptor().file
+        own = sorted(each.name for each in file.dependencies if not each.name.startswith("google/protobuf/"))
+        if own:
+            raise DefinitionError(
+                f"ProtobufConfluent: {file.name} imports {own[0]!r}, which has to be registered before it",
+                next="register both, and write by use_latest=True",
+            )
+        proto = FileDescriptorProto()
+        file.CopyToProto(proto)
+        return base64.standard_b64encode(proto.SerializeToString(deterministic=True)).decode()
