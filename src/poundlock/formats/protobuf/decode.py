@@ -25,10 +25,11 @@ def columns_of_messages(messages: Sequence[Any], of: Descriptor) -> pa.RecordBat
         ValueError: a time is beyond what a column holds.
     """
     schema = columns_of(of)
-    return pa.RecordBatch.from_arrays([_column(messages, field) for field in of.fields], schema=schema)
+    return pa.RecordBatch.from_arrays([column_of_messages(messages, field) for field in of.fields], schema=schema)
 
 
-def _column(messages: Sequence[Any], field: FieldDescriptor) -> pa.Array:
+def column_of_messages(messages: Sequence[Any], field: FieldDescriptor) -> pa.Array:
+    """Return one field of messages as a column."""
     read = attrgetter(field.name)
     if is_map(field):
         return _maps(list(map(read, messages)), field)
@@ -56,7 +57,7 @@ def _values(values: list[Any], field: FieldDescriptor) -> pa.Array:
     if message is not None and is_wrapper(field):
         return _values([each.value for each in values], message.fields_by_name["value"])
     if message is not None:
-        columns = [_column(values, each) for each in message.fields]
+        columns = [column_of_messages(values, each) for each in message.fields]
         return pa.StructArray.from_arrays(columns, fields=list(columns_of(message)))
     if field.enum_type is not None:
         return _enums(values, field.enum_type)

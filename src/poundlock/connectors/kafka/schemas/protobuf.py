@@ -20,6 +20,7 @@ from poundlock.formats.protobuf.compatibility import why_unreadable
 from poundlock.formats.protobuf.decode import columns_of_messages
 from poundlock.formats.protobuf.descriptors import class_of, pool_of, set_of_text
 from poundlock.formats.protobuf.encode import MessageMaker
+from poundlock.formats.protobuf.projection import Unfitting, declared_columns
 
 _MOST_INDEXES = 64  # messages within messages
 
@@ -28,45 +29,57 @@ class ProtobufReader(SchemaReader):
     """Reads what one schema of Protobuf wrote.
 
     Args:
-        message: the one to read by.
+        columns: that are read, by name where no message is given.
+        message: the one to read by; None: that which each value is.
+        name: what that is called; None: any.
     """
 
-    def __init__(self, written: RegisteredSchema, message: Descriptor) -> None:
+    def __init__(
+        self, written: RegisteredSchema, columns: pa.Schema, message: Descriptor | None, name: str | None = None
+    ) -> None:
         try:
-            files, name = set_of_text(written.text, {each.name: each.text for each in written.references})
+            files, file = set_of_text(written.text, {each.name: each.text for each in written.references})
         except DefinitionError as error:
             if error.kind == "missing_package":
                 raise
             raise Incompatible(error.what) from None
-        self._in_order = _messages(files, name)
-        self._message, self._class = message, class_of(message)
-        self._fits: dict[tuple[int, ...], str | None] = {}
+        self._in_order, self._name = _messages(files, file), name
+        self._columns, self._message = columns, message
+        self._parsers: dict[tuple[int, ...], Any] = {}
+        self._read_by: Descriptor | None = message
 
     def read(self, values: Sequence[bytes]) -> tuple[pa.RecordBatch, Mapping[int, str]]:
-        parse, messages = self._class.FromString, []
+        messages = []
         bad: dict[int, str] = {}
         for place, value in enumerate(values):
             try:
                 indexes, begin = indexes_in(value)
-                why = self._why(indexes)
-                if why is not None:
-                    raise Incompatible(why)
-                messages.append(parse(value[begin:]))
+                messages.append(self._parser(indexes)(value[begin:]))
             except (DecodeError, ValueError, IndexError) as error:
                 bad[place] = f"not a message of its schema: {head_of(error)}"
-        return columns_of_messages(messages, self._message), bad
+        if self._message is not None:
+            return columns_of_messages(messages, self._message), bad
+        if self._read_by is None:
+            return pa.RecordBatch.from_pylist([], self._columns), bad
+        try:
+            return declared_columns(messages, self._read_by, self._columns), bad
+        except Unfitting as error:
+            raise Incompatible(str(error)) from None
 
-    def _why(self, indexes: tuple[int, ...]) -> str | None:
-        """Return why a message of the schema's file cannot be read; None where it can."""
-        if indexes not in self._fits:
-            self._fits[indexes] = self._compared(indexes)
-        return self._fits[indexes]
-
-    def _compared(self, indexes: tuple[int, ...]) -> str | None:
-        written = message_at(self._in_order, indexes)
-        if written.full_name != self._message.full_name:
-            return f"it is a message {written.full_name}, and {self._message.full_name} is expected"
-        return why_unreadable(written, self._message)
+    def _parser(self, indexes: tuple[int, ...]) -> Any:
+        """Return what reads a message of the schema's file. Raises Incompatible where it cannot be read."""
+        known = self._parsers.get(indexes)
+        if known is None:
+            written = message_at(self._in_order, indexes)
+            read_by = self._read_by = self._read_by or written
+            expected = self._name or read_by.full_name
+            if written.full_name != expected:
+                raise Incompatible(f"it is a message {written.full_name}, and {expected} is expected")
+            why = None if written is read_by else why_unreadable(written, read_by)
+            if why is not None:
+                raise Incompatible(why)
+            known = self._parsers[indexes] = class_of(read_by).FromString
+        return known
 
 
 def _messages(files: bytes, name: str) -> list[Descriptor]:

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from poundlock.arguments import TEXT, check_kind
+from poundlock.arguments import TEXT, check_kind, refuse_without_effect
 from poundlock.connectors.kafka.schemas.formats import RegistryFormat
 from poundlock.connectors.kafka.schemas.registered import (
     Given,
@@ -40,6 +40,7 @@ class ProtobufConfluent(RegistryFormat):
             schema for the first time.
         descriptor_set: what `protoc --include_imports --descriptor_set_out` wrote, as bytes or the path of its file.
         message_class: a generated class.
+        columns: of a source, instead of these: columns to read by name of the message that each value is, such as "id bigint, customer string".
 
     Raises:
         DefinitionError: there is no such message, the schema does not compile, or settings contradict each other.
@@ -50,6 +51,7 @@ class ProtobufConfluent(RegistryFormat):
     schema: str | RegisteredSchema | None = None
     descriptor_set: bytes | str | None = field(default=None, repr=False)
     message_class: Any = None
+    columns: str | None = None
 
     kind: ClassVar[SchemaKind] = "PROTOBUF"
     word: ClassVar[str] = "protobuf-confluent"
@@ -58,10 +60,12 @@ class ProtobufConfluent(RegistryFormat):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_kind("ProtobufConfluent", TEXT, {"message": self.message}, optional=True)
-        given = [name for name in ("schema", "descriptor_set", "message_class") if getattr(self, name) is not None]
+        given = [
+            name for name in ("schema", "descriptor_set", "message_class", "columns") if getattr(self, name) is not None
+        ]
         if len(given) > 1:
             raise DefinitionError(f"ProtobufConfluent: {given[0]} and {given[1]} say the same", next="give one of them")
-        self.check_schema(self.schema, None)
+        self.check_schema(self.schema, self.columns)
         if given and self.use_latest:
             raise DefinitionError(
                 f"ProtobufConfluent: use_latest and {given[0]} contradict each other", next="give one"
@@ -115,20 +119,30 @@ class ProtobufConfluent(RegistryFormat):
         files: Any = self.descriptor_set
         return message_in(files, str(self.message))
 
+    def refuse_of_sink(self) -> None:
+        super().refuse_of_sink()
+        refuse_without_effect(
+            "ProtobufConfluent", {"columns": (self.columns, None)}, because="a sink writes the columns of its rows"
+        )
+
     def reading_columns(self, single: str) -> pa.Schema:
+        from poundlock.formats import ddl
         from poundlock.formats.protobuf.fields import columns_of
 
+        if self.columns is not None:
+            return ddl.parse(self.columns)
         if self.descriptor_set is None:
             raise DefinitionError(
                 "ProtobufConfluent does not say which message to read",
-                next='give schema=registry.latest("orders-value"), descriptor_set="orders.desc" or message_class=Order',
+                next='give columns="id bigint, …", schema=registry.latest("orders-value"), descriptor_set="orders.desc" or message_class=Order',
             )
         return columns_of(self._descriptor())
 
     def reader(self, schema: RegisteredSchema, columns: pa.Schema) -> SchemaReader:
         from poundlock.connectors.kafka.schemas.protobuf import ProtobufReader
 
-        return ProtobufReader(schema, self._descriptor())
+        message = None if self.descriptor_set is None else self._descriptor()
+        return ProtobufReader(schema, columns, message, self.message)
 
     def writing(self, columns: pa.Schema, latest: RegisteredSchema | None, *, is_single: bool) -> WrittenSchema:
         from poundlock.connectors.kafka.schemas.encoder import WrittenSchema
