@@ -44,6 +44,7 @@ class EmbeddedSchemaRegistry(ServerProcess):
     """
 
     title, log_name = "the schema registry", "registry.log"
+    start_s = 480  # six seconds of an idle machine's, and many times that of one whose cores others use
 
     def __init__(self, *, port: int | None = None, heap: str = "256m", progress: Progress | None = None) -> None:
         super().__init__(None, "poundlock-registry-", port)
