@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from poundlock.connectors.kafka.source.source import KafkaSource
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_FORMATS = ("raw", "json", "csv", "avro")
+_FORMATS = ("raw", "json", "csv", "avro", "protobuf")
+_PROTOBUF = {"message", "descriptor_set", "message_class"}
 _SOURCE_CHOICES = {"isolation": ("read_committed", "read_uncommitted")}
 _SINK_CHOICES = {
     "guarantee": ("exactly-once", "at-least-once", "none"),
@@ -245,12 +246,16 @@ def _check_rows(sink: KafkaSink) -> None:
             format.refuse_of_sink()
     if not isinstance(sink.headers, str | Mapping | None):
         raise DefinitionError(f"headers={sink.headers!r} are none", next="write headers={'trace': 'trace_id'}")
-    known = {"avro_schema", "schema_id"} if sink.format == "avro" else set()
+    known = {"avro": {"avro_schema", "schema_id"}, "protobuf": _PROTOBUF}.get(str(sink.format), set())
     if strange := sorted(set(sink.format_options) - known):
         raise DefinitionError(
             f"format {sink.format!r} has no option {strange[0]!r}",
             next=f"use one of {', '.join(sorted(known))}" if known else "leave format_options out",
         )
+    if sink.format == "protobuf":
+        from poundlock.formats.decode import decoder
+
+        decoder("protobuf", **sink.format_options)
     if sink.format == "avro":
         required("fastavro", "Avro", "avro")
 

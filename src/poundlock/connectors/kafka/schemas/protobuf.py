@@ -135,11 +135,15 @@ def _varint(value: bytes, at: int) -> tuple[int, int]:
 
 
 class ProtobufWriter(SchemaWriter):
-    """Writes messages."""
+    """Writes messages.
 
-    def __init__(self, message: Descriptor) -> None:
+    Args:
+        framed: whether before each stands which message of the file it is.
+    """
+
+    def __init__(self, message: Descriptor, *, framed: bool = True) -> None:
         self._message, self._maker = message, MessageMaker(message)
-        self._indexes = b"".join(_zigzag(number) for number in _numbers(message))
+        self._indexes = b"".join(_zigzag(number) for number in _numbers(message)) if framed else b""
         self._is_checked = False
 
     def encode(self, rows: pa.RecordBatch, head: bytes) -> Encoded:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from dataclasses import KW_ONLY, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from poundlock.arguments import TEXT, check_kind, refuse_without_effect
@@ -73,45 +72,22 @@ class ProtobufConfluent(RegistryFormat):
         # Bytes travel to tasks, and a class need not.
         object.__setattr__(self, "descriptor_set", self._files())
         object.__setattr__(self, "message_class", None)
-        if self.descriptor_set is not None and self.message is None:
-            object.__setattr__(self, "message", self._first())
         if self.descriptor_set is not None:
             self._descriptor()
 
     def _files(self) -> bytes | None:
-        from poundlock.formats.protobuf.descriptors import set_of_bytes, set_of_class, set_of_text
+        from poundlock.formats.protobuf.descriptors import set_of_text
+        from poundlock.formats.protobuf.messages import first_message, given_message
 
-        if self.message_class is not None:
-            name = self.message_class.DESCRIPTOR.full_name
-            if self.message not in (None, name):
-                raise DefinitionError(f"ProtobufConfluent: the class is of {name!r}", next="leave message out")
-            object.__setattr__(self, "message", name)
-            return set_of_class(self.message_class)
-        if isinstance(self.descriptor_set, str):
-            try:
-                return set_of_bytes(Path(self.descriptor_set).read_bytes(), self.descriptor_set)
-            except OSError as error:
-                raise DefinitionError(
-                    f"cannot read {self.descriptor_set}: {error.strerror}", next="give the path of a descriptor set"
-                ) from error
-        if self.descriptor_set is not None:
-            return set_of_bytes(self.descriptor_set, "descriptor_set")
-        if self.schema is not None:
-            imported = {each.name: each.text for each in references_of(self.schema)}
-            return set_of_text(text_of(self.schema), imported)[0]
-        return None
-
-    def _first(self) -> str:
-        """Return the first message of the last file, which is the one that imports the others."""
-        from google.protobuf.descriptor_pb2 import FileDescriptorSet
-
-        from poundlock.formats.protobuf.descriptors import messages_in
-
-        files: Any = self.descriptor_set
-        last = FileDescriptorSet.FromString(files).file[-1].name
-        for each in messages_in(files, last):
-            return str(each.full_name)
-        raise DefinitionError("ProtobufConfluent: the schema has no message", next="give another one")
+        if self.descriptor_set is not None or self.message_class is not None:
+            files, name = given_message("ProtobufConfluent", self.message, self.descriptor_set, self.message_class)
+        elif self.schema is not None:
+            files, _ = set_of_text(text_of(self.schema), {each.name: each.text for each in references_of(self.schema)})
+            name = self.message or first_message(files)
+        else:
+            return None
+        object.__setattr__(self, "message", name)
+        return files
 
     def _descriptor(self) -> Descriptor:
         from poundlock.formats.protobuf.descriptors import message_in

@@ -187,6 +187,8 @@ def _encoder(sink: KafkaSink) -> _Encode:
     columns = None if sink.value is None else [sink.value] if isinstance(sink.value, str) else list(sink.value)
     if sink.format == "avro":
         return _avro(columns, **sink.format_options)
+    if sink.format == "protobuf":
+        return _protobuf(columns, sink.format_options)
     return _rows((JsonEncoder if sink.format == "json" else CsvEncoder)(columns, (TO_TOPIC,)))
 
 
@@ -228,6 +230,20 @@ def _good_topics(topics: _Topics, bad: Mapping[int, str]) -> _Topics:
         return topics
     other = next((name for row, name in enumerate(topics) if row not in bad), None)
     return [] if other is None else [other if row in bad else name for row, name in enumerate(topics)]
+
+
+def _protobuf(columns: Sequence[str] | None, options: Mapping[str, Any]) -> _Encode:
+    """Return what makes one message a value."""
+    from poundlock.connectors.kafka.schemas.protobuf import ProtobufWriter
+    from poundlock.formats.protobuf.messages import ProtobufCodec
+
+    writer = ProtobufWriter(ProtobufCodec(**options).descriptor, framed=False)
+
+    def encode(batch: pa.RecordBatch, topics: _Topics) -> _Encoded:
+        made = writer.encode(select(batch, columns, frozenset((TO_TOPIC,))), b"")
+        return of_column(made.column()), made.bad
+
+    return encode
 
 
 def _avro(

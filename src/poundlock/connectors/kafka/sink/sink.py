@@ -82,10 +82,10 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         headers: a column of an array of struct<key, value> or of a map; or header name to column.
         partition: column of the partition; null, and without: by the hash of the key, as Java's clients do.
         timestamp: column of the record's time, a timestamp or ms since the epoch; default: when it is written.
-        format: "raw", "json", "csv" or "avro": how the value is written; or a format whose values name their schema in a registry, such as
+        format: "raw", "json", "csv", "avro" or "protobuf": how the value is written; or a format whose values name their schema in a registry, such as
             AvroConfluent(…).
         key_format: a format of a registry in which keys are written.
-        format_options: of the format: avro_schema, schema_id.
+        format_options: of the format: avro_schema, schema_id; message, and descriptor_set or message_class.
         guarantee: "exactly-once"; "at-least-once": visible at once, and repeated when a task or checkpoint is; "none":
             nobody waits for the broker.
         commit_mode: who commits the transactions. "two_phase": the driver, all of a checkpoint, when it is decided.
@@ -115,7 +115,7 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
     headers: str | Mapping[str, str] | None = None
     partition: str | None = None
     timestamp: str | None = None
-    format: Literal["raw", "json", "csv", "avro"] | RegistryFormat = "raw"
+    format: Literal["raw", "json", "csv", "avro", "protobuf"] | RegistryFormat = "raw"
     format_options: Mapping[str, Any] = field(default_factory=dict)
     key_format: RegistryFormat | None = None
     guarantee: Guarantee = "exactly-once"

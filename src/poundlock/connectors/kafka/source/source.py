@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from poundlock.storage.base import Storage
 
 
-Format = Literal["raw", "json", "csv", "avro"]
+Format = Literal["raw", "json", "csv", "avro", "protobuf"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 _PREFLIGHT_S = 4.5
 _QUESTION_S = 10.0
@@ -65,7 +65,7 @@ class KafkaSource:
             sources all end ends by itself.
         group_id: group whose offsets are committed to Kafka after each checkpoint, for lag tools; never used to
             decide where to read on. Default: `poundlock-<job>`. "" = commit none.
-        format: "raw", "json", "csv" or "avro": how a value is written; or a format whose values name their schema in a registry, such as
+        format: "raw", "json", "csv", "avro" or "protobuf": how a value is written; or a format whose values name their schema in a registry, such as
             AvroConfluent(…).
         schema: columns of the value, such as "ts timestamp, user string"; for json and csv.
         format_options: further options of the format.
