@@ -75,8 +75,10 @@ def _enums(numbers: list[int], of: EnumDescriptor) -> pa.Array:
 
 def _maps(maps: list[Any], field: FieldDescriptor) -> pa.Array:
     key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-    keys = list(chain.from_iterable(maps))
-    values = [each[name] for each in maps for name in each]
+    # A map has no order of its own, and a replay must give the same rows: entries stand in the order of their keys.
+    sorted_keys = [sorted(each) for each in maps]
+    keys = list(chain.from_iterable(sorted_keys))
+    values = [each[name] for each, names in zip(maps, sorted_keys, strict=True) for name in names]
     ends = np.zeros(len(maps) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, maps), np.int64, len(maps)), out=ends[1:])
     made = pa.MapArray.from_arrays(column_of(ends, pa.int32()), _values(keys, key), _values(values, value))

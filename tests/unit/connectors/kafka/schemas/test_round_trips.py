@@ -57,7 +57,7 @@ def kinds(plain: Kinds, *, inner_null: bool) -> st.SearchStrategy[tuple[pa.DataT
         maps = each.map(
             lambda of: (
                 pa.map_(pa.string(), of[0]),
-                st.dictionaries(TEXT, inner(of[1]), max_size=3).map(lambda m: list(m.items())),
+                st.dictionaries(TEXT, inner(of[1]), max_size=3).map(lambda m: sorted(m.items())),
             )
         )
         structs = st.dictionaries(NAMES, each, min_size=1, max_size=3).map(
