@@ -45,11 +45,11 @@ def widest(union: Sequence[Any]) -> str | None:
 
 
 def check_apart(union: Sequence[Any], place: str) -> None:
-    """Raise DefinitionError where values of two types of a union cannot be told apart once they are read."""
+    """Raise DefinitionError where values of two types of a union look alike once they are read."""
     kinds = [_python(each) for each in members(union)]
     if len(set(kinds)) < len(kinds):
         raise DefinitionError(
-            f"field {place!r} is a union of types whose values cannot be told apart", next="read it by another schema"
+            f"field {place!r} is a union of types whose values look alike", next="read it by another schema"
         )
 
 

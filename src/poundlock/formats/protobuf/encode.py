@@ -1,4 +1,4 @@
-"""Rows to messages. A null where the field could not be told from its default is refused, and so is a null in a list or a map."""
+"""Rows to messages. A null where the field cannot be distinguished from its default is refused, and so is a null in a list or a map."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _US = 1_000_000
 
 
-class MessageMaker:
+class MessageBuilder:
     """Makes messages of rows, as dicts by the name of a field."""
 
     def __init__(self, message: Descriptor) -> None:
@@ -58,7 +58,7 @@ def _null(field: FieldDescriptor) -> str | None:
     if is_repeated(field):
         return f"field {field.name!r} is a {'map' if is_map(field) else 'list'}, which cannot be null"
     if not field.has_presence:
-        return f"field {field.name!r} cannot be null: it could not be told from its default; declare it optional"
+        return f"field {field.name!r} cannot be null: nobody could distinguish it from its default; declare it optional"
     return f"field {field.name!r} is required" if field.is_required else None
 
 

@@ -51,7 +51,7 @@ def _fields(message: Descriptor, within: tuple[str, ...]) -> list[pa.Field]:
 
 
 def may_be_null(field: FieldDescriptor) -> bool:
-    """Return whether a field can be told from one that is not there: proto3's plain fields, lists and maps cannot."""
+    """Return whether a field can be distinguished from one that is not there: proto3's plain fields, lists and maps cannot."""
     return not is_repeated(field) and (field.has_presence and not field.is_required)
 
 

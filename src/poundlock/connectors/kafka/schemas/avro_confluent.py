@@ -82,13 +82,13 @@ class AvroConfluent(RegistryFormat):
         return ddl.parse(self.columns)
 
     def reader(self, schema: RegisteredSchema, columns: pa.Schema) -> SchemaReader:
-        from poundlock.connectors.kafka.schemas.avro import AvroReader
+        from poundlock.connectors.kafka.schemas.kinds.avro import AvroReader
 
         return AvroReader(schema, columns, None if self._given is None else _parsed(self._given))
 
     def writing(self, columns: pa.Schema, latest: RegisteredSchema | None, *, is_single: bool) -> WrittenSchema:
-        from poundlock.connectors.kafka.schemas.avro import AvroWriter
         from poundlock.connectors.kafka.schemas.encoder import WrittenSchema
+        from poundlock.connectors.kafka.schemas.kinds.avro import AvroWriter
         from poundlock.formats.encode_bulk import avro_schema, avro_type
 
         given = latest or self._given

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedValues:
     """Values one behind the other; one that could not be written is empty, and `bad` says why."""
 
     data: bytes
@@ -42,7 +42,7 @@ class SchemaWriter(ABC):
     """Writes values of one schema. Used by one thread."""
 
     @abstractmethod
-    def encode(self, rows: pa.RecordBatch, head: bytes) -> Encoded:
+    def encode(self, rows: pa.RecordBatch, head: bytes) -> EncodedValues:
         """Return a value for each row.
 
         Args:
@@ -109,7 +109,7 @@ class RegistryEncoder:
         order = np.argsort(np.concatenate(places), kind="stable")
         return pa.concat_arrays(parts).take(indices_of(order)), bad
 
-    def _encoded(self, rows: pa.RecordBatch, topic: str) -> Encoded:
+    def _encoded(self, rows: pa.RecordBatch, topic: str) -> EncodedValues:
         written, number = self._of_topic(topic, rows.schema)
         return written.writer.encode(rows, head(number))
 

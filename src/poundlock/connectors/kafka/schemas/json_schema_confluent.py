@@ -54,7 +54,7 @@ class JsonSchemaConfluent(RegistryFormat):
         check_kind("JsonSchemaConfluent", FLAG, {"validate": self.validate})
         self.check_schema(self.schema, self.columns)
         if self.schema is not None:
-            from poundlock.connectors.kafka.schemas.json_schema import validator_of
+            from poundlock.connectors.kafka.schemas.kinds.json_schema import validator_of
 
             refuse_without_effect("JsonSchemaConfluent", {"title": (self.title, "Row")}, because="schema is given")
             validator_of(text_of(self.schema), references_of(self.schema))
@@ -83,13 +83,13 @@ class JsonSchemaConfluent(RegistryFormat):
         return ddl.parse(self.columns)
 
     def reader(self, schema: RegisteredSchema, columns: pa.Schema) -> SchemaReader:
-        from poundlock.connectors.kafka.schemas.json_schema import JsonReader
+        from poundlock.connectors.kafka.schemas.kinds.json_schema import JsonReader
 
         return JsonReader(schema, columns, validate=self.validate)
 
     def writing(self, columns: pa.Schema, latest: RegisteredSchema | None, *, is_single: bool) -> WrittenSchema:
         from poundlock.connectors.kafka.schemas.encoder import WrittenSchema
-        from poundlock.connectors.kafka.schemas.json_schema import JsonWriter, schema_of, title_of
+        from poundlock.connectors.kafka.schemas.kinds.json_schema import JsonWriter, schema_of, title_of
 
         given: Given = latest or self.schema or schema_of(columns, self.title)
         text, references = text_of(given), references_of(given)
@@ -98,7 +98,7 @@ class JsonSchemaConfluent(RegistryFormat):
 
     @property
     def registers(self) -> tuple[str, tuple[Reference, ...], str] | None:
-        from poundlock.connectors.kafka.schemas.json_schema import title_of
+        from poundlock.connectors.kafka.schemas.kinds.json_schema import title_of
 
         given: Given | None = self.schema
         return None if given is None else (text_of(given), references_of(given), title_of(text_of(given)))

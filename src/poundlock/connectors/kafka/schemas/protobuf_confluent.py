@@ -115,14 +115,14 @@ class ProtobufConfluent(RegistryFormat):
         return columns_of(self._descriptor())
 
     def reader(self, schema: RegisteredSchema, columns: pa.Schema) -> SchemaReader:
-        from poundlock.connectors.kafka.schemas.protobuf import ProtobufReader
+        from poundlock.connectors.kafka.schemas.kinds.protobuf import ProtobufReader
 
         message = None if self.descriptor_set is None else self._descriptor()
         return ProtobufReader(schema, columns, message, self.message)
 
     def writing(self, columns: pa.Schema, latest: RegisteredSchema | None, *, is_single: bool) -> WrittenSchema:
         from poundlock.connectors.kafka.schemas.encoder import WrittenSchema
-        from poundlock.connectors.kafka.schemas.protobuf import ProtobufWriter
+        from poundlock.connectors.kafka.schemas.kinds.protobuf import ProtobufWriter
         from poundlock.formats.protobuf.descriptors import message_in, messages_in, set_of_text
         from poundlock.formats.protobuf.text import proto_of
 

@@ -234,7 +234,7 @@ def _good_topics(topics: _Topics, bad: Mapping[int, str]) -> _Topics:
 
 def _protobuf(columns: Sequence[str] | None, options: Mapping[str, Any]) -> _Encode:
     """Return what makes one message a value."""
-    from poundlock.connectors.kafka.schemas.protobuf import ProtobufWriter
+    from poundlock.connectors.kafka.schemas.kinds.protobuf import ProtobufWriter
     from poundlock.formats.protobuf.messages import ProtobufCodec
 
     writer = ProtobufWriter(ProtobufCodec(**options).descriptor, framed=False)

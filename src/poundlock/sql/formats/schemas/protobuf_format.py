@@ -12,7 +12,7 @@ from poundlock.errors import DefinitionError
 from poundlock.formats.arrays import Numbers, valid_in
 from poundlock.formats.encode import values
 from poundlock.formats.protobuf.descriptors import message_in
-from poundlock.formats.protobuf.encode import MessageMaker
+from poundlock.formats.protobuf.encode import MessageBuilder
 from poundlock.formats.protobuf.messages import given_message, parsed_messages
 from poundlock.formats.protobuf.projection import Unfitting, declared_columns
 from poundlock.sql.connectors.options import TableOptions
@@ -59,7 +59,7 @@ class ProtobufFormat:
 
     def encode(self, rows: pa.RecordBatch) -> pa.Array:
         """Return a message for each row; raises EvaluationError where one cannot be written."""
-        encode = MessageMaker(message_in(self.files, self.message)).encode
+        encode = MessageBuilder(message_in(self.files, self.message)).encode
         names = [each.name for each in self.columns]
         made = []
         for row in zip(*(values(rows.column(each.column)) for each in self.columns), strict=True):

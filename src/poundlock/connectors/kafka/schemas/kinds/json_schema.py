@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.connectors.kafka.schemas.codec import Incompatible, SchemaReader, head_of
-from poundlock.connectors.kafka.schemas.encoder import Encoded, SchemaWriter
+from poundlock.connectors.kafka.schemas.encoder import EncodedValues, SchemaWriter
 from poundlock.connectors.kafka.schemas.framing import SIZE
 from poundlock.connectors.kafka.schemas.registered import Reference, RegisteredSchema
 from poundlock.errors import DefinitionError, required
@@ -106,7 +106,7 @@ class JsonWriter(SchemaWriter):
         self._validator = validator_of(text, references) if validate else None
         self._encoder = JsonEncoder()
 
-    def encode(self, rows: pa.RecordBatch, head: bytes) -> Encoded:
+    def encode(self, rows: pa.RecordBatch, head: bytes) -> EncodedValues:
         made = self._encoder.encode(Batch(rows))
         data, begin, bodies = bytes(made.data), 0, []
         for end in made.ends.tolist():
@@ -121,7 +121,7 @@ class JsonWriter(SchemaWriter):
             pieces[place] = b"" if place in bad else head + body
         ends = np.zeros(rows.num_rows + 1, np.int64)
         np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)), out=ends[1:])
-        return Encoded(b"".join(pieces), ends, bad)
+        return EncodedValues(b"".join(pieces), ends, bad)
 
 
 def schema_of(columns: pa.Schema, title: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.connectors.kafka.schemas.codec import Incompatible, SchemaReader, head_of
-from poundlock.connectors.kafka.schemas.encoder import Encoded, SchemaWriter
+from poundlock.connectors.kafka.schemas.encoder import EncodedValues, SchemaWriter
 from poundlock.connectors.kafka.schemas.framing import SIZE
 from poundlock.connectors.kafka.schemas.registered import RegisteredSchema
 from poundlock.errors import DefinitionError, TerminalError
@@ -93,7 +93,7 @@ class AvroWriter(SchemaWriter):
         self._change = to_values(schema)
         self._is_checked = False
 
-    def encode(self, rows: pa.RecordBatch, head: bytes) -> Encoded:
+    def encode(self, rows: pa.RecordBatch, head: bytes) -> EncodedValues:
         write, schema, change = load_fastavro().schemaless_writer, self._schema, self._change
         self._check(rows.schema)
         columns = [values(_with_zone(column)) for column in rows.columns]
@@ -113,7 +113,7 @@ class AvroWriter(SchemaWriter):
                 stream.seek(begin)
             ends[place + 1] = stream.tell()
         stream.truncate()
-        return Encoded(stream.getvalue(), ends, bad)
+        return EncodedValues(stream.getvalue(), ends, bad)
 
     def _check(self, columns: pa.Schema) -> None:
         """Raise DefinitionError where a column is none of the schema, which fastavro would leave out."""

@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 
 from poundlock.connectors.kafka.schemas.codec import Incompatible, SchemaReader, head_of
-from poundlock.connectors.kafka.schemas.encoder import Encoded, SchemaWriter
+from poundlock.connectors.kafka.schemas.encoder import EncodedValues, SchemaWriter
 from poundlock.connectors.kafka.schemas.framing import SIZE
 from poundlock.connectors.kafka.schemas.registered import RegisteredSchema
 from poundlock.errors import DefinitionError
@@ -19,7 +19,7 @@ from poundlock.formats.encode import values
 from poundlock.formats.protobuf.compatibility import why_unreadable
 from poundlock.formats.protobuf.decode import columns_of_messages
 from poundlock.formats.protobuf.descriptors import class_of, pool_of, set_of_text
-from poundlock.formats.protobuf.encode import MessageMaker
+from poundlock.formats.protobuf.encode import MessageBuilder
 from poundlock.formats.protobuf.projection import Unfitting, declared_columns
 
 _MOST_INDEXES = 64  # messages within messages
@@ -142,11 +142,11 @@ class ProtobufWriter(SchemaWriter):
     """
 
     def __init__(self, message: Descriptor, *, framed: bool = True) -> None:
-        self._message, self._maker = message, MessageMaker(message)
+        self._message, self._maker = message, MessageBuilder(message)
         self._indexes = b"".join(_zigzag(number) for number in _numbers(message)) if framed else b""
         self._is_checked = False
 
-    def encode(self, rows: pa.RecordBatch, head: bytes) -> Encoded:
+    def encode(self, rows: pa.RecordBatch, head: bytes) -> EncodedValues:
         names = rows.schema.names
         if not self._is_checked:
             strange = [name for name in names if name not in self._message.fields_by_name]
@@ -167,7 +167,7 @@ class ProtobufWriter(SchemaWriter):
                 bad[place] = f"cannot be written as Protobuf: {head_of(error)}"
                 pieces.append(b"")
         np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)), out=ends[1:])
-        return Encoded(b"".join(pieces), ends, bad)
+        return EncodedValues(b"".join(pieces), ends, bad)
 
 
 def _numbers(message: Descriptor) -> Iterator[int]:
