@@ -113,7 +113,8 @@ def test_jobs_read_and_write_what_confluents_client_does(
     job.from_source(source(text, format=of_text), name="json").sink_to(
         sink("json", format=JsonSchemaConfluent(registry, title="Order")), name="json-out"
     )
-    run(job, load_settings([f"state_dir={tmp_path}/state", f"checkpoint_dir={tmp_path}/checkpoint", "master=local[2]", "driver_memory=1g"]))  # fmt: skip
+    ended = run(job, settings=load_settings([f"state_dir={tmp_path}/state", f"checkpoint_dir={tmp_path}/checkpoint", "master=local[2]", "driver_memory=1g"]))  # fmt: skip
+    assert ended.state == "FINISHED"
 
     def records(kind: str) -> list[tuple[Any, Any]]:
         return [(record.key, record.value) for record in kafka_broker.read(outputs[kind])]
