@@ -209,17 +209,12 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         """Check within seconds that the cluster takes transactions of this length, and that the topics are there.
 
         Raises:
-            DefinitionError: it does not, or a topic is missing, or this user may not use it.
+            DefinitionError: it does not, or a topic is missing, or this user may not use it; or a schema registry refuses.
             TransientError: no server answers.
         """
         from poundlock.connectors.kafka.sink.preflight import preflight
 
         preflight(self)
-        for format, is_key in ((self.format, False), (self.key_format, True)):
-            if isinstance(format, RegistryFormat):
-                from poundlock.connectors.kafka.schemas.writing import check_registry
-
-                check_registry(format, self._fixed_topic, is_key=is_key)
 
     # Participant, task side
 
