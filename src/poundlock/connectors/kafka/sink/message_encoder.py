@@ -24,7 +24,7 @@ from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC
 from poundlock.connectors.kafka.wire.byte_strings import ByteStrings, Integers, joined, of_column, of_lines, of_list
 from poundlock.connectors.kafka.wire.record_encoder import encode_headers, encode_named_headers
 from poundlock.errors import DefinitionError
-from poundlock.formats.arrays import numbers_in, valid_in
+from poundlock.formats.arrays import column_of, numbers_in, valid_in
 from poundlock.formats.chunk import Batch, Chunk, Lines, origin_of
 from poundlock.formats.convert import row_values, to_batch
 from poundlock.formats.encode import CsvEncoder, JsonEncoder, select
@@ -217,8 +217,10 @@ def _registered(format: RegistryFormat, columns: str | Sequence[str] | None, *, 
     def encode(batch: pa.RecordBatch, topics: _Topics) -> _Encoded:
         rows = select(batch, names, frozenset((TO_TOPIC,)))
         made, bad = encoder.encode(rows, topics)
-        if is_single and rows.column(0).null_count:
-            made = pc.if_else(rows.column(0).is_valid(), made, pa.nulls(len(made), made.type))
+        there = valid_in(rows.column(0)) if is_single else None
+        if there is not None:
+            made = pc.if_else(column_of(there, pa.bool_()), made, pa.nulls(len(made), made.type))
+            bad = {row: why for row, why in bad.items() if there[row]}
         return of_column(made), bad
 
     return encode
