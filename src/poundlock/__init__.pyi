@@ -32,6 +32,10 @@ from poundlock.connectors.files.source.source import FileSource as FileSource
 from poundlock.connectors.iceberg.sink.sink import IcebergSink as IcebergSink
 from poundlock.connectors.iceberg.source.source import IcebergSource as IcebergSource
 from poundlock.connectors.jdbc.sink import JdbcSink as JdbcSink
+from poundlock.connectors.kafka.schemas.avro_confluent import AvroConfluent as AvroConfluent
+from poundlock.connectors.kafka.schemas.json_schema_confluent import JsonSchemaConfluent as JsonSchemaConfluent
+from poundlock.connectors.kafka.schemas.protobuf_confluent import ProtobufConfluent as ProtobufConfluent
+from poundlock.connectors.kafka.schemas.registry import SchemaRegistry as SchemaRegistry
 from poundlock.connectors.kafka.security import KafkaSecurity as KafkaSecurity
 from poundlock.connectors.kafka.sink.sink import KafkaSink as KafkaSink, TopicExpression as TopicExpression
 from poundlock.connectors.kafka.source.source import KafkaSource as KafkaSource

@@ -16,6 +16,7 @@ import pytest
 from poundlock.errors import PoundlockError
 from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.kafka import EmbeddedKafka
+from poundlock.testing.schema_registry.apicurio import EmbeddedSchemaRegistry
 from poundlock.testing.servers import ServerProcess
 
 if TYPE_CHECKING:
@@ -39,6 +40,20 @@ def own_kafka_broker() -> Iterator[EmbeddedKafka]:
     """A real Kafka broker for one test, which may kill it."""
     with EmbeddedKafka() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def schema_registry() -> Iterator[EmbeddedSchemaRegistry]:
+    """A schema registry for the whole session, so that a test takes subjects of its own. Do not stop it; see `own_schema_registry`."""
+    with running_or_skipped("schema registry", lambda: EmbeddedSchemaRegistry(progress=print)) as server:
+        yield server
+
+
+@pytest.fixture
+def own_schema_registry() -> Iterator[EmbeddedSchemaRegistry]:
+    """A schema registry for one test, which may kill it."""
+    with running_or_skipped("schema registry", lambda: EmbeddedSchemaRegistry(progress=print)) as server:
+        yield server
 
 
 @pytest.fixture

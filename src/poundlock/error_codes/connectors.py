@@ -128,6 +128,31 @@ SUBJECTS = (
         ),
     ),
     ErrorSubject(
+        300,
+        "A schema registry",
+        modules=("connectors.kafka.schemas",),
+        codes=(
+            ErrorCode(
+                2,
+                "A format of a schema registry cannot be as it is given.",
+                ("a schema that cannot be read, or does not compile", "columns that the schema does not have", "settings that contradict each other"),
+                ("do what the second line says: docs/schema-registry.md",),
+            ),
+            ErrorCode(
+                3,
+                "The registry does not answer for now. The checkpoint is repeated, and no record is left out.",
+                ("a registry that is away or restarting", "a network that loses packets"),
+                ("see that the registry runs; the job goes on by itself",),
+            ),
+            ErrorCode(
+                4,
+                "The registry refuses, or a value was written by a schema that the job's cannot read.",
+                ("a schema that is not compatible with the subject's others", "a login that the registry refuses", "a producer that went over to another schema"),
+                ("give the job a schema that can read both", "on_incompatible=\"bad_record\", where such values may be left out", "check the login of SchemaRegistry(…)"),
+            ),
+        ),
+    ),
+    ErrorSubject(
         34,
         "A Kafka topic that was created again",
         kinds=("topic_recreated",),

@@ -42,7 +42,16 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "json": ("timestamp_unit",),
     "csv": ("delimiter", "quote", "null", "timestamp_unit"),
     "avro": ("avro_schema", "confluent", "schema_id"),
+    "protobuf": ("message", "descriptor_set", "message_class"),
 }
+
+_COLUMNS = {
+    "raw": "values stay as they are",
+    "text": "values stay as they are",
+    "avro": "its columns are those of avro_schema",
+    "protobuf": "its columns are those of the message",
+}
+"""The formats that say their columns themselves, and how."""
 
 
 class Decoder(Protocol):
@@ -262,10 +271,11 @@ def decoder(format: str, schema_ddl: str | None = None, **options: Any) -> Decod
     """Return the decoder of a format.
 
     Args:
-        format: "raw" (or "text"), "json", "csv", "avro".
-        schema_ddl: the columns, such as "ts timestamp, user string"; needed for json and csv, refused for raw and avro.
+        format: "raw" (or "text"), "json", "csv", "avro", "protobuf".
+        schema_ddl: the columns, such as "ts timestamp, user string"; needed for json and csv, refused for the others.
         options: nulls="reject"|"keep" (all); timestamp_unit="s"|"ms"|"us" for times given as numbers (json, csv);
-            delimiter, quote, null (csv); avro_schema (JSON text or dict), confluent=True|False with schema_id (avro).
+            delimiter, quote, null (csv); avro_schema (JSON text or dict), confluent=True|False with schema_id (avro);
+            message, and descriptor_set or message_class (protobuf).
 
     Raises:
         DefinitionError: the format or an option is not known or has no effect, or something it needs is missing.
@@ -273,8 +283,8 @@ def decoder(format: str, schema_ddl: str | None = None, **options: Any) -> Decod
     nulls = options.pop("nulls", "reject")
     if nulls not in ("reject", "keep"):
         raise DefinitionError(f"nulls={nulls!r} is not known", next='use "reject" or "keep"')
-    if format in ("raw", "text", "avro") and schema_ddl is not None:
-        because = "its columns are those of avro_schema" if format == "avro" else "values stay as they are"
+    if format in _COLUMNS and schema_ddl is not None:
+        because = _COLUMNS[format]
         refuse_without_effect(f"format {format!r}", {"schema": (schema_ddl, None)}, because=because)
     if format not in _OPTIONS:
         raise DefinitionError(f"format {format!r} is not known", next=f"use one of {', '.join(_OPTIONS)}")
@@ -293,6 +303,10 @@ def _codec(format: str, schema_ddl: str | None, options: Mapping[str, Any]) -> C
         from poundlock.formats.decode_avro import AvroCodec
 
         return AvroCodec(**options)
+    if format == "protobuf":
+        from poundlock.formats.protobuf.messages import ProtobufCodec
+
+        return ProtobufCodec(**options)
     if schema_ddl is None:
         raise DefinitionError(
             f"format {format!r} needs a schema", next='give schema="…", such as "ts timestamp, user string"'

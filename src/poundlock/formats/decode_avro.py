@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError, required
+from poundlock.formats.avro.unions import RECORD_NAMES, Change, check_apart, members, to_columns, widest
 from poundlock.formats.chunk import Records
 from poundlock.formats.convert import to_batch
 from poundlock.formats.decode import Parsed, Want
@@ -71,10 +72,14 @@ class AvroCodec:
             raise DefinitionError('format "avro" needs its schema', next='give avro_schema=\'{"type": "record", …}\'')
         try:
             given = json.loads(self.avro_schema) if isinstance(self.avro_schema, str) else dict(self.avro_schema)
-            parsed = fastavro.parse_schema(_plain_uuids(given))
+            parsed = fastavro.parse_schema(plain_uuids(given))
         except (ValueError, TypeError, fastavro.schema.SchemaParseException) as error:
             raise DefinitionError(f"the Avro schema cannot be read: {error}", next="give its JSON text") from None
-        return parsed, arrow_schema(given)
+        return parsed, arrow_schema(parsed)
+
+    @cached_property
+    def _change(self) -> Change | None:
+        return to_columns(self._loaded[0])
 
     def schema(self) -> pa.Schema:
         return self._loaded[1]
@@ -83,17 +88,17 @@ class AvroCodec:
         return None
 
     def parse(self, values: Sequence[bytes], want: Want) -> Parsed:
-        read, (parsed, columns) = load_fastavro().schemaless_reader, self._loaded
+        read, (parsed, columns), change = load_fastavro().schemaless_reader, self._loaded, self._change
         rows: list[dict[str, Any]] = []
         bad: dict[int, str] = {}
         for i, value in enumerate(values):
             try:
                 stream = self._body(value)
-                row = read(stream, parsed)
+                row = read(stream, parsed, None, **RECORD_NAMES)
                 left = len(stream.getbuffer()) - stream.tell()
                 if left:
                     raise ValueError(f"{left} bytes are left after the record")
-                rows.append(row)
+                rows.append(row if change is None else change(row))
             except Exception as error:  # fastavro raises what the bytes lead it to, such as IndexError
                 bad[i] = f"not an Avro record of this schema: {str(error) or type(error).__name__}"
         return Parsed(rows if want == "records" else to_batch(Records(rows), columns).batch, bad)
@@ -112,12 +117,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _plain_uuids(node: Any) -> Any:
+def plain_uuids(node: Any) -> Any:
     """Return a schema in which a uuid is the text it is written as, not an object that no column holds."""
     if isinstance(node, list):
-        return [_plain_uuids(item) for item in node]
+        return [plain_uuids(item) for item in node]
     if isinstance(node, dict):
-        return {k: _plain_uuids(v) for k, v in node.items() if (k, v) != ("logicalType", "uuid")}
+        return {k: plain_uuids(v) for k, v in node.items() if (k, v) != ("logicalType", "uuid")}
     return node
 
 
@@ -143,13 +148,11 @@ def _fields(schema: Mapping[str, Any], named: dict[str, pa.DataType | None]) -> 
 def _kind(schema: Any, named: dict[str, pa.DataType | None], place: str) -> tuple[pa.DataType, bool]:
     """Return the Arrow type of an Avro type and whether it may be null."""
     if isinstance(schema, list):
-        others = [s for s in schema if s != "null"]
-        if len(others) != 1:
-            raise DefinitionError(
-                f"field {place!r} is a union of several types", next="use a union of null and one type"
-            )
-        kind, nullable = _kind(others[0], named, place)
-        return kind, nullable or len(others) < len(schema)
+        others = members(schema)
+        if len(others) == 1:
+            kind, nullable = _kind(others[0], named, place)
+            return kind, nullable or len(others) < len(schema)
+        return _union(schema, named, place), len(others) < len(schema)
     if isinstance(schema, str):
         if schema in _SIMPLE:
             return _SIMPLE[schema], schema == "null"
@@ -160,6 +163,17 @@ def _kind(schema: Any, named: dict[str, pa.DataType | None], place: str) -> tupl
     if "name" in schema:
         named[schema["name"]] = kind
     return kind, False
+
+
+def _union(union: list[Any], named: dict[str, pa.DataType | None], place: str) -> pa.DataType:
+    if not members(union):
+        return pa.null()
+    number = widest(union)
+    if number is not None:
+        return _SIMPLE[number]
+    check_apart(union, place)
+    kinds = [_kind(each, named, place)[0] for each in members(union)]
+    return pa.struct([pa.field(f"member{number}", kind) for number, kind in enumerate(kinds)])
 
 
 def _complex(schema: Mapping[str, Any], named: dict[str, pa.DataType | None], place: str) -> pa.DataType:

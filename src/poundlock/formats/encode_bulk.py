@@ -269,10 +269,10 @@ def _avro_field(field: pa.Field, path: str) -> dict[str, Any]:
         raise DefinitionError(
             f"column {field.name!r} is not an Avro name", next="rename it: ASCII letters, digits and _"
         )
-    return {"name": field.name, "type": ["null", _avro_type(field.type, f"{path}_{field.name}")], "default": None}
+    return {"name": field.name, "type": ["null", avro_type(field.type, f"{path}_{field.name}")], "default": None}
 
 
-def _avro_type(kind: pa.DataType, path: str) -> Any:
+def avro_type(kind: pa.DataType, path: str) -> Any:
     t = pa.types
     plain = [
         (t.is_boolean, "boolean"), (t.is_int8, "int"), (t.is_int16, "int"), (t.is_int32, "int"), (t.is_integer, "long"),
@@ -289,9 +289,9 @@ def _avro_type(kind: pa.DataType, path: str) -> Any:
     if t.is_decimal(kind):
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if t.is_map(kind) and t.is_string(kind.key_type):
-        return {"type": "map", "values": ["null", _avro_type(kind.item_type, f"{path}_v")]}
+        return {"type": "map", "values": ["null", avro_type(kind.item_type, f"{path}_v")]}
     if t.is_list(kind) or t.is_large_list(kind):
-        return {"type": "array", "items": ["null", _avro_type(kind.value_type, f"{path}_e")]}
+        return {"type": "array", "items": ["null", avro_type(kind.value_type, f"{path}_e")]}
     if t.is_struct(kind):
         return {"type": "record", "name": path, "fields": [_avro_field(f, path) for f in kind]}
     raise DefinitionError(f"type {kind} of {path} has no counterpart in Avro", next="cast the column before the sink")

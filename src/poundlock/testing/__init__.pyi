@@ -24,4 +24,5 @@ from poundlock.testing.metrics import CollectedMetrics as CollectedMetrics, coll
 from poundlock.testing.minio import EmbeddedMinio as EmbeddedMinio
 from poundlock.testing.databases.opensearch import EmbeddedOpenSearch as EmbeddedOpenSearch
 from poundlock.testing.process_harness import ProcessHarness as ProcessHarness
+from poundlock.testing.schema_registry.apicurio import EmbeddedSchemaRegistry as EmbeddedSchemaRegistry
 from poundlock.testing.watermarks import WatermarkHarness as WatermarkHarness

@@ -9,9 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from poundlock.arguments import check_choices, defaults_of, refuse_without_effect
+from poundlock.arguments import TEXT, check_choices, check_kind, check_object, defaults_of, refuse_without_effect
 from poundlock.calls import check_function
 from poundlock.connectors.column_checks import need_columns
+from poundlock.connectors.kafka.schemas.formats import RegistryFormat
 from poundlock.connectors.kafka.sink.transaction_ids import PREFIX
 from poundlock.errors import DefinitionError, required
 from poundlock.values import duration
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from poundlock.connectors.kafka.source.source import KafkaSource
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_FORMATS = ("raw", "json", "csv", "avro")
-_SOURCE_CHOICES = {"isolation": ("read_committed", "read_uncommitted"), "format": _FORMATS}
+_FORMATS = ("raw", "json", "csv", "avro", "protobuf")
+_PROTOBUF = {"message", "descriptor_set", "message_class"}
+_SOURCE_CHOICES = {"isolation": ("read_committed", "read_uncommitted")}
 _SINK_CHOICES = {
-    "format": _FORMATS,
     "guarantee": ("exactly-once", "at-least-once", "none"),
     "compression": ("none", "gzip", "snappy", "lz4", "zstd"),
     "acks": ("all", "1", "0"),
@@ -61,6 +62,15 @@ def _check_common(given: KafkaSource | KafkaSink, choices: Mapping[str, Sequence
         )
     object.__setattr__(given, "bootstrap_servers", ",".join(servers))
     check_choices(given, choices)
+    if not isinstance(given.format, RegistryFormat):
+        check_choices(given, {"format": _FORMATS})
+    elif given.format_options:
+        raise DefinitionError(
+            f"format_options mean nothing to {type(given.format).__name__}, which says them itself",
+            next="leave them out",
+        )
+    if given.key_format is not None:
+        check_object(given.key_format, "key_format", (RegistryFormat,), "write key_format=AvroConfluent(…)")
 
 
 def _is_positive(number: Any) -> bool:
@@ -91,13 +101,37 @@ def check_source(source: KafkaSource) -> None:
         raise DefinitionError(f"metadata column {taken[0]!r} has a name of its own already", next="choose another name")
     if source.value_schema is not None and source.format not in ("json", "csv"):
         instead = 'or give format="json"' if source.format == "raw" else None
+        word = source.format.word if isinstance(source.format, RegistryFormat) else source.format
         raise DefinitionError(
-            f"schema= means nothing to format {source.format!r}",
-            next=f"leave it out, {instead}" if instead else "leave it out: the Avro schema says it",
+            f"schema= means nothing to format {word!r}",
+            next=f"leave it out, {instead}" if instead else "leave it out: the format says it",
         )
+    _check_formats(source)
     if source.format == "raw" and source.format_options:
         raise DefinitionError(
             "format_options mean nothing to format 'raw'", next='leave them out, or give format="json"'
+        )
+
+
+def _check_formats(source: KafkaSource) -> None:
+    """Check the formats of a registry, of values and of keys."""
+    check_kind("KafkaSource", TEXT, {"key_prefix": source.key_prefix})
+    for format in (source.format, source.key_format):
+        if isinstance(format, RegistryFormat):
+            format.refuse_of_source()
+    if source.key_format is None:
+        refuse_without_effect("KafkaSource", {"key_prefix": (source.key_prefix, "")}, because="there is no key_format")
+        return
+    if source.format == "raw":
+        raise DefinitionError(
+            'KafkaSource: key_format means nothing to format "raw", which leaves the key as it is',
+            next="leave it out, or give a format of the value",
+        )
+    decoder = source.decoder()
+    names = [*(decoder.schema().names if decoder is not None else ()), *source.carried]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise DefinitionError(
+            f"KafkaSource: key and value both have a column {twice[0]!r}", next='give key_prefix="key_"'
         )
 
 
@@ -201,14 +235,27 @@ def _check_rows(sink: KafkaSink) -> None:
         )
     if isinstance(sink.value, Sequence) and not isinstance(sink.value, str) and not sink.value:
         raise DefinitionError("value=[] names no column", next="leave it out to encode all columns")
+    if sink.key is not None and not isinstance(sink.key, str) and sink.key_format is None:
+        raise DefinitionError(
+            f"key={sink.key!r} is not one column", next="name one, or give key_format=…, which encodes several"
+        )
+    if sink.key_format is not None and not sink.key:
+        raise DefinitionError("key_format means nothing without key", next='name its columns: key=["id"]')
+    for format in (sink.format, sink.key_format):
+        if isinstance(format, RegistryFormat):
+            format.refuse_of_sink()
     if not isinstance(sink.headers, str | Mapping | None):
         raise DefinitionError(f"headers={sink.headers!r} are none", next="write headers={'trace': 'trace_id'}")
-    known = {"avro_schema", "schema_id"} if sink.format == "avro" else set()
+    known = {"avro": {"avro_schema", "schema_id"}, "protobuf": _PROTOBUF}.get(str(sink.format), set())
     if strange := sorted(set(sink.format_options) - known):
         raise DefinitionError(
             f"format {sink.format!r} has no option {strange[0]!r}",
             next=f"use one of {', '.join(sorted(known))}" if known else "leave format_options out",
         )
+    if sink.format == "protobuf":
+        from poundlock.formats.decode import decoder
+
+        decoder("protobuf", **sink.format_options)
     if sink.format == "avro":
         required("fastavro", "Avro", "avro")
 
@@ -216,7 +263,8 @@ def _check_rows(sink: KafkaSink) -> None:
 def check_columns(sink: KafkaSink, name: str, columns: Sequence[str]) -> None:
     """Raise DefinitionError unless rows with these columns have what the sink reads of them."""
     needed = [sink.value] if isinstance(sink.value, str) else list(sink.value or ())
-    needed += [column for column in (sink.key, sink.partition, sink.timestamp) if column is not None]
+    needed += [column for column in (sink.partition, sink.timestamp) if column is not None]
+    needed += [sink.key] if isinstance(sink.key, str) else list(sink.key or ())
     if sink.headers is not None:
         needed += [sink.headers] if isinstance(sink.headers, str) else list(sink.headers.values())
     need_columns(name, needed, columns, next_of=lambda column: _instead(sink, column))

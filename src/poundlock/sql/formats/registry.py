@@ -12,6 +12,11 @@ from poundlock.sql.formats.csv_format import csv_decoder, csv_encoder
 from poundlock.sql.formats.format import FormatContext, RecordDecoder, RecordEncoder
 from poundlock.sql.formats.json_format import json_decoder, json_encoder
 from poundlock.sql.formats.raw import raw_decoder, raw_encoder
+from poundlock.sql.formats.schemas.debezium_avro import WORD as DEBEZIUM_AVRO
+from poundlock.sql.formats.schemas.debezium_avro import debezium_avro_decoder, debezium_avro_encoder
+from poundlock.sql.formats.schemas.protobuf_format import protobuf_decoder, protobuf_encoder
+from poundlock.sql.formats.schemas.registered import WORDS as REGISTERED
+from poundlock.sql.formats.schemas.registered import registry_decoder, registry_encoder
 from poundlock.sql.relations.pruning import ColumnsRead
 
 _CHANGELOGS: tuple[Dialect, ...] = ("debezium-json", "canal-json", "maxwell-json")
@@ -20,14 +25,20 @@ DECODERS: Mapping[str, Callable[[TableOptions, FormatContext], RecordDecoder]] =
     "avro": avro_decoder,
     "csv": csv_decoder,
     "json": json_decoder,
+    "protobuf": protobuf_decoder,
     "raw": raw_decoder,
+    DEBEZIUM_AVRO: debezium_avro_decoder,
+    **{word: partial(registry_decoder, word=word) for word in REGISTERED},
     **{dialect: partial(changelog_decoder, dialect=dialect) for dialect in _CHANGELOGS},
 }
 ENCODERS: Mapping[str, Callable[[TableOptions, FormatContext], RecordEncoder]] = {
     "avro": avro_encoder,
     "csv": csv_encoder,
     "json": json_encoder,
+    "protobuf": protobuf_encoder,
     "raw": raw_encoder,
+    DEBEZIUM_AVRO: debezium_avro_encoder,
+    **{word: partial(registry_encoder, word=word) for word in REGISTERED},
     **{dialect: partial(changelog_encoder, dialect=dialect) for dialect in _CHANGELOGS},
 }
 

@@ -18,6 +18,8 @@ from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.files.source.lines import BLOCK, drop_first, drop_mark, line_blocks, strip_returns
 from poundlock.errors import SourceGoneError, TerminalError
 from poundlock.formats import ddl
+from poundlock.formats.avro.schemas import parsed_schema
+from poundlock.formats.avro.unions import RECORD_NAMES, to_columns
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Lines, Records
 from poundlock.formats.convert import for_python, to_batch, to_records
 from poundlock.formats.decode import Decoder, decoder
@@ -162,10 +164,12 @@ class FileReader:
         fastavro = load_fastavro()
         with storage.open(part["path"]) as handle:
             try:
-                records, first = fastavro.reader(handle), 0
+                records, first = fastavro.reader(handle, **RECORD_NAMES), 0
             except ValueError as error:  # it does not begin as a file of Avro
                 raise _broken(name, error) from error
+            change = to_columns(parsed_schema(records.metadata["avro.schema"]))
             while rows := _some(records):
+                rows = rows if change is None else list(map(change, rows))
                 yield self._shaped(Records(rows, FileOrigin(name, range(first, first + len(rows)))))
                 first += len(rows)
 

@@ -13,22 +13,26 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from poundlock.connectors.kafka.checks import is_topic
+from poundlock.connectors.kafka.schemas.encoder import RegistryEncoder
+from poundlock.connectors.kafka.schemas.formats import RegistryFormat
 from poundlock.connectors.kafka.sink.digest import NO_TIME
 from poundlock.connectors.kafka.sink.sink import KafkaSink, TopicExpression
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC
 from poundlock.connectors.kafka.wire.byte_strings import ByteStrings, Integers, joined, of_column, of_lines, of_list
 from poundlock.connectors.kafka.wire.record_encoder import encode_headers, encode_named_headers
 from poundlock.errors import DefinitionError
-from poundlock.formats.arrays import numbers_in, valid_in
+from poundlock.formats.arrays import column_of, numbers_in, valid_in
 from poundlock.formats.chunk import Batch, Chunk, Lines, origin_of
 from poundlock.formats.convert import row_values, to_batch
 from poundlock.formats.encode import CsvEncoder, JsonEncoder, select
 from poundlock.formats.reject import Reject, as_json
 
 _Encoded = tuple[ByteStrings, Mapping[int, str]]  # one value a row (anything for a bad one), and why rows are bad
-_Encode = Callable[[pa.RecordBatch], _Encoded]
+_Topics = str | Sequence[str]  # that of all rows, or that of each
+_Encode = Callable[[pa.RecordBatch, _Topics], _Encoded]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class MessageMaker:
         self._sink = sink
         self._reject = reject
         self._encoder = _encoder(sink)
+        self._key_encoder = None if sink.key_format is None else _registered(sink.key_format, sink.key, is_key=True)
 
     def messages(self, chunk: Chunk) -> Messages:
         """Return the messages of a chunk.
@@ -108,18 +113,29 @@ class MessageMaker:
             return Messages(of_lines(chunk.data, chunk.ends), None, None, None, None, sink.topic, np.arange(len(chunk)))
         rows = chunk if isinstance(chunk, Batch) else to_batch(chunk)
         batch = rows.batch
-        values, bad = self._encoder(batch)
-        bad = dict(bad)
+        bad: dict[int, str] = {}
+        topics = self._topics(batch, bad)
+        good = _good_topics(topics, bad)
+        values, failed = self._encoder(batch, good)
+        bad = {**failed, **bad}
         messages = Messages(
             values=values,
-            keys=None if sink.key is None else _as_bytes(_column(batch, sink.key)),
+            keys=self._keys(batch, good, bad),
             headers=None if sink.headers is None else _as_headers(batch, sink.headers, bad),
             partitions=None if sink.partition is None else _as_partitions(_column(batch, sink.partition), bad),
             times_ms=None if sink.timestamp is None else _as_times(_column(batch, sink.timestamp)),
-            topics=self._topics(batch, bad),
+            topics=topics,
             rows=np.arange(batch.num_rows),
         )
         return self._without(rows, messages, bad) if bad else messages
+
+    def _keys(self, batch: pa.RecordBatch, topics: _Topics, bad: dict[int, str]) -> ByteStrings | None:
+        if self._key_encoder is not None:
+            keys, failed = self._key_encoder(batch, topics)
+            for row, why in failed.items():
+                bad.setdefault(row, f"key: {why}")
+            return keys
+        return _as_bytes(_column(batch, self._sink.key)) if isinstance(self._sink.key, str) else None
 
     def _topics(self, batch: pa.RecordBatch, bad: dict[int, str]) -> str | Sequence[str]:
         topic = self._sink.topic
@@ -165,17 +181,21 @@ class MessageMaker:
 
 def _encoder(sink: KafkaSink) -> _Encode:
     if sink.format == "raw":
-        return lambda batch: (_as_bytes(_column(batch, str(sink.value))), {})
+        return lambda batch, topics: (_as_bytes(_column(batch, str(sink.value))), {})
+    if isinstance(sink.format, RegistryFormat):
+        return _registered(sink.format, sink.value, is_key=False)
     columns = None if sink.value is None else [sink.value] if isinstance(sink.value, str) else list(sink.value)
     if sink.format == "avro":
         return _avro(columns, **sink.format_options)
+    if sink.format == "protobuf":
+        return _protobuf(columns, sink.format_options)
     return _rows((JsonEncoder if sink.format == "json" else CsvEncoder)(columns, (TO_TOPIC,)))
 
 
 def _rows(encoder: JsonEncoder | CsvEncoder) -> _Encode:
     """Return what makes JSON and CSV as files have them, without the line ends."""
 
-    def encode(batch: pa.RecordBatch) -> _Encoded:
+    def encode(batch: pa.RecordBatch, topics: _Topics) -> _Encoded:
         encoded = encoder.encode(Batch(batch))
         good = of_lines(encoded.data, encoded.ends)
         if not encoded.bad:
@@ -184,6 +204,46 @@ def _rows(encoder: JsonEncoder | CsvEncoder) -> _Encode:
         piece[np.setdiff1d(np.arange(batch.num_rows), list(encoded.bad))] = good.piece
         bounds = good.bounds if len(good) else np.zeros(2, np.int64)
         return ByteStrings(good.data, bounds, piece, bounds[piece + 1] - bounds[piece]), encoded.bad
+
+    return encode
+
+
+def _registered(format: RegistryFormat, columns: str | Sequence[str] | None, *, is_key: bool) -> _Encode:
+    """Return what makes values with the number of their schema. A column that is named alone is the value itself; null is no value then."""
+    is_single = isinstance(columns, str)
+    encoder = RegistryEncoder(format, is_key=is_key, is_single=is_single)
+    names = [columns] if isinstance(columns, str) else None if columns is None else list(columns)
+
+    def encode(batch: pa.RecordBatch, topics: _Topics) -> _Encoded:
+        rows = select(batch, names, frozenset((TO_TOPIC,)))
+        made, bad = encoder.encode(rows, topics)
+        there = valid_in(rows.column(0)) if is_single else None
+        if there is not None:
+            made = pc.if_else(column_of(there, pa.bool_()), made, pa.nulls(len(made), made.type))
+            bad = {row: why for row, why in bad.items() if there[row]}
+        return of_column(made), bad
+
+    return encode
+
+
+def _good_topics(topics: _Topics, bad: Mapping[int, str]) -> _Topics:
+    """Return topics with another one in place of those that are none: nothing is asked or registered for such."""
+    if isinstance(topics, str) or not bad:
+        return topics
+    other = next((name for row, name in enumerate(topics) if row not in bad), None)
+    return [] if other is None else [other if row in bad else name for row, name in enumerate(topics)]
+
+
+def _protobuf(columns: Sequence[str] | None, options: Mapping[str, Any]) -> _Encode:
+    """Return what makes one message a value."""
+    from poundlock.connectors.kafka.schemas.kinds.protobuf import ProtobufWriter
+    from poundlock.formats.protobuf.messages import ProtobufCodec
+
+    writer = ProtobufWriter(ProtobufCodec(**options).descriptor, framed=False)
+
+    def encode(batch: pa.RecordBatch, topics: _Topics) -> _Encoded:
+        made = writer.encode(select(batch, columns, frozenset((TO_TOPIC,))), b"")
+        return of_column(made.column()), made.bad
 
     return encode
 
@@ -202,7 +262,7 @@ def _avro(
     given = json.loads(avro_schema) if isinstance(avro_schema, str) else avro_schema
     parsed: Any = None
 
-    def encode(batch: pa.RecordBatch) -> _Encoded:
+    def encode(batch: pa.RecordBatch, topics: _Topics) -> _Encoded:
         from poundlock.formats.decode_avro import load_fastavro
         from poundlock.formats.encode import values
         from poundlock.formats.encode_bulk import avro_schema as schema_of

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from poundlock.connectors.examination import Examination
 from poundlock.connectors.kafka.client_loader import confluent
 from poundlock.connectors.kafka.cluster import Cluster
+from poundlock.connectors.kafka.schemas.formats import RegistryFormat
+from poundlock.connectors.kafka.schemas.writing import check_registry
 from poundlock.connectors.kafka.sink.transactions import transactions
 from poundlock.errors import CommitUnknown, DefinitionError, TransientError
 from poundlock.values import SystemClock, ms_ahead
@@ -37,6 +39,9 @@ def preflight(sink: KafkaSink) -> None:
     if once:
         _check_topic(sink, admin, topics, sink.marker_topic, 1, "READ")
         _check_transactions(sink, admin)
+    for format, is_key in ((sink.format, False), (sink.key_format, True)):
+        if isinstance(format, RegistryFormat):
+            check_registry(format, sink.topic if isinstance(sink.topic, str) else None, is_key=is_key)
 
 
 def examine(sink: KafkaSink) -> Examination:

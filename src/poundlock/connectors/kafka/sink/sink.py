@@ -32,6 +32,7 @@ from poundlock.checkpoint.portable import Newer, Portable
 from poundlock.connectors import reconcile
 from poundlock.connectors.commit_threads import ConnectionPool, commit_each
 from poundlock.connectors.kafka.checks import check_columns, check_sink
+from poundlock.connectors.kafka.schemas.formats import RegistryFormat
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.sink import committer
 from poundlock.connectors.kafka.sink.client_options import ProduceSettings, parse
@@ -78,12 +79,14 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         topic: the topic; a TopicExpression; or a function record -> topic, which must be deterministic.
         value: with format "raw" the column that is written as it is, default "value"; with another format the columns
             that are encoded, default all.
-        key: column of the key.
+        key: column of the key; with `key_format` the column that is the key, or a list of columns that it has.
         headers: a column of an array of struct<key, value> or of a map; or header name to column.
         partition: column of the partition; null, and without: by the hash of the key, as Java's clients do.
         timestamp: column of the record's time, a timestamp or ms since the epoch; default: when it is written.
-        format: "raw", "json", "csv" or "avro": how the value is written.
-        format_options: of the format: avro_schema, schema_id.
+        format: "raw", "json", "csv", "avro" or "protobuf": how the value is written; or a format whose values name their schema in a registry, such as
+            AvroConfluent(…).
+        key_format: a format of a registry in which keys are written.
+        format_options: of the format: avro_schema, schema_id; message, and descriptor_set or message_class.
         guarantee: "exactly-once"; "at-least-once": visible at once, and repeated when a task or checkpoint is; "none":
             nobody waits for the broker.
         commit_mode: who commits the transactions. "two_phase": the driver, all of a checkpoint, when it is decided.
@@ -109,12 +112,13 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
     topic: str | TopicExpression | Callable[[Any], str]
     _: KW_ONLY
     value: str | Sequence[str] | None = None
-    key: str | None = None
+    key: str | Sequence[str] | None = None
     headers: str | Mapping[str, str] | None = None
     partition: str | None = None
     timestamp: str | None = None
-    format: Literal["raw", "json", "csv", "avro"] = "raw"
+    format: Literal["raw", "json", "csv", "avro", "protobuf"] | RegistryFormat = "raw"
     format_options: Mapping[str, Any] = field(default_factory=dict)
+    key_format: RegistryFormat | None = None
     guarantee: Guarantee = "exactly-once"
     commit_mode: CommitMode = "two_phase"
     transactional_id_prefix: str | None = None
@@ -139,6 +143,8 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
             object.__setattr__(self, "value", "value")
         if isinstance(self.value, list):
             object.__setattr__(self, "value", tuple(self.value))
+        if isinstance(self.key, list):
+            object.__setattr__(self, "key", tuple(self.key))
         object.__setattr__(self, "transaction_timeout", duration(self.transaction_timeout))
         check_sink(self)
 
@@ -177,8 +183,10 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
             topic = f"by expression {topic.expression}"
         elif not isinstance(topic, str):
             topic = f"by function {function_name(topic)}"
-        rows = f"raw {self.value}" if self.format == "raw" else self.format
-        keyed = f"; key {self.key}" if self.key is not None else ""
+        word = self.format.word if isinstance(self.format, RegistryFormat) else self.format
+        rows = f"raw {self.value}" if self.format == "raw" else word
+        key = self.key if isinstance(self.key, str | None) else ", ".join(self.key)
+        keyed = f"; key {key}" if key is not None else ""
         open_for = f"; transactions up to {format_duration(duration(self.transaction_timeout))}" if self._once else ""
         promise = "each task commits; effectively-once" if self._per_task else self.guarantee
         return f"Kafka topic {topic} ({rows}{keyed}{open_for}; {promise})"
@@ -195,13 +203,14 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
     @property
     def task_modules(self) -> Sequence[str]:
         """What tasks import that need not be installed with poundlock."""
-        return ["kafka", "google_crc32c"]
+        formats = [each for each in (self.format, self.key_format) if isinstance(each, RegistryFormat)]
+        return ["kafka", "google_crc32c", *dict.fromkeys(module for each in formats for module in each.task_modules)]
 
     def preflight(self) -> None:
         """Check within seconds that the cluster takes transactions of this length, and that the topics are there.
 
         Raises:
-            DefinitionError: it does not, or a topic is missing, or this user may not use it.
+            DefinitionError: it does not, or a topic is missing, or this user may not use it; or a schema registry refuses.
             TransientError: no server answers.
         """
         from poundlock.connectors.kafka.sink.preflight import preflight

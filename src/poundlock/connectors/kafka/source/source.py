@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from poundlock.arguments import MAPPING, NAMES, check_kind
 from poundlock.connectors.base import ReplayPromise
@@ -19,6 +19,8 @@ from poundlock.connectors.kafka.checks import FIELDS, check_source
 from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.login import Login, login
 from poundlock.connectors.kafka.offsets import describe
+from poundlock.connectors.kafka.schemas.formats import RegistryFormat
+from poundlock.connectors.kafka.schemas.registered import KEY_BYTES, Pins
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.source.client_properties import parse
 from poundlock.connectors.kafka.source.partition_discovery import PartitionDiscovery
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from poundlock.storage.base import Storage
 
 
-Format = Literal["raw", "json", "csv", "avro"]
+Format = Literal["raw", "json", "csv", "avro", "protobuf"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 _PREFLIGHT_S = 4.5
 _QUESTION_S = 10.0
@@ -64,9 +66,13 @@ class KafkaSource:
             sources all end ends by itself.
         group_id: group whose offsets are committed to Kafka after each checkpoint, for lag tools; never used to
             decide where to read on. Default: `poundlock-<job>`. "" = commit none.
-        format: "raw", "json", "csv" or "avro": how a value is written.
+        format: "raw", "json", "csv", "avro" or "protobuf": how a value is written; or a format whose values name their schema in a registry, such as
+            AvroConfluent(…).
         schema: columns of the value, such as "ts timestamp, user string"; for json and csv.
         format_options: further options of the format.
+        key_format: a format of a registry that keys are written in; their columns stand behind those of the value. A record without a key has
+            nulls there.
+        key_prefix: what stands before the names of the columns of keys.
         metadata: further columns: name to the field of the record it shows, such as {"kafka_time": "timestamp"} or, with
             a format other than "raw", {"key": "key"}.
         include_headers: whether there is a column `headers`.
@@ -84,8 +90,6 @@ class KafkaSource:
         client_options: further settings of confluent-kafka, which the driver uses to ask for topics and offsets.
     """
 
-    task_modules: ClassVar[Sequence[str]] = ("kafka", "google_crc32c")  # what tasks import
-
     bootstrap_servers: str
     topics: tuple[str, ...] | None
     pattern: str | None
@@ -93,9 +97,11 @@ class KafkaSource:
     start: StartingOffsets
     end: StartingOffsets | None
     group_id: str | None
-    format: Format
+    format: Format | RegistryFormat
     value_schema: str | None
     format_options: Mapping[str, Any]
+    key_format: RegistryFormat | None
+    key_prefix: str
     metadata: Mapping[str, str]
     include_headers: bool
     isolation: Isolation
@@ -110,6 +116,7 @@ class KafkaSource:
     job: str | None = field(default=None, repr=False)
     name: str | None = field(default=None, repr=False)
     previous: Mapping[str, Any] | None = field(default=None, repr=False)
+    pins: Pins = field(default_factory=dict, repr=False)
 
     def __init__(
         self,
@@ -121,9 +128,11 @@ class KafkaSource:
         start: Any = "earliest",
         end: Any = None,
         group_id: str | None = None,
-        format: Format = "raw",
+        format: Format | RegistryFormat = "raw",
         schema: str | None = None,
         format_options: Mapping[str, Any] | None = None,
+        key_format: RegistryFormat | None = None,
+        key_prefix: str = "",
         metadata: Mapping[str, str] | None = None,
         include_headers: bool = False,
         isolation: Isolation = "read_committed",
@@ -148,6 +157,9 @@ class KafkaSource:
             "format": format,
             "value_schema": schema,
             "format_options": dict(format_options or {}),
+            "key_format": key_format,
+            "key_prefix": key_prefix,
+            "pins": {},
             "metadata": dict(metadata or {}),
             "include_headers": include_headers,
             "isolation": isolation,
@@ -180,7 +192,8 @@ class KafkaSource:
     def columns(self) -> Mapping[str, str]:
         """The columns that are made of a record before its value is decoded: by name, the field each shows."""
         if self.format != "raw":
-            return {"value": "value", **{name: self.metadata.get(name, name) for name in self.carried}}
+            key = {} if self.key_format is None else {KEY_BYTES: "key"}
+            return {"value": "value", **key, **{name: self.metadata.get(name, name) for name in self.carried}}
         return {**{name: name for name in FIELDS if name != "headers" or self.include_headers}, **self.metadata}
 
     def reads(self, topic: str, partition: int | None = None) -> bool:
@@ -195,9 +208,14 @@ class KafkaSource:
         """Return the decoder of `format`, None for raw values."""
         if self.format == "raw":
             return None
+        from poundlock.connectors.kafka.schemas.reading import keyed, value_decoder
         from poundlock.formats.decode import decoder
 
-        return decoder(self.format, self.value_schema, **self.format_options)
+        if isinstance(self.format, RegistryFormat):
+            values = value_decoder(self.format, self.pins)
+        else:
+            values = decoder(self.format, self.value_schema, **self.format_options)
+        return values if self.key_format is None else keyed(self.key_format, values, self.pins, self.key_prefix)
 
     def schema(self) -> pa.Schema:
         """Return the columns of the rows."""
@@ -218,6 +236,16 @@ class KafkaSource:
         """The columns of the rows."""
         return self.schema()
 
+    @property
+    def _asks_registry(self) -> bool:
+        return isinstance(self.format, RegistryFormat) or self.key_format is not None
+
+    @property
+    def task_modules(self) -> Sequence[str]:
+        """What tasks import that need not be installed with poundlock."""
+        formats = [each for each in (self.format, self.key_format) if isinstance(each, RegistryFormat)]
+        return ["kafka", "google_crc32c", *dict.fromkeys(module for each in formats for module in each.task_modules)]
+
     # -- SplitSource ---------------------------------------------------------------------------------------------------
 
     def bind(
@@ -232,8 +260,14 @@ class KafkaSource:
 
         Raises:
             DefinitionError: a secret or certificate cannot be read.
+            TransientError: a schema registry does not answer.
         """
-        bound, known = copy.copy(self), {"who": login(self.security), "job": job, "name": name, "previous": previous}
+        bound, known = copy.copy(self), dict[str, Any]()
+        known |= {"who": login(self.security), "job": job, "name": name, "previous": previous}
+        if self._asks_registry:
+            from poundlock.connectors.kafka.schemas.reading import fetched
+
+            known["pins"] = fetched(self)
         for field_name, value in known.items():
             object.__setattr__(bound, field_name, value)
         return bound
@@ -315,6 +349,10 @@ class KafkaSource:
             PartitionDiscovery(self, cluster).partitions(_PREFLIGHT_S)
         finally:
             cluster.close()
+        if self._asks_registry:
+            from poundlock.connectors.kafka.schemas.reading import fetched
+
+            fetched(self)
 
     def examine(self) -> Examination:
         """Do what `preflight` does, which makes nothing, and see whether records are stamped later than it is; see `Examinable`."""

@@ -51,12 +51,12 @@ class RecordColumns:
         self._check_value(of_value.takes_updates)
         if not self.key:
             return of_value, None
-        of_key = encoder_of(self.options.under("key."), self._context(self.key))
+        of_key = encoder_of(self.options.under("key."), self._context(self.key, is_key=True))
         self._check_key(of_key.takes_updates)
         return of_value, of_key
 
     def _key_decoder(self, columns: tuple[FormatColumn, ...]) -> RecordDecoder:
-        made = decoder_of(self.options.under("key."), self._context(columns))
+        made = decoder_of(self.options.under("key."), self._context(columns, is_key=True))
         self._check_key(made.is_updating)
         return made
 
@@ -73,8 +73,9 @@ class RecordColumns:
             )
         return self.options
 
-    def _context(self, columns: tuple[FormatColumn, ...]) -> FormatContext:
-        return FormatContext(self._name, columns, self.table.zone)
+    def _context(self, columns: tuple[FormatColumn, ...], *, is_key: bool = False) -> FormatContext:
+        topic = self.options.text("topic", "") or ""
+        return FormatContext(self._name, columns, self.table.zone, topic, is_key)
 
     @property
     def _name(self) -> str:

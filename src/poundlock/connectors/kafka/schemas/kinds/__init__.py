@@ -1,0 +1,1 @@
+"""What reads and writes values of each kind of schema: Avro, Protobuf and JSON Schema."""
