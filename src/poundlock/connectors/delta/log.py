@@ -45,7 +45,7 @@ class TableFile:
 
 
 @dataclass(frozen=True, slots=True)
-class TableCommit:
+class DeltaCommit:
     """One version of a table.
 
     Args:
@@ -71,7 +71,7 @@ class TableCommit:
         )
 
 
-def read_commit(storage: Storage, version: int) -> TableCommit | None:
+def read_commit(storage: Storage, version: int) -> DeltaCommit | None:
     """Return a commit; None where the log does not have it yet, or no longer."""
     try:
         data = storage.read(f"{_LOG}/{version:020d}.json")
@@ -99,7 +99,7 @@ def read_commit(storage: Storage, version: int) -> TableCommit | None:
             "table_id": metadata["id"],
         }
     time_ms = int(info.get("inCommitTimestamp") or info.get("timestamp") or 0)
-    return TableCommit(version, time_ms, str(info.get("operation", "")), tuple(files), info=info, **given)
+    return DeltaCommit(version, time_ms, str(info.get("operation", "")), tuple(files), info=info, **given)
 
 
 def versions(storage: Storage) -> list[int]:

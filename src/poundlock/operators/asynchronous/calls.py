@@ -19,7 +19,7 @@ GROUP = 512
 """Answers that are given on together where their order does not matter."""
 
 
-class Answer(NamedTuple):
+class CallOutcome(NamedTuple):
     """What a call for one record came to.
 
     Args:
@@ -56,7 +56,7 @@ class AsyncCalls:
             self._threads.shutdown(wait=False, cancel_futures=True)
         self._runner.close()
 
-    def answers(self, records: Iterable[Any], count: int) -> Generator[list[Answer], None, None]:
+    def answers(self, records: Iterable[Any], count: int) -> Generator[list[CallOutcome], None, None]:
         """Yield the answers for so many records: all of them in order, or in groups as they come.
 
         Raises:
@@ -64,7 +64,7 @@ class AsyncCalls:
         """
         group = count if self._options.ordered else min(count, GROUP)
         numbered = enumerate(records)
-        finished: list[Answer] = []
+        finished: list[CallOutcome] = []
         running = min(self._options.capacity, count)
         enough = asyncio.Event()
 
@@ -99,15 +99,15 @@ class AsyncCalls:
                 worker.cancel()
             loop.run_until_complete(asyncio.gather(*workers, return_exceptions=True))
 
-    async def _answer(self, place: int, record: Any) -> Answer:
+    async def _answer(self, place: int, record: Any) -> CallOutcome:
         try:
-            return Answer(place, await self._in_time(record), None)
+            return CallOutcome(place, await self._in_time(record), None)
         except (PoundlockError, MemoryError):
             raise
         except Exception as error:
             if not self._keeps_errors:
                 raise
-            return Answer(place, None, error)
+            return CallOutcome(place, None, error)
 
     async def _in_time(self, record: Any) -> Any:
         seconds = self._options.timeout_s

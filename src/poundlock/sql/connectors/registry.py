@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from poundlock.sql.connectors.blackhole import BlackholeTable
+from poundlock.sql.connectors.cdc.mysql import MySqlCdcTable
+from poundlock.sql.connectors.cdc.postgres import PostgresCdcTable
 from poundlock.sql.connectors.datagen.table import DatagenTable
 from poundlock.sql.connectors.delta import DeltaTable
 from poundlock.sql.connectors.filesystem import FilesystemTable
 from poundlock.sql.connectors.iceberg.table import IcebergTable
 from poundlock.sql.connectors.jdbc.table import JdbcTable
 from poundlock.sql.connectors.kafka.table import KafkaTable
-from poundlock.sql.connectors.mysql_cdc import MySqlCdcTable
 from poundlock.sql.connectors.opensearch import OpenSearchTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
-from poundlock.sql.connectors.postgres_cdc import PostgresCdcTable
 from poundlock.sql.connectors.print_table import PrintTable
 from poundlock.sql.connectors.table import PrunedConnector, TableConnector, TableContext
 from poundlock.sql.relations.pruning import ColumnsRead

@@ -13,7 +13,7 @@ from poundlock import MySqlSource
 from poundlock.connectors.mysql.source.rows import change_schema
 from poundlock.connectors.mysql.types import MySqlColumn
 from poundlock.sql.catalog import FullName
-from poundlock.sql.connectors.mysql_cdc import MySqlCdcTable
+from poundlock.sql.connectors.cdc.mysql import MySqlCdcTable
 from poundlock.sql.connectors.table import TableContext
 from poundlock.sql.errors import OptionError
 from poundlock.sql.relations.fields import Field

@@ -13,8 +13,8 @@ from poundlock.connectors.postgres.source.cdc_rows import change_schema
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import TerminalError
 from poundlock.sql.catalog import FullName
-from poundlock.sql.connectors.cdc_rows import holds
-from poundlock.sql.connectors.postgres_cdc import PostgresCdcTable
+from poundlock.sql.connectors.cdc.postgres import PostgresCdcTable
+from poundlock.sql.connectors.cdc.rows import holds
 from poundlock.sql.connectors.table import TableContext
 from poundlock.sql.errors import OptionError
 from poundlock.sql.relations.fields import Field

@@ -36,7 +36,7 @@ class _OpenFile:
 
 
 @dataclass
-class TaskFiles:
+class DeltaFiles:
     """The files of one attempt.
 
     Args:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.delta.partition_values import folder_of, texts_of
-from poundlock.connectors.delta.sink.files import TaskFiles
+from poundlock.connectors.delta.sink.files import DeltaFiles
 from poundlock.connectors.delta.sink.fitting import fitted
 from poundlock.connectors.delta.sink.names import attempt_of, changes_folder, file_name, tag_of
 from poundlock.connectors.delta.sink.values import WrittenFiles, check_format
@@ -96,9 +96,9 @@ class DeltaWriter:
             self._number += len(files)
         self._files = self._new_files(self._number)
 
-    def _new_files(self, first: int) -> TaskFiles:
+    def _new_files(self, first: int) -> DeltaFiles:
         sink = self._sink
-        return TaskFiles(
+        return DeltaFiles(
             sink.storage(),
             sink.compression,
             sink.target_bytes,

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from poundlock.connectors.delta.loading import explained, open_table
-from poundlock.connectors.delta.log import TableCommit, TableFile, read_commit, versions
+from poundlock.connectors.delta.log import DeltaCommit, TableFile, read_commit, versions
 from poundlock.connectors.delta.shape import columns_of
 from poundlock.errors import SourceGoneError, TerminalError
 from poundlock.formats import ddl
@@ -36,7 +36,7 @@ class TableChanges:
     ignore_deletes: bool
     ignore_changes: bool
     _snapshots: dict[int, Sequence[TableFile]] = field(default_factory=dict)
-    _commits: dict[int, TableCommit] = field(default_factory=dict)
+    _commits: dict[int, DeltaCommit] = field(default_factory=dict)
 
     def newest(self) -> int:
         """Return the number of the newest version. Raises TerminalError where there is no table any more."""
@@ -85,7 +85,7 @@ class TableChanges:
         ]
         return sorted(files, key=lambda each: each.path)
 
-    def commit(self, version: int) -> TableCommit | None:
+    def commit(self, version: int) -> DeltaCommit | None:
         """Return a commit that can be read; None where it is not there yet.
 
         Raises:
@@ -104,14 +104,14 @@ class TableChanges:
             self._commits[version] = commit
         return commit
 
-    def files(self, commit: TableCommit) -> Sequence[TableFile]:
+    def files(self, commit: DeltaCommit) -> Sequence[TableFile]:
         """Return the files of a commit that are read, in a fixed order: of a change data feed what goes before what comes."""
         if not self.change_feed:
             return commit.of("insert")
         feed = commit.of("feed")
         return feed or [*commit.of("delete"), *commit.of("insert")]
 
-    def _check(self, commit: TableCommit) -> None:
+    def _check(self, commit: DeltaCommit) -> None:
         if commit.schema is not None:
             self._check_columns(commit, commit.schema)
         removed, added = commit.of("delete"), commit.of("insert")
@@ -134,7 +134,7 @@ class TableChanges:
                 f"{_FEED}; or pass over what only deletes: ignore_deletes=True",
             )
 
-    def _check_columns(self, commit: TableCommit, schema: str) -> None:
+    def _check_columns(self, commit: DeltaCommit, schema: str) -> None:
         now = ddl.parse(columns_of(schema))
         for each in self.columns:
             if each.name not in now.names:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from poundlock.connectors.postgres.source.source import PostgresSource
 from poundlock.errors import DefinitionError, did_you_mean
-from poundlock.sql.connectors.cdc_rows import CdcProgram, SnapshotProgram, TableColumns
+from poundlock.sql.connectors.cdc.rows import CdcProgram, SnapshotProgram, TableColumns
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import TableContext, TableSink, TableSource
 from poundlock.sql.connectors.upserts import gives_upserts

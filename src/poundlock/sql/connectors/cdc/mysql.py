@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from poundlock.connectors.mysql.source.source import MySqlSource
 from poundlock.errors import DefinitionError, did_you_mean
-from poundlock.sql.connectors.cdc_rows import CdcProgram, TableColumns
+from poundlock.sql.connectors.cdc.rows import CdcProgram, TableColumns
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import TableContext, TableSink, TableSource
 from poundlock.sql.errors import OptionError

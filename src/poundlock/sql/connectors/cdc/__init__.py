@@ -1,0 +1,1 @@
+"""Tables whose rows are the changes of a table of a server."""
