@@ -45,7 +45,7 @@ def test_a_sink_writes_what_a_source_reads(files: bytes) -> None:
 
 
 def test_what_is_no_message_is_refused(files: bytes) -> None:
-    with pytest.raises(DefinitionError, match="there is no message 'shop.Other'"):
+    with pytest.raises(DefinitionError, match=r"there is no message 'shop\.Other'"):
         ProtobufCodec(descriptor_set=files, message="shop.Other")
     with pytest.raises(DefinitionError, match="needs a descriptor set or a generated class"):
         KafkaSink("a:1", "t", format="protobuf")
