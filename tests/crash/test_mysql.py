@@ -194,15 +194,16 @@ def test_changes_while_job_and_server_are_killed(db: EmbeddedMariaDb, tmp_path: 
 
 @pytest.mark.torture
 def test_killed_at_random(db: EmbeddedMariaDb, tmp_path: Path) -> None:
-    kills, count = int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "25")), 40_000
+    kills, count = int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "25")), 10_000
     db.execute(f"INSERT INTO events SELECT seq, MD5(seq) FROM seq_1_to_{count}")
-    writers, places = Writers(db, 11, count + 2_000), []
+    writers, places = Writers(db, 11, count + 500), list[bool]()
 
     def produce() -> None:
-        writers.transaction()
+        for _ in range(20):
+            writers.transaction()
         places.append(sum(row["op"] == "read" for row in written(tmp_path)) < count // 2)
 
-    with lives_of(db, tmp_path, "initial", 100) as lives:
+    with lives_of(db, tmp_path, "initial", 50) as lives:
         job = tortured(lives.start, produce, kills)
         lives.until(reached(tmp_path, db), job)
         assert lives.stop(lives.job) == 0
