@@ -6,8 +6,21 @@ from typing import Any
 
 import pytest
 
-from poundlock.checkpoint.participant import Prepared, WriterContext
-from poundlock.connectors.write_order import begun_ms, directive_of, staged
+from poundlock.checkpoint.participant import JSON, Kind, Occasion, Prepared, Staged, Writer, WriterContext
+from poundlock.connectors.write_order import OrderedSink, begun_ms
+
+
+class Ordered(OrderedSink):
+    """A sink by key of which only the driver's half is looked at."""
+
+    kind = Kind.IDEMPOTENT
+
+    def open_writer(self, context: WriterContext) -> Writer:
+        raise NotImplementedError
+
+
+def staged(state: JSON, prepared: list[Prepared]) -> Staged:
+    return Ordered().stage(state, prepared, Occasion.CHECKPOINT, 0)
 
 
 def context(started_ms: int, directive: dict[str, Any]) -> WriterContext:
@@ -22,9 +35,9 @@ def test_it_is_the_clock_and_more_than_in_the_newest_decision(clock: int, begun:
     decided = staged({}, [Prepared("out", n, {"v": 1, "begun_ms": 999 + n}) for n in range(2)])
     assert decided.committables == []
     assert decided.state == {"v": 1, "pending": [], "at_once": True, "begun_ms": 1000}
-    assert begun_ms(context(clock, directive_of(dict(decided.state)))) == begun
+    assert begun_ms(context(clock, Ordered().directive(dict(decided.state)))) == begun
 
 
 def test_a_decision_without_rows_forgets_nothing() -> None:
     assert staged({"begun_ms": 77}, []).state["begun_ms"] == 77
-    assert begun_ms(context(5, directive_of({}))) == 5
+    assert begun_ms(context(5, Ordered().directive({}))) == 5

@@ -11,21 +11,10 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
-from poundlock.checkpoint.participant import (
-    JSON,
-    Aborted,
-    Committed,
-    Kind,
-    Occasion,
-    Participant,
-    Prepared,
-    Staged,
-    Writer,
-    WriterContext,
-)
-from poundlock.connectors import write_order
+from poundlock.checkpoint.participant import Kind, Writer, WriterContext
 from poundlock.connectors.cassandra import checks
 from poundlock.connectors.cassandra.login import CassandraLogin
+from poundlock.connectors.write_order import OrderedSink
 from poundlock.values import duration, size
 
 if TYPE_CHECKING:
@@ -33,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CassandraSink(Participant):
+class CassandraSink(OrderedSink):
     """Rows into a table of Cassandra or Scylla by its primary key: effectively once.
 
     The columns of the rows go to the columns of the same names; a row replaces the one of its key, column by column.
@@ -78,7 +67,6 @@ class CassandraSink(Participant):
     retry_for: str | timedelta = "60 s"
 
     kind: ClassVar[Kind] = Kind.IDEMPOTENT
-    bulk: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("contact_points", "columns"):
@@ -121,15 +109,6 @@ class CassandraSink(Participant):
         from poundlock.connectors.cassandra.writer import CassandraWriter
 
         return CassandraWriter(context, self)
-
-    def directive(self, state: JSON) -> JSON:
-        return write_order.directive_of(state)
-
-    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
-        return write_order.staged(state, prepared)
-
-    def commit(self, committable: JSON) -> Committed | Aborted:
-        return Committed()  # rows are visible already; a decision names none
 
     # Parts
 

@@ -16,13 +16,11 @@ from poundlock.connectors.cassandra.sender import StatementSender
 from poundlock.connectors.cassandra.statements import Statements, batches, check_alike
 from poundlock.connectors.cassandra.table import CassandraTable, check_columns, check_types, look_up
 from poundlock.connectors.column_checks import need_columns
-from poundlock.connectors.write_order import begun_ms
-from poundlock.errors import PoundlockError, TerminalError
-from poundlock.failpoints import Failpoint, hit
+from poundlock.connectors.write_order import OrderedWriter
+from poundlock.errors import TerminalError
 from poundlock.formats.arrays import flags_in, indices_of
-from poundlock.formats.chunk import Chunk, origin_of
-from poundlock.formats.convert import not_utf8, row_bytes, to_batch
-from poundlock.formats.reject import Reject
+from poundlock.formats.chunk import Batch
+from poundlock.formats.convert import not_utf8
 
 if TYPE_CHECKING:
     from poundlock.connectors.cassandra.sink import CassandraSink
@@ -32,36 +30,17 @@ _MICROS = 1000  # of a millisecond
 _MOST_CHUNKS = 1_000_000
 
 
-class CassandraWriter:
+class CassandraWriter(OrderedWriter):
     """Writes the rows of one task attempt."""
 
     def __init__(self, context: WriterContext, sink: CassandraSink) -> None:
-        self._context, self._sink = context, sink
-        self._begun_ms = begun_ms(context)
+        super().__init__(context)
+        self._sink = sink
         self._sender = StatementSender(sink.login, sink.requests, sink.retry_s)
         self._table: CassandraTable | None = None
         self._statements: Statements | None = None
         self._names: list[str] = []
-        self._chunks = self._rows = 0
-
-    def write(self, chunk: Chunk) -> int:
-        """Write the rows of a chunk; return how many were taken. Raises TransientError where the cluster fails."""
-        if not len(chunk):
-            return 0
-        rows = to_batch(chunk)
-        try:
-            refused = self._written(rows.batch)
-        except PoundlockError as error:
-            error.checkpoint = self._context.checkpoint if error.checkpoint is None else error.checkpoint
-            error.participant = error.participant or self._context.sink
-            raise
-        for row in sorted(refused):
-            self._context.reject(Reject(refused[row], row_bytes(rows, row), origin_of(rows).at(row)))
-        taken = len(rows) - len(refused)
-        if not self._rows and taken:
-            hit(Failpoint.SINK_WRITING)
-        self._rows += taken
-        return taken
+        self._chunks = 0
 
     def prepare(self) -> Sequence[JSON]:
         """Return the one payload that says what was written; none if nothing was."""
@@ -70,15 +49,12 @@ class CassandraWriter:
         newest = self._begun_ms + self._chunks // _MICROS  # whose timestamps it used up
         return [{"v": 1, "rows": self._rows, "begun_ms": newest}]
 
-    def abandon(self) -> None:
-        """End; what was written stays, and is written again when the checkpoint is repeated."""
-
-    def _written(self, batch: pa.RecordBatch) -> dict[int, str]:
-        """Write a chunk's rows; return why some were refused, by their number."""
+    def _written(self, rows: Batch) -> dict[int, str]:
+        batch = rows.batch
         bad = not_utf8(batch)
         if bad:
             keep = np.delete(np.arange(batch.num_rows), sorted(bad))
-            others = self._written(batch.take(indices_of(keep)))
+            others = self._written(Batch(batch.take(indices_of(keep))))
             return {**bad, **{int(keep[row]): why for row, why in others.items()}}
         prepared = self._open(batch)
         flag = self._sink.delete_when
@@ -90,7 +66,7 @@ class CassandraWriter:
         if bad and len(statements) + len(bad) - len(refused) < batch.num_rows:
             # What a refused row would have replaced is written as if that had not come.
             older = prepared.older(wanted, list(bad))
-            again = self._written(batch.take(indices_of(np.array(older, np.int64)))) if older else {}
+            again = self._written(Batch(batch.take(indices_of(np.array(older, np.int64))))) if older else {}
             bad |= {older[row]: why for row, why in again.items()}
         return bad
 

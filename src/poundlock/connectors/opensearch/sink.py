@@ -11,22 +11,11 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from poundlock.checkpoint.participant import (
-    JSON,
-    Aborted,
-    Committed,
-    Kind,
-    Occasion,
-    Participant,
-    Prepared,
-    Staged,
-    Writer,
-    WriterContext,
-)
-from poundlock.connectors import write_order
+from poundlock.checkpoint.participant import Kind, Writer, WriterContext
 from poundlock.connectors.opensearch import checks
 from poundlock.connectors.opensearch.index_names import IndexName
 from poundlock.connectors.opensearch.login import OpenSearchLogin
+from poundlock.connectors.write_order import OrderedSink
 from poundlock.values import duration, size
 
 if TYPE_CHECKING:
@@ -37,7 +26,7 @@ Guarantee = Literal["effectively-once", "at-least-once"]
 
 
 @dataclass(frozen=True)
-class OpenSearchSink(Participant):
+class OpenSearchSink(OrderedSink):
     """Rows as documents of OpenSearch, by `_bulk`: effectively once by id, or added.
 
     A row is one JSON object; times are ISO text in it, bytes are base64.
@@ -88,7 +77,6 @@ class OpenSearchSink(Participant):
     timeout: str | timedelta = "60 s"
     retry_for: str | timedelta = "60 s"
 
-    bulk: ClassVar[bool] = True
     title: ClassVar[str] = "OpenSearch"
 
     def __post_init__(self) -> None:
@@ -139,15 +127,6 @@ class OpenSearchSink(Participant):
         from poundlock.connectors.opensearch.writer import OpenSearchWriter
 
         return OpenSearchWriter(context, self)
-
-    def directive(self, state: JSON) -> JSON:
-        return write_order.directive_of(state)
-
-    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
-        return write_order.staged(state, prepared)
-
-    def commit(self, committable: JSON) -> Committed | Aborted:
-        return Committed()  # documents are visible already; a decision names none
 
     # Parts
 

@@ -26,50 +26,29 @@ from poundlock.connectors.opensearch.bulk_lines import (
 from poundlock.connectors.opensearch.document_ids import document_ids
 from poundlock.connectors.opensearch.index_names import newest
 from poundlock.connectors.opensearch.sender import POSITION_BITS, BulkSender
-from poundlock.connectors.write_order import begun_ms
-from poundlock.errors import PoundlockError, TerminalError
-from poundlock.failpoints import Failpoint, hit
+from poundlock.connectors.write_order import OrderedWriter
+from poundlock.errors import TerminalError
 from poundlock.formats.arrays import Numbers, flags_in, indices_of
-from poundlock.formats.chunk import Batch, Chunk, origin_of
-from poundlock.formats.convert import not_utf8, row_bytes, to_batch
+from poundlock.formats.chunk import Batch
+from poundlock.formats.convert import not_utf8
 from poundlock.formats.encode import JsonEncoder
-from poundlock.formats.reject import Reject
 
 if TYPE_CHECKING:
     from poundlock.connectors.opensearch.sink import OpenSearchSink
 
 
-class OpenSearchWriter:
+class OpenSearchWriter(OrderedWriter):
     """Writes the rows of one task attempt."""
 
     def __init__(self, context: WriterContext, sink: OpenSearchSink) -> None:
-        self._context, self._sink = context, sink
-        self._begun_ms = begun_ms(context)
+        super().__init__(context)
+        self._sink = sink
         self._server = sink.login.open(connections=sink.requests, first=context.subtask)
         self._sender = BulkSender(self._server, sink.name.fixed, self._begun_ms, sink.retry_s)
         self._threads = ThreadPoolExecutor(sink.requests, "opensearch") if sink.requests > 1 else None
         hidden = () if sink.delete_when is None else (sink.delete_when,)
         self._encoder = JsonEncoder(sink.columns, hidden)
-        self._chunks = self._rows = self._bytes = 0
-
-    def write(self, chunk: Chunk) -> int:
-        """Write the rows of a chunk; return how many were taken. Raises TransientError where the server fails."""
-        if not len(chunk):
-            return 0
-        rows = to_batch(chunk)
-        try:
-            refused = self._written(rows)
-        except PoundlockError as error:
-            error.checkpoint = self._context.checkpoint if error.checkpoint is None else error.checkpoint
-            error.participant = error.participant or self._context.sink
-            raise
-        for row in sorted(refused):
-            self._context.reject(Reject(refused[row], row_bytes(rows, row), origin_of(rows).at(row)))
-        taken = len(rows) - len(refused)
-        if not self._rows and taken:
-            hit(Failpoint.SINK_WRITING)
-        self._rows += taken
-        return taken
+        self._chunks = self._bytes = 0
 
     def prepare(self) -> Sequence[JSON]:
         """Return the one payload that says what was written; none if nothing was."""
@@ -89,7 +68,6 @@ class OpenSearchWriter:
         self._server.close()
 
     def _written(self, rows: Batch) -> dict[int, str]:
-        """Write a chunk's rows; return why some were refused, by their number."""
         lines, places, bad = self._lines(rows.batch)
         replaced = len(rows) - len(places) - len(bad)
         cut = list(pieces(lines, self._sink.bulk_bytes, self._sink.bulk_actions))
