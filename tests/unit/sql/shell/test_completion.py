@@ -79,7 +79,7 @@ def texts(session: SqlSession, typed: str, *, asked: bool = True) -> list[str]:
         ("CREATE TABLE t (a INT) WITH ('conn|", ["'connector'"]),
         ("CREATE TABLE t (a INT) WITH (|", ["'connector'"]),
         ("CREATE TABLE t (a INT) WITH ('connector' = 'upsert|", ["'upsert-kafka'"]),
-        ("CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'format' = 'js|", ["'json'"]),
+        ("CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'format' = 'js|", ["'json'", "'json-schema-confluent'"]),
         ("CREATE TABLE t (a INT) WITH ('connector' = 'print', |)", ["'print-identifier'", "'standard-error'"]),
         ("CREATE TABLE t (a INT) WITH ('|, 'connector' = 'blackhole')", []),
         ("ALTER TABLE orders SET ('source.mon|", ["'source.monitor-interval'"]),

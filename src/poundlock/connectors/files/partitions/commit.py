@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, Literal, Protocol
 
 from poundlock.arguments import check_choices, function_name
+from poundlock.checkpoint.capabilities import Preflight
 from poundlock.connectors.files.partitions.times import (
     PartitionTimeExtractor,
     PartitionTimePattern,
@@ -206,3 +207,10 @@ class PartitionCommit:
             self.success_file_name if isinstance(each, str) else function_name(each) for each in self.policies
         )
         return f"commits partitions {when}{delay}: {done}"
+
+
+def check_policies_work(commit: CompletionRule | None) -> None:
+    """Ask each policy that can say so whether it will work. Raises DefinitionError if one cannot, TransientError if nobody answers."""
+    for policy in [] if commit is None else commit.functions:
+        if isinstance(policy, Preflight):
+            policy.preflight()

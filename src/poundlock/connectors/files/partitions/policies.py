@@ -13,7 +13,6 @@ from collections.abc import Iterable
 import msgspec
 
 from poundlock.arguments import function_name
-from poundlock.checkpoint.capabilities import Preflight
 from poundlock.checkpoint.participant import Committed
 from poundlock.connectors.files.partitions.commit import AnyPolicy, CommittedPartition, CompletionRule
 from poundlock.connectors.files.partitions.manifest_names import name_of
@@ -43,13 +42,6 @@ class PartitionMark(msgspec.Struct, frozen=True, omit_defaults=True):
     def files(self) -> list[str]:
         """The names of its success files."""
         return [step.removeprefix(_FILE) for step in self.steps if step.startswith(_FILE)]
-
-
-def check_policies_work(commit: CompletionRule | None) -> None:
-    """Ask each policy that can say so whether it will work. Raises DefinitionError if one cannot, TransientError if nobody answers."""
-    for policy in [] if commit is None else commit.functions:
-        if isinstance(policy, Preflight):
-            policy.preflight()
 
 
 def commit_partition(

@@ -52,8 +52,7 @@ from poundlock.connectors.files.buckets.assigners import (
     PythonBucketAssigner,
 )
 from poundlock.connectors.files.custom_rolling import CustomRollingPolicy
-from poundlock.connectors.files.partitions.commit import CompletionRule, PartitionCommit
-from poundlock.connectors.files.partitions.policies import check_policies_work
+from poundlock.connectors.files.partitions.commit import CompletionRule, PartitionCommit, check_policies_work
 from poundlock.connectors.files.partitions.sealed import SealedBuckets
 from poundlock.connectors.files.sink import checks
 from poundlock.connectors.files.sink.names import join, owner_tag

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock import AvroConfluent, JsonSchemaConfluent, ProtobufConfluent, SchemaRegistry
@@ -125,7 +125,7 @@ def test_json_schema(rows: pa.RecordBatch) -> None:
     assert_comes_back(JsonSchemaConfluent(REGISTRY), JsonSchemaConfluent(REGISTRY), rows)
 
 
-@settings(max_examples=6)  # each compiles a schema, in a process of its own
+@examples(6)  # each compiles a schema, in a process of its own
 @given(rows=tables(PLAIN, protobuf=True))
 def test_protobuf(rows: pa.RecordBatch) -> None:
     assert_comes_back(ProtobufConfluent(REGISTRY), ProtobufConfluent(REGISTRY), rows)
