@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from poundlock.cli.main import main
 from poundlock.errors import DefinitionError
 from poundlock.testing.kafka import EmbeddedKafka, Record
 
@@ -109,3 +111,21 @@ def test_nothing_is_written_to_the_terminal(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (tmp_path / "broker.log").stat().st_mtime >= began - 1
     assert (tmp_path / "data").is_dir()
+
+
+def test_lines_are_sent_to_a_topic(
+    kafka_broker: EmbeddedKafka, new_topic: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, lines = new_topic(2), tmp_path / "lines"
+    lines.write_bytes(b"first\n\nthird\r\nlast")
+    place = ["--servers", kafka_broker.bootstrap_servers]
+    assert main(["kafka", "send", topic, str(lines), *place, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"topic": topic, "sent": 4}
+    assert sorted(record.value or b"" for record in kafka_broker.read(topic)) == [b"", b"first", b"last", b"third"]
+    for arguments, what in (
+        (["no-such-topic", str(lines), *place], f"there is no topic no-such-topic at {kafka_broker.bootstrap_servers}"),
+        ([topic, str(tmp_path / "none"), *place], f"{tmp_path}/none cannot be read"),
+        (["a b", str(lines), *place], "'a b' is no name of a topic"),
+    ):
+        assert main(["kafka", "send", *arguments]) == 2
+        assert what in capsys.readouterr().err

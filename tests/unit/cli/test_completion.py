@@ -65,7 +65,7 @@ def test_commands_and_options_are_completed(shell: str, completes: Completes) ->
     assert completes("ru", shell=shell) == ["run"]
     assert set(completes("", shell=shell)) == set(commands())
     assert completes("run", "job.py", "--par", shell=shell) == ["--parallelism"]
-    assert completes("kafka", "", shell=shell) == ["up"]
+    assert completes("kafka", "", shell=shell) == ["up", "send"]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

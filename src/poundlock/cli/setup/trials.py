@@ -4,16 +4,19 @@ twice and audited: its exit code is the verdict."""
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from poundlock.cli.options import JsonOption
 from poundlock.cli.output import Output
-from poundlock.errors import DefinitionError, missing_package, refusing
+from poundlock.errors import DefinitionError, TransientError, did_you_mean, missing_package, refusing
+
+_ANSWER_S = 30.0
 
 app = typer.Typer(name="kafka", help="A Kafka broker for trials.", rich_markup_mode=None)
 
@@ -54,6 +57,63 @@ def command(
         output.show(text, {"bootstrap_servers": servers, "topics": dict(topics)})
         ended.wait()
     output.say("Kafka is stopped.")
+
+
+@app.command("send")
+def send(
+    topic: Annotated[str, Argument(metavar="TOPIC", help="The topic, which has to be there.")],
+    file: Annotated[Path, Argument(metavar="[FILE]", help="Lines to send; - is standard input.")] = Path("-"),
+    servers: Annotated[str, Option("--servers", metavar="HOST:PORT", help="The broker.")] = "localhost:9092",
+    json: JsonOption = False,
+) -> None:
+    """Send lines to a topic, each as a record.
+
+    They come from a file or from standard input, and are spread over the partitions. For trials: a line that was sent before a mistake stays sent.
+    """
+    from poundlock.connectors.kafka.checks import is_topic
+    from poundlock.connectors.kafka.client_loader import confluent
+
+    if not is_topic(topic):
+        raise DefinitionError(f"{topic!r:.200} is no name of a topic", next="write poundlock kafka send events FILE")
+    output, sent = Output(json), 0
+    errors: list[str] = []
+    client = confluent("admin").AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    try:
+        known = client.list_topics(timeout=_ANSWER_S).topics
+    except confluent().KafkaException as error:
+        raise DefinitionError(
+            f"no broker answers at {servers}: {error.args[0].str()}",
+            next="name it: --servers HOST:PORT; or start one: poundlock kafka up",
+        ) from error
+    if topic not in known:
+        raise DefinitionError(
+            f"there is no topic {topic} at {servers}",
+            next=did_you_mean(topic, known, f"create it: poundlock kafka up --topic {topic}:3"),
+        )
+    producer = confluent().Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 0})
+
+    def delivered(error: object, record: object) -> None:
+        if error is not None:
+            errors.append(str(error))
+
+    with refusing(f"{file} cannot be read", next="name a file of lines, or - for standard input"):
+        for line in sys.stdin.buffer if file == Path("-") else file.open("rb"):
+            while True:
+                try:
+                    producer.produce(topic, line.rstrip(b"\r\n"), on_delivery=delivered)
+                except BufferError:
+                    producer.poll(0.1)
+                else:
+                    break
+            sent += 1
+            producer.poll(0)
+    left = producer.flush(_ANSWER_S)
+    if errors or left:
+        raise TransientError(
+            f"{len(errors) + left} of {sent} records were not taken by {servers}: {errors[0] if errors else 'it does not answer'}",
+            next="see that the broker runs, and send them again",
+        )
+    output.show(f"{sent:,} records sent to {topic}", {"topic": topic, "sent": sent})
 
 
 def parse_topic(text: str) -> tuple[str, int]:

@@ -39,7 +39,7 @@ _S3_SERVICE = """\
       MINIO_ROOT_USER: poundlock
       MINIO_ROOT_PASSWORD: poundlock
 """
-_EVENT = '{"at":1545263998000,"event":"page_view","uuid":"fbe7a763-b053-414c-b740-eb31ebd3039a"}\n'
+EVENT = '{"at":1545263998000,"event":"page_view","uuid":"fbe7a763-b053-414c-b740-eb31ebd3039a"}\n'
 _TABLES = "CREATE TABLE events (uuid text PRIMARY KEY, at bigint NOT NULL, event text NOT NULL);\n"
 
 
@@ -96,7 +96,7 @@ SOURCES: Mapping[str, End] = {
     # watch=True goes on with files that come later.
     FileSource(environ.get("INPUT", "input"), format="json", schema=SCHEMA),
 """,
-        files={"input/events.jsonl": _EVENT},
+        files={"input/events.jsonl": EVENT},
     ),
 }
 _BY_DAY = """bucket=EventTimeBucketAssigner("at", "'dt='yyyy-MM-dd", zone="UTC", unit="ms"),"""

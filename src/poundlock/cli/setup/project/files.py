@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from poundlock.cli.setup.project.connectors import SINKS, SOURCES, End
+from poundlock.cli.setup.project.connectors import EVENT, SINKS, SOURCES, End
 from poundlock.errors import DefinitionError
 
 SOURCE_NAMES = tuple(SOURCES)
@@ -161,6 +161,7 @@ Events from {source} into {sink}. An event is a line of JSON such as
     poundlock explain job.py        # see its stages and what it promises
     poundlock doctor                # see whether this machine has what it needs
 {trial}    poundlock run job.py            # run it; Ctrl-C stops it cleanly, and the next run goes on where it stopped
+    poundlock dashboard             # its page, and that of all jobs, in a terminal of its own
 
 The job is `job.py`, what it does with each event `functions.py`. Where its servers are comes from the environment:
 
@@ -248,9 +249,7 @@ def _fields(name: str, source: End, sink: End) -> Mapping[str, str]:
         "extras": ",".join(sorted({"rest", *(end.extra for end in (source, sink) if end.extra)})),
         "job": "\n".join(job) + "\n",
         "services": "".join(services),
-        "trial": f"    poundlock kafka up{topics}    # a broker for trials, in a terminal of its own, until Ctrl-C\n"
-        if topics
-        else "",
+        "trial": _trial(topics, source),
         "variables": "".join(f"- `{variable}`, in the containers `{value}`\n" for variable, value in variables.items()),
         "package": name.lower(),
         "name": name,
@@ -262,3 +261,12 @@ def _filled(text: str, fields: Mapping[str, str]) -> str:
     for field, value in fields.items():
         text = text.replace(f"{{{field}}}", value)
     return text
+
+
+def _trial(topics: str, source: End) -> str:
+    """Return the lines of the README that start a broker for trials, where there are topics, and send a first event."""
+    if not topics:
+        return ""
+    up = f"    poundlock kafka up{topics}    # a broker for trials, in a terminal of its own, until Ctrl-C\n"
+    event = EVENT.strip()
+    return up + (f"    echo '{event}' | poundlock kafka send {source.topic}    # an event\n" if source.topic else "")
