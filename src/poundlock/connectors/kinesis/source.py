@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
-
 from poundlock.arguments import TEXT, check_kind
-from poundlock.connectors.base import ReaderContext, ReplayPromise
+from poundlock.connectors.base import ReplayPromise
 from poundlock.connectors.kinesis import shards
 from poundlock.connectors.kinesis.client import KinesisStream
 from poundlock.connectors.kinesis.enumerator import COLUMNS, KinesisEnumerator
-from poundlock.connectors.messages.reader import Format, InboxReader, Payload, payload_of
+from poundlock.connectors.messages.reader import Format, payload_of
+from poundlock.connectors.messages.source import MessageSource
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage
 from poundlock.values import Clock, SystemClock, duration, positive_number, span_ms
@@ -24,7 +23,7 @@ _PREFLIGHT_S = 4.5
 
 
 @dataclass(frozen=True, init=False)
-class KinesisStreamsSource:
+class KinesisStreamsSource(MessageSource):
     """Read a stream of Kinesis. The driver receives the records and writes them down; tasks decode them.
 
     Rows have the columns `value` (binary), `partition_key`, `sequence_number`, `shard_id` and `arrival_timestamp`; with a format other than
@@ -50,9 +49,7 @@ class KinesisStreamsSource:
 
     stream: KinesisStream
     start: str
-    payload: Payload
     poll_ms: int
-    max_rows_per_checkpoint: int
     clock: Clock = field(compare=False)
 
     def __init__(
@@ -84,11 +81,6 @@ class KinesisStreamsSource:
             object.__setattr__(self, name, value)
 
     @property
-    def bounded(self) -> bool:
-        """False: a stream has no end."""
-        return False
-
-    @property
     def replay(self) -> ReplayPromise:
         """What a second reading of a range gives: the same records."""
         return ReplayPromise(
@@ -101,15 +93,6 @@ class KinesisStreamsSource:
     def place(self) -> str:
         """What is read and where, for people."""
         return f"stream {self.stream.name} of Kinesis"
-
-    @property
-    def known_columns(self) -> pa.Schema:
-        """The columns of the rows."""
-        return self.schema()
-
-    def schema(self) -> pa.Schema:
-        """Return the columns of the rows."""
-        return self.payload.result()
 
     def preflight(self) -> None:
         """Ask whether the stream is there and this user may look at it.
@@ -124,10 +107,6 @@ class KinesisStreamsSource:
     def enumerator(self, workspace: Storage) -> KinesisEnumerator:
         """Return the driver's half."""
         return KinesisEnumerator(self, workspace)
-
-    def reader(self, context: ReaderContext) -> InboxReader:
-        """Return the task's half: it reads what the driver wrote down."""
-        return InboxReader(self.payload, context)
 
     def describe(self, position: dict[str, Any]) -> str:
         """Return a position for the log."""

@@ -7,12 +7,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import pyarrow as pa
-
 from poundlock.arguments import TEXT, check_choices, check_kind, refuse_without_effect
-from poundlock.connectors.base import ReaderContext, ReplayPromise
-from poundlock.connectors.messages.acknowledged import AcknowledgedEnumerator, promise
-from poundlock.connectors.messages.reader import Format, InboxReader, Payload, payload_of
+from poundlock.connectors.messages.acknowledged import Receiver
+from poundlock.connectors.messages.reader import Format, payload_of
+from poundlock.connectors.messages.source import AcknowledgedSource
 from poundlock.connectors.mqtt.connection import MqttAddress, MqttConnection
 from poundlock.connectors.mqtt.receiver import COLUMNS, CORRELATION, SessionReceiver
 from poundlock.errors import DefinitionError
@@ -24,7 +22,7 @@ _REMEMBER = 100_000
 
 
 @dataclass(frozen=True, init=False)
-class MqttSource:
+class MqttSource(AcknowledgedSource):
     """Read what is published to a topic, or to all that a filter matches, from the moment the job first started.
 
     Messages come with QoS 1, whatever they were published with: with QoS 2 the client would acknowledge them before they are durable. Those
@@ -55,12 +53,6 @@ class MqttSource:
     address: MqttAddress
     topic: str
     client_id: str
-    payload: Payload
-    deduplicate: str | None
-    remember: int
-    acknowledge: Literal["decided", "received"]
-    prefetch: int
-    max_rows_per_checkpoint: int
 
     def __init__(
         self,
@@ -111,28 +103,9 @@ class MqttSource:
             raise DefinitionError(f"prefetch={prefetch} is more than MQTT has", next=f"give at most {_MOST_WINDOW}")
 
     @property
-    def bounded(self) -> bool:
-        """False: a subscription has no end."""
-        return False
-
-    @property
-    def replay(self) -> ReplayPromise:
-        """What a second reading gives, which goes by whether messages have ids."""
-        return promise(self.payload.needs_id or None)
-
-    @property
     def place(self) -> str:
         """What is read and where, for people."""
         return f"topic {self.topic} of MQTT"
-
-    @property
-    def known_columns(self) -> pa.Schema:
-        """The columns of the rows."""
-        return self.schema()
-
-    def schema(self) -> pa.Schema:
-        """Return the columns of the rows."""
-        return self.payload.result()
 
     def refuse_preview(self) -> None:
         """Raise DefinitionError: whoever reads a session takes its messages, and ends the connection of the job."""
@@ -150,23 +123,10 @@ class MqttSource:
         with closing(MqttConnection(self.address, "")) as connection:  # another name: the session may be at work
             connection.open()
 
-    def enumerator(self, workspace: Storage) -> AcknowledgedEnumerator:
-        """Return the driver's half: it receives, writes down, and acknowledges."""
-        return AcknowledgedEnumerator(
-            workspace,
-            lambda: SessionReceiver(
-                self.address, workspace, self.topic, self.client_id, window=self.prefetch, id=self.deduplicate
-            ),
-            COLUMNS,
-            when=self.acknowledge,
-            by_id=self.deduplicate is not None,
-            remember=self.remember,
-            most_rows=self.max_rows_per_checkpoint,
+    def _receiver(self, workspace: Storage) -> Receiver:
+        return SessionReceiver(
+            self.address, workspace, self.topic, self.client_id, window=self.prefetch, id=self.deduplicate
         )
-
-    def reader(self, context: ReaderContext) -> InboxReader:
-        """Return the task's half: it reads what the driver wrote down."""
-        return InboxReader(self.payload, context)
 
     def describe(self, position: dict[str, Any]) -> str:
         """Return a position for the log."""

@@ -7,12 +7,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import pyarrow as pa
-
 from poundlock.arguments import TEXT, check_choices, check_kind, refuse_without_effect
-from poundlock.connectors.base import ReaderContext, ReplayPromise
-from poundlock.connectors.messages.acknowledged import AcknowledgedEnumerator, Receiver, promise
-from poundlock.connectors.messages.reader import Format, InboxReader, Payload, payload_of
+from poundlock.connectors.messages.acknowledged import Receiver
+from poundlock.connectors.messages.reader import Format, payload_of
+from poundlock.connectors.messages.source import AcknowledgedSource
 from poundlock.connectors.rabbitmq.connection import RabbitMQAddress
 from poundlock.connectors.rabbitmq.receiver import COLUMNS, QueueReceiver
 from poundlock.errors import DefinitionError
@@ -24,7 +22,7 @@ _REMEMBER = 100_000
 
 
 @dataclass(frozen=True, init=False)
-class RMQSource:
+class RMQSource(AcknowledgedSource):
     """Read a queue as its only consumer. A message is acknowledged when the checkpoint that has it is decided.
 
     Rows have the columns `value` (binary), `message_id`, `correlation_id`, `exchange`, `routing_key`, `timestamp`, `content_type` and
@@ -52,12 +50,6 @@ class RMQSource:
 
     address: RabbitMQAddress
     queue: str
-    payload: Payload
-    deduplicate: Literal["message-id", "correlation-id"] | None
-    remember: int
-    acknowledge: Literal["decided", "received"]
-    prefetch: int
-    max_rows_per_checkpoint: int
 
     def __init__(
         self,
@@ -103,28 +95,9 @@ class RMQSource:
             raise DefinitionError(f"prefetch={prefetch} is more than AMQP has", next=f"give at most {_MOST_PREFETCH}")
 
     @property
-    def bounded(self) -> bool:
-        """False: a queue has no end."""
-        return False
-
-    @property
-    def replay(self) -> ReplayPromise:
-        """What a second reading gives, which goes by whether messages have ids."""
-        return promise(self.deduplicate)
-
-    @property
     def place(self) -> str:
         """What is read and where, for people."""
         return f"queue {self.queue} of RabbitMQ"
-
-    @property
-    def known_columns(self) -> pa.Schema:
-        """The columns of the rows."""
-        return self.schema()
-
-    def schema(self) -> pa.Schema:
-        """Return the columns of the rows."""
-        return self.payload.result()
 
     def refuse_preview(self) -> None:
         """Raise DefinitionError: whoever reads a queue takes its messages."""
@@ -143,24 +116,8 @@ class RMQSource:
         with closing(self.address.open()) as connection, self.address.explained(f"looking for queue {self.queue!r}"):
             connection.channel().queue_declare(self.queue, passive=True)
 
-    def enumerator(self, workspace: Storage) -> AcknowledgedEnumerator:
-        """Return the driver's half: it receives, writes down, and acknowledges."""
-        return AcknowledgedEnumerator(
-            workspace,
-            self._receiver,
-            COLUMNS,
-            when=self.acknowledge,
-            by_id=self.deduplicate is not None,
-            remember=self.remember,
-            most_rows=self.max_rows_per_checkpoint,
-        )
-
-    def _receiver(self) -> Receiver:
+    def _receiver(self, workspace: Storage) -> Receiver:
         return QueueReceiver(self.address, self.queue, prefetch=self.prefetch, id=self.deduplicate)
-
-    def reader(self, context: ReaderContext) -> InboxReader:
-        """Return the task's half: it reads what the driver wrote down."""
-        return InboxReader(self.payload, context)
 
     def describe(self, position: dict[str, Any]) -> str:
         """Return a position for the log."""
