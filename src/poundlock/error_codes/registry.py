@@ -6,11 +6,22 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-from poundlock.error_codes import connectors, definition, general, kept, message_systems, mysql, running, sql
+from poundlock.error_codes import (
+    connectors,
+    definition,
+    general,
+    kafka,
+    kept,
+    message_systems,
+    mysql,
+    running,
+    sql,
+    table_stores,
+)
 from poundlock.error_codes.subject import ErrorCode, ErrorSubject
 
 SUBJECTS = (
-    *general.SUBJECTS, *definition.SUBJECTS, *connectors.SUBJECTS, *message_systems.SUBJECTS, *mysql.SUBJECTS, *kept.SUBJECTS, *running.SUBJECTS, *sql.SUBJECTS,
+    *general.SUBJECTS, *definition.SUBJECTS, *connectors.SUBJECTS, *kafka.SUBJECTS, *mysql.SUBJECTS, *table_stores.SUBJECTS, *message_systems.SUBJECTS, *kept.SUBJECTS, *running.SUBJECTS, *sql.SUBJECTS,
 )  # fmt: skip
 _PACKAGE = "poundlock."
 
