@@ -154,6 +154,16 @@ def format_bytes(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def grown_s(initial_s: float, multiplier: float, longest_s: float, times: int) -> float:
+    """Return a delay in seconds that grew so many times, each time by the multiplier; never more than the longest."""
+    delay = initial_s
+    for _ in range(times):
+        delay = min(delay * multiplier, longest_s)
+        if delay >= longest_s:
+            break
+    return delay
+
+
 def format_duration(span: timedelta) -> str:
     """Return a time span for people: 90 s -> "1.5 min"."""
     seconds = span.total_seconds()

@@ -8,17 +8,18 @@ It needs root, what Debian calls containerd, runc, containernetworking-plugins a
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
 import yaml
 
 from poundlock.errors import TransientError
@@ -361,15 +362,12 @@ class EmbeddedKubernetes(Servers):
     def _kill_containers(self) -> None:
         """Kill what runs in containers of this cluster: no server waits for them."""
         mine = f"{self.home}/run/containerd.sock"
-        for process in Path("/proc").iterdir():
-            if (
-                process.name.isdigit()
-                and "containerd-shim" in _read(process / "cmdline")
-                and mine in _read(process / "cmdline")
-            ):
-                for child in _children(int(process.name)):
-                    _kill(child)
-                _kill(int(process.name))
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or [""]
+            if "containerd-shim" in words[0] and mine in words:
+                for each in [*process.children(recursive=True), process]:
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        each.kill()
 
     def _as(self, name: str) -> list[str]:
         return [f"--kubeconfig={self.home / name}"]
@@ -394,19 +392,3 @@ def _read(path: Path) -> str:
         return path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""
-
-
-def _children(pid: int) -> list[int]:
-    import psutil
-
-    try:
-        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    except psutil.Error:
-        return []
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return

@@ -1,4 +1,4 @@
-"""What every sink says, before anything runs, of rows that lack a column it reads."""
+"""What every sink says, before anything runs, of rows that lack a column it reads, and of a key that cannot be one."""
 
 from __future__ import annotations
 
@@ -26,3 +26,24 @@ def need_columns(
                 next=next_of(name) or did_you_mean(name, columns, only, show=repr),
                 participant=sink,
             )
+
+
+def wrong_key(
+    key: Sequence[str] | None, columns: Sequence[str] | None, delete_when: str | None
+) -> tuple[str, str] | None:
+    """Return what is wrong with the key of a sink, and what to write instead; None if nothing is.
+
+    Args:
+        columns: those that are written; None = all.
+        delete_when: the column that says which rows are deleted.
+    """
+    if key is not None and not key:
+        return "key=[] names no column", 'write key=["id"], or leave it out to add rows'
+    if columns is not None and (missing := [name for name in key or () if name not in columns]):
+        return f"key column {missing[0]!r} is not in columns=", "add it to columns="
+    if delete_when is not None and (not key or delete_when in (*key, *(columns or ()))):
+        return (
+            f"delete_when={delete_when!r} needs a key, and is no column that is written",
+            'name the key: key=["id"], and a column of its own in delete_when=',
+        )
+    return None

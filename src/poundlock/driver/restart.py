@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.arguments import NUMBER, check_kind
 from poundlock.errors import DefinitionError, FencedError, PoundlockError, TerminalError, next_of
-from poundlock.values import duration
+from poundlock.values import duration, grown_s
 
 if TYPE_CHECKING:
     from poundlock.config import Settings
@@ -122,11 +122,7 @@ class ExponentialDelayRestart(RestartStrategy):
         if self.attempts is not None and history.in_a_row > self.attempts:
             return None
         longest = duration(self.maximum).total_seconds()
-        delay = duration(self.initial).total_seconds()
-        for _ in range(history.in_a_row - 1):
-            delay = min(delay * self.multiplier, longest)
-            if delay >= longest:
-                break
+        delay = grown_s(duration(self.initial).total_seconds(), self.multiplier, longest, history.in_a_row - 1)
         moved = delay * (1 + self.jitter * rng.uniform(-1, 1))
         return timedelta(seconds=min(moved, longest))
 

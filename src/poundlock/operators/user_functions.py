@@ -27,14 +27,19 @@ from poundlock.stream.functions.records import BatchFormat
 from poundlock.stream.stream import Side
 
 # These say something of the job or of the machine, not of a row.
-_NOT_OF_A_ROW = (PoundlockError, MemoryError)
+NOT_OF_A_ROW = (PoundlockError, MemoryError)
+
+
+def given_records(chunk: Chunk, records: RecordMaker | None) -> Iterable[Any]:
+    """Return what a function is given for each row; None makes dicts."""
+    return convert.to_records(chunk).rows if records is None else records.of_chunk(chunk)
 
 
 def _each(
     function: Callable[[Any], Any], chunk: Chunk, records: RecordMaker | None, failed: RowFailed | None
 ) -> tuple[list[Any], list[int] | None]:
     """Return what a function gives for each row, and the rows that is of; None for all of them."""
-    given = convert.to_records(chunk).rows if records is None else records.of_chunk(chunk)
+    given = given_records(chunk, records)
     if failed is None:
         return list(map(function, given)), None
     results: list[Any] = []
@@ -42,7 +47,7 @@ def _each(
     for i, row in enumerate(given):
         try:
             results.append(function(row))
-        except _NOT_OF_A_ROW:
+        except NOT_OF_A_ROW:
             raise
         except Exception as error:
             failed(chunk, i, error)
@@ -244,7 +249,7 @@ class MapBatches(UserFunction):
             parts = list(self._call(batch.batch.slice(start, stop - start)))
             for part in parts:
                 convert.to_batch(Batch(part, NoOrigin(self.id)), self.schema, _misfit)
-        except _NOT_OF_A_ROW:
+        except NOT_OF_A_ROW:
             raise
         except Exception as error:
             if stop - start == 1:

@@ -52,7 +52,7 @@ class TableShape:
     """A table at one version.
 
     Args:
-        id: of the table; another one was made anew at the same place.
+        id: of the table; another one was made again at the same place.
         columns: its columns as DDL.
         partition_by: the columns of its partitions.
         properties: its properties, such as delta.appendOnly.

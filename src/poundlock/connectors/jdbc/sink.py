@@ -26,7 +26,7 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
-from poundlock.connectors.column_checks import need_columns
+from poundlock.connectors.column_checks import need_columns, wrong_key
 from poundlock.connectors.examination import Examination
 from poundlock.connectors.jdbc import committer
 from poundlock.connectors.jdbc.bridge import Connection, connector
@@ -105,15 +105,8 @@ class JdbcSink(Bindable, Participant):
                 raise DefinitionError(
                     f"{name}={getattr(self, name)!r} is not the name of a table", next=f'write {name}="schema.name"'
                 )
-        if self.key is not None and not self.key:
-            raise DefinitionError("key=[] names no column", next='write key=["id"], or leave it out to add rows')
-        if self.columns is not None and (missing := [name for name in self.key or () if name not in self.columns]):
-            raise DefinitionError(f"key column {missing[0]!r} is not in columns=", next="add it to columns=")
-        if self.delete_when is not None and (not self.key or self.delete_when in (*self.key, *(self.columns or ()))):
-            raise DefinitionError(
-                f"delete_when={self.delete_when!r} needs a key, and is no column that is written",
-                next='name the key: key=["id"], and a column of its own in delete_when=',
-            )
+        if wrong := wrong_key(self.key, self.columns, self.delete_when):
+            raise DefinitionError(wrong[0], next=wrong[1])
         if not isinstance(self.batch, int) or self.batch < 1:
             raise DefinitionError(f"batch={self.batch!r} is not a number of rows", next="write batch=200")
 

@@ -1,7 +1,7 @@
 """Driver's half of a source whose messages are the broker's until they are acknowledged.
 
-A message is written into the workspace before a checkpoint reads it, and acknowledged when that checkpoint is decided: a broker gives again what it
-was not told of. Messages with ids of their own are known again, so that a second delivery makes no second row; without ids, what was
+A message is written into the workspace before a checkpoint reads it, and acknowledged when that checkpoint is decided: a broker gives again what was
+not acknowledged. Messages with ids of their own are known again, so that a second delivery makes no second row; without ids, what was
 written and not decided is removed on a start, for it comes again, and only what was decided and not acknowledged comes twice.
 """
 

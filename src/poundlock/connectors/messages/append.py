@@ -55,7 +55,7 @@ class MessageSender(Protocol):
         """
 
     def finish(self) -> None:
-        """Return when the system has said that it has all. Raises as `send` does."""
+        """Return when the system has confirmed that it has all. Raises as `send` does."""
 
     def close(self) -> None:
         """End the connection; called once, whatever happened. Raises nothing."""

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.errors import DefinitionError
+from poundlock.operators.user_functions import NOT_OF_A_ROW
 from poundlock.stream.functions.asynchronous import AsyncOptions
 
 GROUP = 512
@@ -102,7 +103,7 @@ class AsyncCalls:
     async def _answer(self, place: int, record: Any) -> CallOutcome:
         try:
             return CallOutcome(place, await self._in_time(record), None)
-        except (PoundlockError, MemoryError):
+        except NOT_OF_A_ROW:
             raise
         except Exception as error:
             if not self._keeps_errors:
@@ -128,7 +129,7 @@ class AsyncCalls:
         while True:
             try:
                 outcome = await self._once(record)
-            except (PoundlockError, MemoryError):
+            except NOT_OF_A_ROW:
                 raise
             except Exception as error:
                 if retry is None or not retry.repeats(error, done):

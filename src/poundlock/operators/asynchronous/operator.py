@@ -5,11 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from poundlock.formats import convert
 from poundlock.formats.chunk import Chunk
 from poundlock.operators.asynchronous.calls import AsyncCalls
 from poundlock.operators.chain import Emit
-from poundlock.operators.user_functions import MapRecords, readable
+from poundlock.operators.user_functions import MapRecords, given_records, readable
 from poundlock.stream.functions.asynchronous import AsyncOptions
 from poundlock.stream.functions.base import RichFunction
 
@@ -39,8 +38,7 @@ class AsyncMapRecords(MapRecords):
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         chunk = readable(chunk, self)
-        given = convert.to_records(chunk).rows if self.records is None else self.records.of_chunk(chunk)
-        with closing(self._calls[-1].answers(given, len(chunk))) as groups:
+        with closing(self._calls[-1].answers(given_records(chunk, self.records), len(chunk))) as groups:
             for answers in groups:
                 for answer in answers:
                     if answer.error is not None and self.failed is not None:

@@ -14,7 +14,7 @@ from typing import Any
 from poundlock.arguments import FLAG, NUMBER, WHOLE, check_kind, check_object
 from poundlock.calls import check_function
 from poundlock.errors import DefinitionError
-from poundlock.values import duration
+from poundlock.values import duration, grown_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,13 +99,8 @@ class ExponentialDelayRetry(AsyncRetryStrategy):
             )
 
     def delay_s(self, done: int) -> float:
-        longest = duration(self.maximum).total_seconds()
-        delay = duration(self.initial).total_seconds()
-        for _ in range(done):
-            delay = min(delay * self.multiplier, longest)
-            if delay >= longest:
-                break
-        return delay
+        initial, longest = duration(self.initial).total_seconds(), duration(self.maximum).total_seconds()
+        return grown_s(initial, self.multiplier, longest, done)
 
 
 @dataclass(frozen=True)

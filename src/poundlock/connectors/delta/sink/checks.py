@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from poundlock.arguments import refuse_without_effect
-from poundlock.connectors.column_checks import need_columns
+from poundlock.connectors.column_checks import need_columns, wrong_key
 from poundlock.connectors.delta.loading import explained, load_deltalake, open_folder, open_table, storage_options
 from poundlock.connectors.delta.shape import TableShape, refuse_unwritable, shape_of
 from poundlock.connectors.files.sink.committer import preflight as check_folder
@@ -30,15 +30,8 @@ def check_sink(sink: DeltaSink) -> None:
     """Raise DefinitionError for settings that mean nothing or contradict each other."""
     open_folder(sink.path)
     load_deltalake()
-    if sink.key is not None and not sink.key:
-        raise DefinitionError("key=[] names no column", next='write key=["id"], or leave it out to add rows')
-    if sink.columns is not None and (missing := [name for name in sink.key or () if name not in sink.columns]):
-        raise DefinitionError(f"key column {missing[0]!r} is not in columns=", next="add it to columns=")
-    if sink.delete_when is not None and (not sink.key or sink.delete_when in (*sink.key, *(sink.columns or ()))):
-        raise DefinitionError(
-            f"delete_when={sink.delete_when!r} needs a key, and is no column that is written",
-            next='name the key: key=["id"], and a column of its own in delete_when=',
-        )
+    if wrong := wrong_key(sink.key, sink.columns, sink.delete_when):
+        raise DefinitionError(wrong[0], next=wrong[1])
     if sink.compression not in COMPRESSION:
         raise DefinitionError(
             f"compression={sink.compression!r} is not known", next=f"use one of {', '.join(COMPRESSION)}"

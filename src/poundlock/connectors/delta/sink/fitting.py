@@ -1,4 +1,4 @@
-"""Rows as a table takes them: its columns with its types, by whole columns; rows that do not fit are told apart, with the reason.
+"""Rows as a table takes them: its columns with its types, by whole columns; rows that do not fit are separated, with the reason.
 
 Nothing is cut or rounded to fit: a number that is too large, or a time with more digits than microseconds, is a row that does not fit.
 """

@@ -28,6 +28,7 @@ from poundlock.checkpoint.participant import (
     unchecked,
 )
 from poundlock.checkpoint.portable import Newer, NewerOutput, Portable
+from poundlock.connectors.column_checks import need_columns, wrong_key
 from poundlock.connectors.iceberg.catalog import TablePlace, outline, place_of
 from poundlock.connectors.iceberg.sink import committer, staging, sweeping, tables
 from poundlock.connectors.iceberg.sink.columns import check_rows
@@ -123,15 +124,8 @@ class IcebergSink(Portable):
             )
         elif not isinstance(self.create, pa.Schema):
             raise DefinitionError("IcebergSink: create= is no schema of Arrow", next="write create=pa.schema([…])")
-        if self.key is not None and not self.key:
-            raise DefinitionError("key=[] names no column", next='write key=["id"], or leave it out to add rows')
-        if self.columns is not None and (missing := [name for name in self.key or () if name not in self.columns]):
-            raise DefinitionError(f"key column {missing[0]!r} is not in columns=", next="add it to columns=")
-        if self.delete_when is not None and (not self.key or self.delete_when in (*self.key, *(self.columns or ()))):
-            raise DefinitionError(
-                f"delete_when={self.delete_when!r} needs a key, and is no column that is written",
-                next='name the key: key=["id"], and a column of its own in delete_when=',
-            )
+        if wrong := wrong_key(self.key, self.columns, self.delete_when):
+            raise DefinitionError(wrong[0], next=wrong[1])
         if self.tag is not None and not _TAG.fullmatch(self.tag):
             raise DefinitionError(
                 f"tag={self.tag!r} is one name for all checkpoints", next='write tag="ck-{checkpoint}"'
@@ -149,8 +143,6 @@ class IcebergSink(Portable):
 
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:
         """Raise DefinitionError unless rows with these columns have what is read of them."""
-        from poundlock.connectors.column_checks import need_columns
-
         flag = () if self.delete_when is None else (self.delete_when,)
         need_columns(sink, (*(self.columns or ()), *(self.key or ()), *flag), columns)
 
