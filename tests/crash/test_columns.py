@@ -202,19 +202,23 @@ def test_killed_at_random_with_slow_commits(tmp_path: Path) -> None:
     def slow(life: int) -> Mapping[str, str]:
         died.update(filter(None, [two_in_flight(tmp_path)]))  # as the life before left it
         # Whatever the number of tasks, there is one among the commits of most checkpoints behind a life's first.
-        return {"POUNDLOCK_FAILPOINTS": slow_commits(tmp_path / f"slow{life}", 32, count=8, step=8)}
+        return {"POUNDLOCK_FAILPOINTS": slow_commits(tmp_path / f"slow{life}", 24, count=40, step=24)}
 
-    killed_at_random(tmp_path, {"CRASH_EACH": "1"}, slow)
+    # A slow commit takes 10 s: a kill within them finds what the next run has written, however slow the machine is.
+    killed_at_random(tmp_path, {"CRASH_EACH": "1"}, slow, spread_s=10.0)
     print(f"two checkpoints in flight at {len(died)} deaths")
     assert died
 
 
-def killed_at_random(folder: Path, more: Mapping[str, str], of_life: Callable[[int], Mapping[str, str]]) -> None:
+def killed_at_random(
+    folder: Path, more: Mapping[str, str], of_life: Callable[[int], Mapping[str, str]], *, spread_s: float = 2.0
+) -> None:
     """Kill driver, JVM and workers while files come, each life with another number of tasks; then let the job end, and hold what it gave beside an undisturbed run.
 
     Args:
         more: environment of every life.
         of_life: environment of a life, by its number.
+        spread_s: kills that count from a checkpoint come within this behind it.
     """
     seed = int(os.environ.get("POUNDLOCK_CRASH_SEED", random.randrange(1 << 30)))
     print(f"seed {seed}: POUNDLOCK_CRASH_SEED={seed} gives the same input")
@@ -233,7 +237,8 @@ def killed_at_random(folder: Path, more: Mapping[str, str], of_life: Callable[[i
 
     environment = {**folders_of(folder, folder / "in"), "CRASH_WATCH": "1", **more}
     with Lives(JOB, environment=environment, folder=folder, patience_s=1_800) as lives:
-        job = tortured(start, produce, int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "25")))
+        kills = int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "25"))
+        job = tortured(start, produce, kills, spread_s=spread_s)
         job = lives.until(lambda: files_found(folder / "checkpoints", "rows") == given.files, job)
         assert lives.stop(job) == 0
         lives.run(CRASH_WATCH="0")  # reads what is left, and ends
