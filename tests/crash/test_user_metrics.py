@@ -30,7 +30,7 @@ def write(folder: Path, seed: int, files: int) -> None:
     made = random.Random(seed)
     for number in range(files):
         lines = [{"k": f"k{made.randrange(7)}", "id": number * ROWS + i} for i in range(ROWS)]
-        (folder / f"{number}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        (folder / f"{number:02d}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
 @pytest.mark.parametrize(
