@@ -135,7 +135,7 @@ def test_a_job_survives_the_death_of_its_broker_and_its_database_too(
         if control is None:
             report = torture(tmp_path, *words, SERVERS=kafka.bootstrap_servers, **own)
         else:
-            report = broken(tmp_path, [*words, "--control", control], kafka, sink="by-region", **own)
+            report = broken(tmp_path, [*words, "--control", control], kafka, sink="copies", **own)
         assert set(servers.asked) == {f"{name} {what}" for name in ("kafka", "postgres") for what in ("stop", "start")}
     assert {sink["sink"] for sink in report["sinks"]} == {"copies", "by-region"}
     assert {sink["sink"]: sink["lost"] for sink in report["sinks"]} == {"copies": 0, "by-region": 0}
