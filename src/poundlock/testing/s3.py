@@ -1,6 +1,7 @@
 """EmbeddedS3: an S3 server for trials and tests: moto's, which holds objects in memory and answers one request at a time.
 
-One at a time is what makes its conditional puts exclusive. It listens on the loopback, and does not outlive its starter.
+One at a time is what makes its conditional puts exclusive. A client that stops in the middle of a request loses its connection after 5 s, as
+S3 does it too, so that others are answered. It listens on the loopback, and does not outlive its starter.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 WSGIRequestHandler.protocol_version = "HTTP/1.0"
+WSGIRequestHandler.timeout = 5
 make_server("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=False).serve_forever()
 """
 
