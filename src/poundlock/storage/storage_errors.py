@@ -50,6 +50,14 @@ def storage_trouble(error: OSError, *, doing: str, starting: bool = False) -> Po
     )
 
 
+def commit_failed(error: OSError, *, doing: str) -> tuple[str, str]:
+    """Return what to say and what to type where a file operation of a commit failed, such as "writing the manifest": asking again is safe."""
+    if is_full(error):
+        trouble = storage_trouble(error, doing=doing)
+        return trouble.what, trouble.next
+    return f"{doing} failed: {error}", next_of(error, "free the disk or mend the file system")
+
+
 def unreadable(error: OSError) -> PoundlockError | None:
     """Return what a command says about a folder that the store or the system does not let it look at; None for other errors."""
     path = error.filename
