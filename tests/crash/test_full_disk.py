@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from poundlock import FileSink, FileSource, Job, TumblingEventTimeWindows, WatermarkStrategy
 from poundlock import failpoints as steps
 from poundlock.checkpoint import committer
 from poundlock.checkpoint.committer import Retry
@@ -25,6 +23,7 @@ from poundlock.driver.progress import Progress
 from poundlock.driver.standby.standby import StandbyMode
 from poundlock.errors import PoundlockError
 from poundlock.failpoints import ENVIRONMENT, Failpoint
+from support.counting_job import CountingJob
 from support.forked_lives import live
 from support.in_process import PATCHES, InProcess
 from support.sealing_lives import SealingJob
@@ -41,50 +40,8 @@ _AGAIN = "free some space; the job goes on from its last checkpoint, nothing is 
 _REFUSED = 3
 
 
-@dataclass(frozen=True)
-class Counting:
-    """A job that counts rows of each key in windows, a checkpoint for each file of its input.
-
-    Args:
-        root: a local folder for the input.
-        checkpoint: the folder of state and decisions.
-    """
-
-    root: Path
-    checkpoint: str
-
-    def prepare(self) -> None:
-        """Write the input: rows of ten keys, in order of time, and a last one that closes all windows."""
-        (self.root / "log").mkdir(parents=True)
-        for number in range(6):
-            rows = [{"k": f"key-{each % 10}", "at": 4000 * number + 40 * each} for each in range(100)]
-            text = "".join(json.dumps(row) + "\n" for row in rows)
-            path = self.root / f"log/{number}.json"
-            path.write_text(text)
-            os.utime(path, (1_700_000_000 + number,) * 2)
-
-    def outcome(self) -> list[Any]:
-        """Return the rows in finished files."""
-        paths = [p for p in (self.root / "out").rglob("*") if p.is_file() and not p.name.startswith((".", "_"))]
-        return sorted(line for path in paths for line in path.read_text().splitlines())
-
-    def job(self) -> Job:
-        """Return the job."""
-        job = Job("counting", checkpoint_dir=self.checkpoint, on_error="fail")
-        source = FileSource(
-            f"{self.root}/log", format="json", schema="k string, at bigint", max_files_per_checkpoint=1
-        )
-        rows = job.from_source(
-            source, WatermarkStrategy.bounded_out_of_orderness("1 s", timestamp="at"), name="log"
-        )
-        counts = rows.key_by("k").window(TumblingEventTimeWindows("5 s")).aggregate("count(*) as n", name="counts")
-        rows_out = counts.select("k", "unix_millis(window_end) as end", "n")
-        rows_out.sink_to(FileSink(f"{self.root}/out", format="json"), name="out")
-        return job
-
-
 def life(
-    job: Counting | SealingJob,
+    job: CountingJob | SealingJob,
     disk: SmallDisk,
     failpoints: str,
     said: Path,
@@ -103,7 +60,7 @@ def life(
 
 
 def _live(
-    job: Counting | SealingJob, disk: SmallDisk, failpoints: str, said: Path, freed_after: int, stands_by: bool
+    job: CountingJob | SealingJob, disk: SmallDisk, failpoints: str, said: Path, freed_after: int, stands_by: bool
 ) -> None:
     os.environ[ENVIRONMENT] = failpoints
     os.chdir(job.root)
@@ -134,7 +91,7 @@ def _live(
 
     def watch(progress: Progress) -> None:
         nonlocal times
-        if progress.message and (progress.state == "RESTARTING" or "Tried again in" in progress.message):
+        if "(again in " in progress.message or "Tried again in " in progress.message:
             note(progress.message)
             times += 1
             if times == freed_after:
@@ -166,12 +123,12 @@ POINTS = [
 @pytest.mark.parametrize("point", POINTS, ids=[point.value for point in POINTS])
 def test_a_disk_of_state_and_decisions_that_is_full_from_a_step_on(point: Failpoint, tmp_path: Path) -> None:
     """The job says what and what to do, goes on when there is room, and one that is started meanwhile says so and is refused."""
-    calm = Counting(tmp_path / "calm", str(tmp_path / "calm/checkpoint"))
+    calm = CountingJob(tmp_path / "calm", str(tmp_path / "calm/checkpoint"))
     calm.prepare()
     with small_disk(tmp_path / "disk") as disk:
         assert life(calm, disk, "", tmp_path / "calm-said", 0) == 0
         assert len(calm.outcome()) > 20
-        job = Counting(tmp_path / "job", str(disk.path / "checkpoint"))
+        job = CountingJob(tmp_path / "job", str(disk.path / "checkpoint"))
         job.prepare()
         said = tmp_path / "said"
         assert life(job, disk, f"{point.value}:fill@2", said, 3) == 0
@@ -184,11 +141,11 @@ def test_a_disk_of_state_and_decisions_that_is_full_from_a_step_on(point: Failpo
 
 def test_a_job_that_is_started_on_a_full_disk_says_so_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     """It was killed while the disk was full; the next start cannot even say whose turn it is."""
-    calm = Counting(tmp_path / "calm", str(tmp_path / "calm/checkpoint"))
+    calm = CountingJob(tmp_path / "calm", str(tmp_path / "calm/checkpoint"))
     calm.prepare()
     with small_disk(tmp_path / "disk") as disk:
         assert life(calm, disk, "", tmp_path / "calm-said", 0) == 0
-        job = Counting(tmp_path / "job", str(disk.path / "checkpoint"))
+        job = CountingJob(tmp_path / "job", str(disk.path / "checkpoint"))
         job.prepare()
         both = f"{Failpoint.DECISION_RECORDED.value}:fill@2,{Failpoint.SINK_COMMITTING.value}:kill@2"
         assert life(job, disk, both, tmp_path / "killed", 0) == -9
@@ -205,11 +162,11 @@ def test_a_job_that_is_started_on_a_full_disk_says_so_and_goes_on_when_there_is_
 
 def test_one_that_would_go_on_waits_for_room(tmp_path: Path) -> None:
     """A driver that stands by does not end because it cannot write down that it is its turn: nobody would be left."""
-    calm = Counting(tmp_path / "calm", str(tmp_path / "calm/checkpoint"))
+    calm = CountingJob(tmp_path / "calm", str(tmp_path / "calm/checkpoint"))
     calm.prepare()
     with small_disk(tmp_path / "disk") as disk:
         assert life(calm, disk, "", tmp_path / "calm-said", 0) == 0
-        job = Counting(tmp_path / "job", str(disk.path / "checkpoint"))
+        job = CountingJob(tmp_path / "job", str(disk.path / "checkpoint"))
         job.prepare()
         both = f"{Failpoint.DECISION_RECORDED.value}:fill@2,{Failpoint.SINK_COMMITTING.value}:kill@2"
         assert life(job, disk, both, tmp_path / "killed", 0, stands_by=True) == -9

@@ -84,6 +84,8 @@ class JobBuilder:
     settings: Mapping[str, Any]
     stable: StableRelations = field(default_factory=StableRelations)
     reads_all: bool = False
+    lookups: dict[str, RowLookup] = field(default_factory=dict)
+    """The tables that its steps look up in, by their names."""
     _sources: dict[int, TableSource] = field(default_factory=dict)
     _demands: Mapping[int, ScanDemand] = field(default_factory=dict)
 
@@ -153,7 +155,9 @@ class JobBuilder:
                 next="join with a table of 'connector' = 'jdbc', or with versions: FOR SYSTEM_TIME AS OF a column with a watermark",
                 kind="unsupported_query",
             )
-        return connector.lookup(table, [scan.field(column) for column in dict.fromkeys(c for _, c in join.looked_up)])
+        keys = [scan.field(column) for column in dict.fromkeys(c for _, c in join.looked_up)]
+        lookup = self.lookups[str(table.name)] = connector.lookup(table, keys)
+        return lookup
 
     # --- tables that are written ------------------------------------------------------------------------------------------
 
