@@ -147,7 +147,7 @@ def test_a_job_that_is_started_on_a_full_disk_says_so_and_goes_on_when_there_is_
         assert life(calm, disk, "", tmp_path / "calm-said", 0) == 0
         job = CountingJob(tmp_path / "job", str(disk.path / "checkpoint"))
         job.prepare()
-        both = f"{Failpoint.DECISION_RECORDED.value}:fill@2,{Failpoint.SINK_COMMITTING.value}:kill@2"
+        both = f"{Failpoint.DECISION_RECORDED.value}:fill@2,{Failpoint.DECISION_RECORDED.value}:kill@2"
         assert life(job, disk, both, tmp_path / "killed", 0) == -9
         assert disk.is_filled
         said = tmp_path / "said"
@@ -168,7 +168,7 @@ def test_one_that_would_go_on_waits_for_room(tmp_path: Path) -> None:
         assert life(calm, disk, "", tmp_path / "calm-said", 0) == 0
         job = CountingJob(tmp_path / "job", str(disk.path / "checkpoint"))
         job.prepare()
-        both = f"{Failpoint.DECISION_RECORDED.value}:fill@2,{Failpoint.SINK_COMMITTING.value}:kill@2"
+        both = f"{Failpoint.DECISION_RECORDED.value}:fill@2,{Failpoint.DECISION_RECORDED.value}:kill@2"
         assert life(job, disk, both, tmp_path / "killed", 0, stands_by=True) == -9
         said = tmp_path / "said"
         assert life(job, disk, "", said, 1, stands_by=True) == 0

@@ -77,7 +77,9 @@ class Drivers:
     @staticmethod
     def _waits(job: JobProcess, seconds: float) -> bool:
         """Whether a driver says within so long that its Spark is warm and waits."""
-        return job.wait_line(lambda value: "waits for the job" in str(value.get("message")), seconds=seconds) is not None
+        return (
+            job.wait_line(lambda value: "waits for the job" in str(value.get("message")), seconds=seconds) is not None
+        )
 
     def decision(self, epoch: int) -> Decision:
         """Wait for a checkpoint of that epoch, giving the job something to read."""

@@ -135,32 +135,32 @@ def test_of_drivers_that_start_at_the_same_moment_on_an_empty_folder_one_runs_an
 ) -> None:
     """Nobody is taken for dead between its claim and its first lease: there is one life, and nobody ends."""
     for each in range(times):
-        folder, start = f"checkpoints-{each}", tmp_path / f"start-{each}"
-        outputs = [tmp_path / f"driver-{each}-{number}" for number in range(DRIVERS)]
-        command = [sys.executable, str(DRIVER), store.at(folder), "30", str(start)]
-        processes = []
-        try:
-            for output in outputs:
-                with output.open("wb") as out:
-                    processes.append(
-                        subprocess.Popen(
-                            command, env={**os.environ, **store.environment}, stdin=subprocess.DEVNULL, stdout=out
-                        )
-                    )
-            _until(lambda: all(output.read_text() == "ready\n" for output in outputs))
-            start.touch()
-            _until(lambda: all(len(output.read_text().splitlines()) >= 2 for output in outputs))
-            assert sorted(output.read_text() for output in outputs) == [
-                "ready\nactive 1\n", *["ready\nstands by\n"] * (DRIVERS - 1)
-            ]  # fmt: skip
-            ledger = Ledger(store.storage(folder))
-            _until(lambda: ledger.newest() is not None)
-            assert [process.poll() for process in processes] == [None] * DRIVERS
-            assert sorted(store.storage(folder).names("epochs")) == ["00000001.json"]
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
+        _start_at_once(store, f"checkpoints-{each}", tmp_path / f"round-{each}")
+
+
+def _start_at_once(store: Store, folder: str, place: Path) -> None:
+    """Start drivers on a folder, which wait for each other until all have been started; see that one runs and nobody ends."""
+    place.mkdir()
+    outputs, ledger = [place / f"driver-{number}" for number in range(DRIVERS)], Ledger(store.storage(folder))
+    command = [sys.executable, str(DRIVER), store.at(folder), "30", str(place / "start")]
+    environment = {**os.environ, **store.environment}
+    processes = []
+    try:
+        for output in outputs:
+            with output.open("wb") as out:
+                processes.append(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=out))
+        _until(lambda: [output.read_text() for output in outputs] == ["ready\n"] * DRIVERS)
+        (place / "start").touch()
+        _until(lambda: all(output.read_text().count("\n") >= 2 for output in outputs))
+        waiting = ["ready\nstands by\n"] * (DRIVERS - 1)
+        assert sorted(output.read_text() for output in outputs) == ["ready\nactive 1\n", *waiting]
+        _until(lambda: ledger.newest() is not None)
+        assert [process.poll() for process in processes] == [None] * DRIVERS
+        assert sorted(store.storage(folder).names("epochs")) == ["00000001.json"]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def _until(reached: Callable[[], bool]) -> None:

@@ -57,7 +57,9 @@ class JobFolders:
         found: dict[str, Path] = {}
         lake = self.elsewhere / "lake"
         marks = [path for path in lake.rglob("_*") if path.is_file()]
-        for path in sorted([*(path for folder in self.folders for path in folder.rglob("*") if path.is_file()), *marks]):
+        for path in sorted(
+            [*(path for folder in self.folders for path in folder.rglob("*") if path.is_file()), *marks]
+        ):
             job = next((folder.name for folder in self.folders if folder in path.parents), "lake")
             place = path.parent.name if job != "lake" else ""
             kind = "".join(letter for letter in path.name if not letter.isdigit())

@@ -78,9 +78,8 @@ def wrong_of_commands(folders: JobFolders, capsys: pytest.CaptureFixture[str]) -
         code = main(command)
         out, err = capsys.readouterr()
         said = err.splitlines()
-        if "Traceback" in out + err or "unexpected" in err:
-            wrong.append(f"{' '.join(command)}: {err}")
-        elif said and not (said[0].startswith(("error: ", "error PL-")) and said[1].startswith("Next: ")):
+        in_words = not said or (said[0].startswith("error: ") and said[1].startswith("Next: "))
+        if "Traceback" in out + err or "unexpected" in err or not in_words:
             wrong.append(f"{' '.join(command)}: {err}")
         elif code and not said and command[0] not in ("audit", "fsck"):
             wrong.append(f"{' '.join(command)} ends with {code} and says nothing")

@@ -147,7 +147,7 @@ def _spark_of_image(asked: str | None, packages: Sequence[str]) -> str | None:
         if asked is None:  # its classes came from elsewhere than a package
             return None
         raise DefinitionError(f"--spark {asked} is no version of Spark", next="write such as --spark 4.2.1, or newest")
-    if not ("3.5" == version[:3] or version.startswith("4.")):
+    if not (version[:3] == "3.5" or version.startswith("4.")):
         raise DefinitionError(
             f"--spark {version}: poundlock runs on Spark 3.5 and on Spark 4", next="write such as --spark 4.2.1"
         )

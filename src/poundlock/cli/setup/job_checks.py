@@ -57,9 +57,7 @@ def load_python_job(target: str, settings: Settings) -> list[LoadedJob]:
     return [planned(target, load_job(target), settings)]
 
 
-def planned(
-    target: str, job: Job, settings: Settings, lookups: Mapping[str, RowLookup] | None = None
-) -> LoadedJob:
+def planned(target: str, job: Job, settings: Settings, lookups: Mapping[str, RowLookup] | None = None) -> LoadedJob:
     """Return a job with its plan. Raises DefinitionError: it has none."""
     from poundlock.driver.driver import with_settings
     from poundlock.plan.guarantees import check_required

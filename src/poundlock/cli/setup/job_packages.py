@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from poundlock.job import Job
     from poundlock.plan.plan import Plan
 
-_CONNECTORS = ("kafka", "postgres", "mysql", "iceberg", "delta", "opensearch", "cassandra", "rabbitmq", "mqtt", "kinesis")
+_CONNECTORS = (
+    "kafka",
+    "postgres",
+    "mysql",
+    "iceberg",
+    "delta",
+    "opensearch",
+    "cassandra",
+    "rabbitmq",
+    "mqtt",
+    "kinesis",
+)
 _BY_MODULE = {f"poundlock.connectors.{name}": name for name in _CONNECTORS}
 _BY_TASK_MODULE = {"fastavro": "avro", "google.protobuf": "protobuf", "jsonschema_rs": "json-schema"}
 _BY_SCHEME = {

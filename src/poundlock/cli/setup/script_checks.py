@@ -50,6 +50,7 @@ def load_script_jobs(target: str, settings: Settings, call: Call) -> list[Loaded
             loaded.append(planned(target, job, its, checked.builder.lookups))
     if not loaded:
         raise DefinitionError(
-            f"{target} has no statement that runs a job", next="write INSERT INTO … SELECT …, or a query, behind what it defines"
+            f"{target} has no statement that runs a job",
+            next="write INSERT INTO … SELECT …, or a query, behind what it defines",
         )
     return loaded

@@ -141,7 +141,9 @@ def test_between_its_claim_and_its_first_lease_a_driver_has_as_long_as_the_lease
             assert sights[:6] == [Alive(life=epoch.life)] * 6
             assert sights[-1] == Vacant(succeeds=1, why="it has written nothing for 6 s")
         storage.create_exclusive(f"{FOLDER}/00000001.json", b'{"v": 1, "epoch"')
-        assert looks(watcher(storage, seconds, holder="process 1"), seconds, 8)[-1] == sights[-1], "a damaged one is none"
+        assert looks(watcher(storage, seconds, holder="process 1"), seconds, 8)[-1] == sights[-1], (
+            "a damaged one is none"
+        )
 
 
 def test_a_driver_that_died_before_its_first_lease_is_not_waited_for(storage: LocalStorage, seconds: Seconds) -> None:
