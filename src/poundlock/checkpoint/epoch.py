@@ -14,6 +14,7 @@ import socket
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError, FencedError, TerminalError, TransientError
@@ -251,7 +252,7 @@ def _claim(storage: Storage, mine: Life, after: int | None, *, only: bool) -> Li
     while True:
         number += 1
         life = replace(mine, epoch=number)
-        omitted = {"operators": {}, "lease_ms": None}  # as versions wrote it that did not know them
+        omitted: Mapping[str, Any] = {"operators": {}, "lease_ms": None}  # as versions wrote it that did not know them
         value = {name: each for name, each in asdict(life).items() if name not in omitted or each != omitted[name]}
         path, data = _path(number), json.dumps({"v": 1, **value}, ensure_ascii=False).encode() + b"\n"
         if not storage.create_exclusive(path, data):

@@ -37,6 +37,7 @@ class LoadedJob:
         target: where it is written.
         settings: with which it would run.
         lookups: the tables of SQL that its steps look up in, by their names.
+        extras: of poundlock, that its tables of SQL use, each with what uses it.
     """
 
     target: str
@@ -44,6 +45,7 @@ class LoadedJob:
     plan: Plan
     settings: Settings
     lookups: Mapping[str, RowLookup] = field(default_factory=dict)
+    extras: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_python_job(target: str, settings: Settings) -> list[LoadedJob]:
@@ -57,7 +59,7 @@ def load_python_job(target: str, settings: Settings) -> list[LoadedJob]:
     return [planned(target, load_job(target), settings)]
 
 
-def planned(target: str, job: Job, settings: Settings, lookups: Mapping[str, RowLookup] | None = None) -> LoadedJob:
+def planned(target: str, job: Job, settings: Settings) -> LoadedJob:
     """Return a job with its plan. Raises DefinitionError: it has none."""
     from poundlock.driver.driver import with_settings
     from poundlock.plan.guarantees import check_required
@@ -65,7 +67,7 @@ def planned(target: str, job: Job, settings: Settings, lookups: Mapping[str, Row
 
     plan = make_plan(with_settings(job, settings))
     check_required(plan)
-    return LoadedJob(target, job, plan, settings, lookups or {})
+    return LoadedJob(target, job, plan, settings)
 
 
 class JobChecks:
@@ -135,7 +137,7 @@ class _OneJob:
         ends = [f"{len(plan.sources)} source(s)", f"{len(plan.sinks)} sink(s)"]
         ends += [f"{len(self._loaded.lookups)} table(s) looked up in"] if self._loaded.lookups else []
         yield Check(name="job", ok=True, result=f"{job.name}: {', '.join(ends)} ({self._loaded.target})")
-        yield from package_checks(plan, self._checkpoint)
+        yield from package_checks(plan, self._checkpoint, self._loaded.extras)
         if self._settings.rest_enabled:
             yield _rest()
         yield from jar_checks(job, plan, self._settings, self._checkpoint)

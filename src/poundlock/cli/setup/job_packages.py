@@ -44,9 +44,13 @@ _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?(?:[>=]=([0-9.]+))?.*
 _OF_SPARK = ("rate", "rate-micro-batch", "socket", "csv", "json", "orc", "parquet", "text", "binaryFile")
 
 
-def package_checks(plan: Plan, checkpoint: str | PoundlockError) -> Iterator[Check]:
-    """Yield the packages of each extra that a job uses."""
-    wanted = _extras(plan, checkpoint)
+def package_checks(plan: Plan, checkpoint: str | PoundlockError, more: Mapping[str, str]) -> Iterator[Check]:
+    """Yield the packages of each extra that a job uses.
+
+    Args:
+        more: extras that are used beside those that its sources, sinks and stores say, each with what uses it.
+    """
+    wanted = {**more, **_extras(plan, checkpoint)}
     known = _requirements()
     for extra, why in wanted.items():
         for package, least in known.get(extra, {}).items():

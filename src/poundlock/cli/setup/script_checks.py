@@ -6,6 +6,8 @@ The script is gone through as by `poundlock sql --check`: on a copy of a session
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,18 @@ from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
     from poundlock.config import Settings
+    from poundlock.sql.connectors.table import RowLookup
+    from poundlock.sql.tables import TableDefinition
+
+
+_BY_FORMAT = {
+    "avro": ("avro",),
+    "protobuf": ("protobuf",),
+    "avro-confluent": ("registry", "avro"),
+    "debezium-avro-confluent": ("registry", "avro"),
+    "protobuf-confluent": ("registry", "protobuf"),
+    "json-schema-confluent": ("registry", "json-schema"),
+}
 
 
 def is_script(target: str) -> bool:
@@ -47,10 +61,24 @@ def load_script_jobs(target: str, settings: Settings, call: Call) -> list[Loaded
             job = checked.builder.job
             job.command, job.script = "sql", shlex.quote(target)
             its = of_query() if isinstance(checked.result, RunsQuery) else settings
-            loaded.append(planned(target, job, its, checked.builder.lookups))
+            tables, lookups = checked.builder.tables, checked.builder.lookups
+            loaded.append(replace(planned(target, job, its), lookups=lookups, extras=_extras(tables, lookups)))
     if not loaded:
         raise DefinitionError(
             f"{target} has no statement that runs a job",
             next="write INSERT INTO … SELECT …, or a query, behind what it defines",
         )
     return loaded
+
+
+def _extras(tables: Mapping[str, TableDefinition], lookups: Mapping[str, RowLookup]) -> dict[str, str]:
+    """Return the extras that formats of tables need, and databases that are looked up in, each with the first that needs it."""
+    wanted: dict[str, str] = {}
+    for name, table in tables.items():
+        for option in ("format", "key.format", "value.format"):
+            for extra in _BY_FORMAT.get(table.options.get(option, ""), ()):
+                wanted.setdefault(extra, f"{option} of table {name}")
+    for name in lookups:
+        if tables[name].options.get("connector") == "jdbc":
+            wanted.setdefault("postgres", f"lookup {name}")
+    return wanted

@@ -20,12 +20,12 @@ CREATE TABLE words (a BIGINT) WITH ('connector' = 'filesystem', 'path' = 'out/de
 """
 INSERT = "INSERT INTO words SELECT a FROM lines;\n"
 KAFKA = """
-CREATE TABLE events (a BIGINT, word STRING, at AS PROCTIME()) WITH (
+CREATE TABLE events (a BIGINT, word STRING, seen AS PROCTIME()) WITH (
   'connector' = 'kafka', 'topic' = 'events', 'properties.bootstrap.servers' = '127.0.0.1:1', 'format' = 'avro',
   'scan.startup.mode' = 'earliest-offset');
 CREATE TABLE names (word STRING, title STRING) WITH (
   'connector' = 'jdbc', 'url' = 'jdbc:postgresql://127.0.0.1:1/db', 'table-name' = 'names', 'username' = 'u', 'password' = 'open sesame');
-INSERT INTO words SELECT e.a FROM events AS e JOIN names FOR SYSTEM_TIME AS OF e.at AS n ON e.word = n.word;
+INSERT INTO words SELECT e.a FROM events AS e JOIN names FOR SYSTEM_TIME AS OF e.seen AS n ON e.word = n.word;
 """
 
 
@@ -87,11 +87,10 @@ def test_tables_that_cannot_be_reached_and_formats_that_are_not_installed_are_na
     assert code == 1
     assert named(checks, "job")["found"].endswith("1 source(s), 1 sink(s), 1 table(s) looked up in (script.sql)")
     assert "127.0.0.1:1" in named(checks, "source events")["found"]
-    lookup = next(check for check in checks if check["name"].startswith("lookup "))
-    assert lookup["name"].endswith("names")
-    assert not lookup["ok"]
-    assert "127.0.0.1" in lookup["found"]
-    assert named(checks, "package fastavro")["found"] == "not installed (extra avro, for source events)"
+    assert not named(checks, "lookup names")["ok"]
+    assert "127.0.0.1" in named(checks, "lookup names")["found"]
+    assert named(checks, "package psycopg")["found"].endswith("(extra postgres, for lookup names)")
+    assert named(checks, "package fastavro")["found"] == "not installed (extra avro, for format of table events)"
     assert "poundlock[avro]" in named(checks, "package fastavro")["next"]
     assert named(checks, "package confluent-kafka")["ok"]
 
