@@ -47,10 +47,14 @@ class JobFolders:
         """The checkpoint folders."""
         return [self.root / "counting", self.root / "sealing"]
 
-    @property
-    def ids(self) -> Sequence[str]:
-        """The jobs' ids."""
-        return [json.loads((folder / "job.json").read_text())["job_id"] for folder in self.folders]
+    def of(self, path: Path) -> Path:
+        """Return the checkpoint folder of the job that has written a file."""
+        return self.folders[0] if self.folders[0] in path.parents else self.folders[1]
+
+    @staticmethod
+    def id_of(folder: Path) -> str:
+        """Return the id of a job."""
+        return str(json.loads((folder / "job.json").read_text())["job_id"])
 
     def files(self) -> list[Path]:
         """Return one file of each kind that poundlock has written: of those with numbers in their names the newest."""
@@ -89,7 +93,8 @@ def _make(folders: JobFolders) -> None:
     )
     sealing.prepare()
     counting.prepare()
-    for each, folder in zip((counting, sealing), folders.folders, strict=True):
+    both: tuple[CountingJob | SealingJob, ...] = (counting, sealing)
+    for each, folder in zip(both, folders.folders, strict=True):
         job = each.job()
         job.checkpoint_dir = str(folder)
         os.chdir(each.root)
