@@ -154,16 +154,16 @@ class ControlServer:
         return False
 
     def _take_all(self, names: Sequence[str]) -> None:
-        """Take requests; one that cannot be taken is no reason to leave the others, and is said once."""
+        """Take requests; one that cannot be taken is no reason to leave the others, and is logged once."""
         troubles = {}
         for name in names:
             try:
                 self._take(name)
             except TROUBLE as error:
                 troubles[name] = f"the request {self.storage.root}/{REQUESTS}/{name} cannot be taken: {error}"
-        for name, said in troubles.items():
-            if self._troubles.get(name) != said:
-                self.log(said)
+        for name, line in troubles.items():
+            if self._troubles.get(name) != line:
+                self.log(line)
         self._troubles = troubles
 
     def _take(self, name: str) -> None:

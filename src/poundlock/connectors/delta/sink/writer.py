@@ -138,9 +138,9 @@ class DeltaWriter:
         try:
             yield
         except OSError as error:
-            said, next = writing_failed(error, doing=f"{doing} {self._sink.storage().root}")
+            text, next = writing_failed(error, doing=f"{doing} {self._sink.storage().root}")
             checkpoint, sink = self._context.checkpoint, self._context.sink
-            raise TransientError(said, next=next, checkpoint=checkpoint, participant=sink) from error
+            raise TransientError(text, next=next, checkpoint=checkpoint, participant=sink) from error
 
 
 def _codes(texts: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:

@@ -86,8 +86,8 @@ def _sealed(storage: Storage, bucket: str, tag: str, seal: Seal) -> SealedBucket
 
 
 def _unknown(error: OSError, what: str) -> CommitUnknown:
-    said, next = commit_failed(error, doing=f"writing {what}")
-    return CommitUnknown(said, next=next)
+    text, next = commit_failed(error, doing=f"writing {what}")
+    return CommitUnknown(text, next=next)
 
 
 def _call(function: AnyPolicy | None, partition: CommittedPartition) -> None:

@@ -110,8 +110,8 @@ def commit(
         ) from error
     except OSError as error:
         more = ", or removing what it replaces," if committable.replaces else ""
-        said, next = commit_failed(error, doing=f"making {storage.root}/{final} visible{more}")
-        raise CommitUnknown(said, next=next) from error
+        text, next = commit_failed(error, doing=f"making {storage.root}/{final} visible{more}")
+        raise CommitUnknown(text, next=next) from error
     return Committed({"path": f"{storage.root}/{final}", "rows": committable.rows, "bytes": committable.bytes})
 
 
@@ -388,7 +388,7 @@ def _commit_local(
     try:
         storage.finish()
     except OSError as error:
-        said, next = commit_failed(error, doing=f"making names in {storage.root} durable")
-        unknown = CommitUnknown(said, next=next)
+        text, next = commit_failed(error, doing=f"making names in {storage.root} durable")
+        unknown = CommitUnknown(text, next=next)
         return [unknown if isinstance(outcome, Committed) else outcome for outcome in outcomes]
     return outcomes

@@ -207,9 +207,9 @@ class FileWriter:
         try:
             yield
         except OSError as error:
-            said, next = writing_failed(error, doing=f"{doing} {self._storage.root}")
+            text, next = writing_failed(error, doing=f"{doing} {self._storage.root}")
             checkpoint, sink = self._context.checkpoint, self._context.sink
-            raise TransientError(said, next=next, checkpoint=checkpoint, participant=sink) from error
+            raise TransientError(text, next=next, checkpoint=checkpoint, participant=sink) from error
 
 
 def _encoder(sink: FileSink) -> RowEncoder | None:
