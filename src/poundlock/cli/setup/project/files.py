@@ -176,7 +176,7 @@ With containers, the servers for trials among them:
 The position of the job is in `{kept}`: remove that and the output together to start over.
 """
 _VISIBLE = """ A file is seen a minute after its
-first row, in `output/` or where the job is told to write, and at once when the job is stopped; until then it is hidden, and its name begins with a dot."""
+first row, in `output/` or where the job is told to write, and at once when the job is stopped; until then its name begins with a dot."""
 _IGNORE = "checkpoint/\noutput/\ndead-letters/\n.poundlock/\n__pycache__/\n*.egg-info/\n"
 
 
@@ -254,7 +254,7 @@ def _fields(name: str, source: End, sink: End) -> Mapping[str, str]:
         "job": "\n".join(job) + "\n",
         "services": "".join(services),
         "trial": _trial(topics, source),
-        "visible": _VISIBLE if "FileSink" in sink.imports else "",
+        "visible": _VISIBLE if '"OUTPUT"' in sink.code and 'every="60 s"' in sink.code else "",
         "variables": "".join(f"- `{variable}`, in the containers `{value}`\n" for variable, value in variables.items()),
         "package": name.lower(),
         "name": name,
