@@ -120,7 +120,17 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize("point", POINTS, ids=[point.value for point in POINTS])
+OFTEN = (Failpoint.STATE_WRITING, Failpoint.DECISION_RECORDED)
+"""The other points, and the other cases of seals, are in torture."""
+
+
+def _marks(*, often: bool) -> list[pytest.MarkDecorator]:
+    return [] if often else [pytest.mark.torture]
+
+
+@pytest.mark.parametrize(
+    "point", [pytest.param(each, marks=_marks(often=each in OFTEN), id=each.value) for each in POINTS]
+)
 def test_a_disk_of_state_and_decisions_that_is_full_from_a_step_on(point: Failpoint, tmp_path: Path) -> None:
     """The job says what and what to do, goes on when there is room, and one that is started meanwhile says so and is refused."""
     calm = CountingJob(tmp_path / "calm", str(tmp_path / "calm/checkpoint"))
@@ -185,7 +195,7 @@ SEALS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", list(SEALS))
+@pytest.mark.parametrize("case", [pytest.param(each, marks=_marks(often=each == "manifest")) for each in SEALS])
 def test_a_disk_that_is_full_while_a_bucket_is_sealed(case: str, tmp_path: Path) -> None:
     """No manifest names a file that is not there, and none is missing in the end: seals are those of an undisturbed run."""
     full, late, target = SEALS[case]
