@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from support.small_disk import small_disk
 
 if TYPE_CHECKING:
     from tests.crash.conftest import FileScene, KafkaScene
@@ -47,32 +47,10 @@ def test_two_drivers_on_one_checkpoint(file_scene: FileScene) -> None:
     file_scene.assert_exact()
 
 
-class Disk:
-    """A small file system of its own."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir()
-        self.mount("size=600k")
-
-    def mount(self, options: str) -> None:
-        subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.path)], check=True, capture_output=True, text=True
-        )
-
-    def unmount(self) -> None:
-        subprocess.run(["umount", "-l", str(self.path)], check=False, capture_output=True)
-
-
 def test_full_disk_of_the_output(file_scene: FileScene) -> None:
     """The output is on a file system too small for it; the job keeps trying, and goes on once there is room."""
-    try:
-        disk = Disk(file_scene.out)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"full disk: mounting a tmpfs needs more rights than this machine gives ({error})")
-    try:
+    with small_disk(file_scene.out, "size=600k") as disk, file_scene.lives as lives:
         file_scene.produce(20_000)
-        lives = file_scene.lives
         job = lives.start()
         restarted = job.wait_line(lambda value: int(value.get("restarts") or 0) >= 1, seconds=lives.patience_s)
         assert restarted is not None, job.log_tail()
@@ -82,6 +60,27 @@ def test_full_disk_of_the_output(file_scene: FileScene) -> None:
         disk.mount("remount,size=64m")
         assert lives.end(job) == 0
         file_scene.assert_exact()
-    finally:
-        lives.__exit__()
-        disk.unmount()
+
+
+@pytest.mark.torture
+def test_full_disk_of_checkpoints_and_of_what_lists_the_job(file_scene: FileScene) -> None:
+    """All that poundlock writes of its own is on a disk that is full for a while: checkpoint, list of jobs and log."""
+    with small_disk(file_scene.root / "disk", "size=64m,nr_inodes=4000") as disk, file_scene.lives as lives:
+        own = {"CRASH_CHECKPOINTS": str(disk.path / "checkpoints"), "POUNDLOCK_STATE_DIR": str(disk.path / "state")}
+        file_scene.produce(20_000)
+        job = lives.start(**own)
+        lives.checkpoints(job, 2)
+        disk.fill()
+        full = job.wait_line(lambda value: "disk full while" in str(value.get("message")), seconds=lives.patience_s)
+        assert full is not None, job.log_tail()
+        assert "free some space; the job goes on from its last checkpoint" in str(full.value["message"])
+        refused = lives.start(**own)
+        assert lives.end(refused) in (2, 3), "another one that is started meanwhile says why it cannot"
+        assert job.kill()
+        dead = lives.start(**own)
+        assert lives.end(dead) == 3
+        assert "disk full while" in dead.log_tail()
+        assert "Traceback" not in dead.log_tail(1000)
+        disk.free()
+        assert lives.end(lives.start(**own)) == 0
+        file_scene.assert_exact()

@@ -43,14 +43,15 @@ ON_ALL = pytest.mark.parametrize("store", list(STORES), indirect=True)
 class Drivers:
     """The drivers of one scene: one that runs the job, one that stands by, and those that were stopped."""
 
-    def __init__(self, scene: FileScene, *lease: str, failpoints: str = "") -> None:
+    def __init__(self, scene: FileScene, *lease: str, failpoints: str = "", two: bool = False) -> None:
+        """Start a driver, and another one that stands by: when the first has decided, or at the same moment."""
         self.scene, self.lease, self.failpoints = scene, lease, failpoints
         self.ledger = Ledger(scene.store.storage("checkpoints"))
         self.stopped: list[tuple[JobProcess, list[psutil.Process]]] = []
         self.took_s: list[tuple[str, float]] = []
-        self.active = self._start()
+        self.active, second = self._start(), self._start() if two else None
         self.decision(1)
-        self.standby: JobProcess | None = self.stand_by()
+        self.standby: JobProcess | None = self.stand_by() if second is None else self._which_waits(second)
 
     def _start(self) -> JobProcess:
         return self.scene.lives.start("--standby", *self.lease, CRASH_WATCH="1", **{ENVIRONMENT: self.failpoints})
@@ -58,9 +59,27 @@ class Drivers:
     def stand_by(self) -> JobProcess:
         """Start another, and wait until its Spark is warm."""
         job = self._start()
-        line = job.wait_line(lambda value: "waits for the job" in str(value.get("message")), seconds=_PATIENCE_S)
-        assert line is not None, job.log_tail()
+        assert self._waits(job, _PATIENCE_S), job.log_tail()
         return job
+
+    def _which_waits(self, second: JobProcess) -> JobProcess:
+        """Return which of the first two stands by, and take the other one for the active driver."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline:
+            for active, other in ((self.active, second), (second, self.active)):
+                if self._waits(other, 1.0):
+                    assert (active.exit_code, other.exit_code) == (None, None), other.log_tail()
+                    assert not self._waits(active, 0.0)
+                    self.active = active
+                    return other
+        raise AssertionError(second.log_tail())
+
+    @staticmethod
+    def _waits(job: JobProcess, seconds: float) -> bool:
+        """Whether a driver says within so long that its Spark is warm and waits."""
+        return (
+            job.wait_line(lambda value: "waits for the job" in str(value.get("message")), seconds=seconds) is not None
+        )
 
     def decision(self, epoch: int) -> Decision:
         """Wait for a checkpoint of that epoch, giving the job something to read."""
@@ -172,6 +191,22 @@ def test_one_that_stands_by_goes_on_for_a_driver_that_is_killed_and_for_one_that
     job.lose("stopped")
     job.wake()
     job.lose("killed", again=False)
+    job.end()
+
+
+@pytest.mark.torture
+@ON_ALL
+def test_of_two_that_start_at_the_same_moment_on_an_empty_root_one_decides_and_the_other_waits(
+    file_scene: FileScene,
+) -> None:
+    """Neither ends, and there is one life. Then the one that decides is killed, started again, and stopped."""
+    file_scene.produce(2000)
+    job = Drivers(file_scene, "-D", "lease_duration=10 s", two=True)
+    assert sorted(file_scene.store.storage("checkpoints").names("epochs")) == ["00000001.json"]
+    assert {decision.epoch for decision in job.ledger} == {1}
+    job.lose("killed")
+    job.lose("stopped", again=False)
+    job.wake()
     job.end()
 
 

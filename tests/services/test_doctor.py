@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from poundlock.cli.main import main
 from poundlock.connectors.kafka.cluster import Cluster
@@ -142,6 +143,38 @@ def test_a_right_that_is_missing_is_named(tables: EmbeddedPostgres, capsys: pyte
     assert "does not allow user reader INSERT on table" in checks["sink out"]["found"]
     assert "GRANT INSERT" in checks["sink out"]["next"]
     assert "sesame" not in json.dumps(checks)
+
+
+LOOKUP = """
+SET 'execution.checkpointing.dir' = 'checkpoints';
+CREATE TABLE numbers (id BIGINT, seen AS PROCTIME()) WITH ('connector' = 'datagen', 'number-of-rows' = '1');
+CREATE TABLE words (id BIGINT, word STRING) WITH (
+  'connector' = 'jdbc', 'url' = '{url}', 'table-name' = 'source_rows', 'username' = 'reader', 'password' = 'open sesame');
+CREATE TABLE out (id BIGINT, word STRING) WITH ('connector' = 'print');
+INSERT INTO out SELECT n.id, w.word FROM numbers AS n JOIN words FOR SYSTEM_TIME AS OF n.seen AS w ON n.id = w.id;
+"""
+
+
+def test_a_table_that_a_script_looks_up_in_is_asked_as_the_job_asks_it(
+    tables: EmbeddedPostgres, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = conninfo_to_dict(tables.dsn_of("reader", "open sesame"))
+    url = f"jdbc:postgresql://{reader['host']}:{reader['port']}/{reader['dbname']}"
+    Path("script.sql").write_text(LOOKUP.format(url=url))
+
+    def looked_up() -> dict[str, Any]:
+        main(["doctor", "script.sql", "--json"])
+        out = capsys.readouterr().out
+        assert "sesame" not in out
+        (found,) = (check for check in json.loads(out)["checks"] if check["name"].startswith("lookup "))
+        return dict(found)
+
+    refused = looked_up()
+    assert not refused["ok"]
+    assert "source_rows" in refused["found"]
+    assert "GRANT SELECT" in refused["next"]
+    tables.execute("GRANT SELECT ON source_rows TO reader")
+    assert looked_up()["ok"]
 
 
 S3 = """

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -120,6 +120,54 @@ def test_of_drivers_that_stand_by_one_goes_on_and_who_was_stopped_decides_nothin
         those.lose(signal.SIGSTOP)
         those.lose(signal.SIGKILL)
         those.wake()
+
+
+@pytest.mark.parametrize(
+    ("store", "times"),
+    [
+        ("local", 3),
+        *(pytest.param(name, 10, marks=pytest.mark.torture) for name in ("local", "hdfs", "s3", "minio")),
+    ],
+    indirect=["store"],
+)
+def test_of_drivers_that_start_at_the_same_moment_on_an_empty_folder_one_runs_and_the_others_wait(
+    store: Store, times: int, tmp_path: Path
+) -> None:
+    """Nobody is taken for dead between its claim and its first lease: there is one life, and nobody ends."""
+    for each in range(times):
+        _start_at_once(store, f"checkpoints-{each}", tmp_path / f"round-{each}")
+
+
+def _start_at_once(store: Store, folder: str, place: Path) -> None:
+    """Start drivers on a folder, which wait for each other until all have been started; see that one runs and nobody ends."""
+    place.mkdir()
+    outputs, ledger = [place / f"driver-{number}" for number in range(DRIVERS)], Ledger(store.storage(folder))
+    command = [sys.executable, str(DRIVER), store.at(folder), "30", str(place / "start")]
+    environment = {**os.environ, **store.environment}
+    processes = []
+    try:
+        for output in outputs:
+            with output.open("wb") as out:
+                processes.append(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=out))
+        _until(lambda: [output.read_text() for output in outputs] == ["ready\n"] * DRIVERS)
+        (place / "start").touch()
+        _until(lambda: all(output.read_text().count("\n") >= 2 for output in outputs))
+        waiting = ["ready\nstands by\n"] * (DRIVERS - 1)
+        assert sorted(output.read_text() for output in outputs) == ["ready\nactive 1\n", *waiting]
+        _until(lambda: ledger.newest() is not None)
+        assert [process.poll() for process in processes] == [None] * DRIVERS
+        assert sorted(store.storage(folder).names("epochs")) == ["00000001.json"]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 @pytest.mark.torture

@@ -13,7 +13,8 @@ import re
 import socket
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError, FencedError, TerminalError, TransientError
@@ -38,6 +39,7 @@ class Life:
     started_ms: int
     sinks: Mapping[str, JSON] = field(default_factory=dict)  # per sink name, what `Inspectable.describe_json` gave
     operators: Mapping[str, JSON] = field(default_factory=dict)  # per operator id, what the job was made of
+    lease_ms: int | None = None  # how long its lease lasts, which it writes next; None = it keeps none
 
 
 class EpochTaken(TransientError):
@@ -163,6 +165,7 @@ class Epoch(AbstractContextManager["Epoch"]):
         operators: Mapping[str, JSON] | None = None,
         after: int | None = None,
         succeeds: int | None = None,
+        lease_ms: int | None = None,
     ) -> Epoch:
         """Begin a new life: take the lock where there is one, then the next free number.
 
@@ -173,6 +176,7 @@ class Epoch(AbstractContextManager["Epoch"]):
                 nobody out; see `take_lock`.
             sinks: per sink name, what `Inspectable.describe_json` says; kept for `fsck`.
             operators: per operator id, what the job is made of; kept for who restores the checkpoint.
+            lease_ms: how long the lease lasts that this driver is about to write: who stands by goes by it from now on.
 
         Raises:
             DefinitionError: another driver is alive on this checkpoint, or its storage has no names that are given once.
@@ -187,7 +191,16 @@ class Epoch(AbstractContextManager["Epoch"]):
                 lock = DriverLock(None)
             try:
                 before = after if succeeds is None else succeeds
-                life = _claim(storage, clock.now_ms(), sinks or {}, operators or {}, before, only=succeeds is not None)
+                mine = Life(
+                    epoch=0,
+                    host=socket.gethostname(),
+                    pid=os.getpid(),
+                    started_ms=clock.now_ms(),
+                    sinks=sinks or {},
+                    operators=operators or {},
+                    lease_ms=lease_ms,
+                )
+                life = _claim(storage, mine, before, only=succeeds is not None)
                 return cls(storage, life, lock)
             except BaseException:
                 lock.release()
@@ -233,20 +246,14 @@ class Epoch(AbstractContextManager["Epoch"]):
         self.release()
 
 
-def _claim(
-    storage: Storage,
-    now_ms: int,
-    sinks: Mapping[str, JSON],
-    operators: Mapping[str, JSON],
-    after: int | None,
-    *,
-    only: bool,
-) -> Life:
-    number, host, pid = _newest(storage) if after is None else after, socket.gethostname(), os.getpid()
+def _claim(storage: Storage, mine: Life, after: int | None, *, only: bool) -> Life:
+    """Write a life down as the next one behind a number, or behind the newest there is; return it with its number."""
+    number = _newest(storage) if after is None else after
     while True:
         number += 1
-        life = Life(epoch=number, host=host, pid=pid, started_ms=now_ms, sinks=sinks, operators=operators)
-        value = {name: each for name, each in asdict(life).items() if each or name != "operators"}
+        life = replace(mine, epoch=number)
+        omitted: Mapping[str, Any] = {"operators": {}, "lease_ms": None}  # as versions wrote it that did not know them
+        value = {name: each for name, each in asdict(life).items() if name not in omitted or each != omitted[name]}
         path, data = _path(number), json.dumps({"v": 1, **value}, ensure_ascii=False).encode() + b"\n"
         if not storage.create_exclusive(path, data):
             if only:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -64,6 +64,7 @@ class ControlServer:
     operations: OperationsLog | None = None
     _triggers: dict[str, Trigger] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
+    _troubles: dict[str, str] = field(default_factory=dict)  # of the look before, by the request's name
     _over: threading.Event = field(default_factory=threading.Event)
     _news: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -121,8 +122,7 @@ class ControlServer:
             try:
                 asked = [name for name in self.storage.names(REQUESTS) if name.endswith(".json") and name[0] != "."]
                 if asked and self._newest():
-                    for name in asked:
-                        self._take(name)
+                    self._take_all(asked)
             except TROUBLE as error:
                 self.log(f"requests in {self.storage.root}/{FOLDER} cannot be read: {error}")
             self._answer()
@@ -153,10 +153,23 @@ class ControlServer:
             time.sleep(_POLL_S)
         return False
 
+    def _take_all(self, names: Sequence[str]) -> None:
+        """Take requests; one that cannot be taken is no reason to leave the others, and is logged once."""
+        troubles = {}
+        for name in names:
+            try:
+                self._take(name)
+            except TROUBLE as error:
+                troubles[name] = f"the request {self.storage.root}/{REQUESTS}/{name} cannot be taken: {error}"
+        for name, line in troubles.items():
+            if self._troubles.get(name) != line:
+                self.log(line)
+        self._troubles = troubles
+
     def _take(self, name: str) -> None:
         path = f"{REQUESTS}/{name}"
         if name not in self._taken:  # else it was taken, and only could not be deleted
-            with suppress(ValueError, KeyError, TypeError, FileNotFoundError):  # nothing that we wrote
+            with suppress(ValueError, KeyError, TypeError, RecursionError, FileNotFoundError):  # nothing that we wrote
                 asked = json.loads(self.storage.read(path))
                 self._triggers[name] = trigger = self._begin(asked["kind"], asked)
                 self._note(asked, trigger)

@@ -5,6 +5,7 @@ The driver's pod owns the executors': Kubernetes removes them when it is gone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -77,12 +78,28 @@ def template(labels: Manifest, env_secret: str | None) -> Manifest:
     return manifest("Pod", {"labels": {**labels, "app.kubernetes.io/component": "executor"}}, spec=spec)
 
 
-def image_recipe(packages: Sequence[str], *, python: str, java: str = "openjdk-17-jre-headless") -> str:
-    """Return a Dockerfile for driver and executors: Python, Java, poundlock, and the program Spark starts an executor by."""
-    wanted = " ".join(f'"{package}"' for package in packages)
+def image_recipe(
+    packages: Sequence[str], *, python: str, spark: str | None, java: str = "openjdk-17-jre-headless"
+) -> str:
+    """Return a Dockerfile for driver and executors: Python, Java, poundlock, and the program Spark starts an executor by.
+
+    Args:
+        packages: what pip installs.
+        python: its version, such as "3.12".
+        spark: the version of pyspark, such as "4.2.1"; None = packages say it, or it is the newest that poundlock allows.
+        java: the Debian package.
+    """
+    pinned = [] if spark is None else [f"pyspark=={spark}"]
+    wanted = " ".join(f'"{package}"' for package in [*pinned, *packages])
     return _RECIPE.format(python=python, java=java, packages=wanted)
 
 
+def names_spark(package: str) -> bool:
+    """Whether what pip is given says which pyspark it installs."""
+    return _SPARK.match(package) is not None
+
+
+_SPARK = re.compile(r"\s*pyspark\s*(\[[^]]*\]\s*)?([=<>!~@;]|$)", re.IGNORECASE)
 _RECIPE = """FROM python:{python}-slim-bookworm
 RUN apt-get update \\
  && apt-get install -y --no-install-recommends {java} tini procps \\

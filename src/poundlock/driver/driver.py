@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -63,6 +63,7 @@ CHECKPOINTING = (
 )  # fmt: skip
 SET_FROM_OUTSIDE = ("on_error", "dead_letters", "parallelism", *CHECKPOINTING)
 _TOLERATED_S = 1.0
+_CLAIM_AGAIN_S = 5.0
 
 
 def checkpoint_dir(job: Job, settings: Settings) -> str:
@@ -222,8 +223,12 @@ class Driver(Assembly):
                     turn = self._stand_by(storage, self.standby)
                     if isinstance(turn, Progress):
                         return turn
-                    with suppress(EpochTaken):
+                    try:
                         return self._run(storage, succeeds=turn)
+                    except TransientError as error:
+                        if self.lease is not None:
+                            raise
+                        self._not_claimed(error)
                 return self._run(storage)
             finally:
                 self.end_session()
@@ -244,6 +249,7 @@ class Driver(Assembly):
             operators=described(self.plan),
             after=None if life is None else life.epoch,
             succeeds=succeeds,
+            lease_ms=None if self.standby is None else round(self.settings.lease_duration.total_seconds() * 1000),
         ) as epoch:
             with self._keeping_lease(storage, epoch) as self.lease:
                 refuse_left(storage, self.job.script, self.job.command)  # now that nobody else can begin anything here
@@ -257,6 +263,12 @@ class Driver(Assembly):
                 self._delete(storage, identity, epoch)
                 progress = replace(self.tracker.progress, state="CANCELED")
             return progress
+
+    def _not_claimed(self, error: TransientError) -> None:
+        """Wait where this driver could not take over, as on a full disk; another one that was faster is waited for in any case."""
+        if not isinstance(error, EpochTaken):
+            self.say(f"{error.what}; {error.next}. Tried again in {_CLAIM_AGAIN_S:g} s")
+            self.stop.wait(_CLAIM_AGAIN_S)
 
     def _stand_by(self, storage: Storage, mode: StandbyMode) -> Progress | int:
         """Wait while another driver runs the job; return the number of the life to succeed, or how the job, or the wait, ended."""

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from poundlock.control.driver_status import start_command
 from poundlock.control.registry import STANDBY
 from poundlock.driver.requests import Then, Trigger
+from poundlock.errors import PoundlockError
 from poundlock.rest import answers, models, page
 from poundlock.rest.access.access import Admission
 from poundlock.rest.access.guard import NEXT, Guard
@@ -27,6 +28,7 @@ from poundlock.rest.served import OneJob, ServedJobs
 from poundlock.rest.views import decisions, event_time, graph, logs, outputs, overview, savepoints, series, state
 from poundlock.rest.views.job_folder import JobFolders
 from poundlock.rest.views.savepoints import Disposals
+from poundlock.storage.storage_errors import storage_trouble
 
 VIEWS = [module.router for module in (overview, graph, decisions, event_time, state, outputs, series, logs, savepoints)]
 _ERRORS: dict[int | str, dict[str, Any]] = {
@@ -63,6 +65,8 @@ def application(served: ServedJobs, admission: Admission, description: str, over
     )
     app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(PoundlockError, _unreadable)
+    app.add_exception_handler(OSError, _unreadable)
     app.add_exception_handler(Exception, _failed)
     app.state.served = served
     app.state.folders, app.state.disposals = JobFolders(), Disposals()
@@ -75,6 +79,15 @@ async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
     errors = error.detail if isinstance(error.detail, list) else [str(error.detail), NEXT]
     return JSONResponse({"errors": errors}, status_code=error.status_code, headers=error.headers)
+
+
+async def _unreadable(_request: Request, error: Exception) -> Response:
+    """Answer what a view could not read of a folder: what, and what to do."""
+    if isinstance(error, OSError):
+        error = storage_trouble(error, doing="reading what the job has written")
+    assert isinstance(error, PoundlockError)
+    errors = [error.what, error.next or NEXT]
+    return JSONResponse({"errors": errors}, status_code=HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 async def _failed(_request: Request, error: Exception) -> Response:

@@ -50,6 +50,25 @@ def storage_trouble(error: OSError, *, doing: str, starting: bool = False) -> Po
     )
 
 
+def commit_failed(error: OSError, *, doing: str) -> tuple[str, str]:
+    """Return what to say and what to type where a file operation of a commit failed, such as "writing the manifest": asking again is safe."""
+    if is_full(error):
+        return _both(storage_trouble(error, doing=doing))
+    return f"{doing} failed: {error}", next_of(error, "free the disk or mend the file system")
+
+
+def writing_failed(error: OSError, *, doing: str) -> tuple[str, str]:
+    """Return what to say and what to type where a task could not write, such as "writing files in /out": nothing of it is visible."""
+    if is_full(error):
+        return _both(storage_trouble(error, doing=doing))
+    next = next_of(error, "free space or mend the file system; the checkpoint is repeated")
+    return f"{doing} failed: {error.strerror or error}", next
+
+
+def _both(trouble: PoundlockError) -> tuple[str, str]:
+    return trouble.what, trouble.next
+
+
 def unreadable(error: OSError) -> PoundlockError | None:
     """Return what a command says about a folder that the store or the system does not let it look at; None for other errors."""
     path = error.filename

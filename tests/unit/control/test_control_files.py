@@ -156,10 +156,31 @@ def test_what_an_earlier_driver_was_asked_is_forgotten_although_it_cannot_be_del
 def test_what_is_no_request_is_dropped(driver: ControlServer, storage: LocalStorage) -> None:
     storage.create_exclusive("control/requests/1.json", b"[]")
     storage.create_exclusive("control/requests/2.json", b"{")
+    storage.create_exclusive("control/requests/3.json", b"[" * 100_000)
     deadline = time.monotonic() + 60
     while storage.names("control/requests") and time.monotonic() < deadline:
         time.sleep(0.01)
     assert list(storage.names("control/requests")) == []
+
+
+def test_what_cannot_be_taken_holds_up_nobody_behind_it_and_is_said_once(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder where a request should be: whoever looks at it first must not keep a stop from the job."""
+    monkeypatch.setattr(control, "_LOOK_S", 0.01)
+    names = LocalStorage.names
+    monkeypatch.setattr(LocalStorage, "names", lambda self, folder: sorted(names(self, folder)))
+    said: list[str] = []
+    made = ControlServer(storage, FIRST, StopRequest(), Requests(), log=said.append)
+    (Path(storage.root) / "control/requests/0.json").mkdir(parents=True)
+    made.start()
+    thread, found = asked(lambda: FolderChannel(storage, "job").ask("savepoint", directory="/there"))
+    taken(made).complete("/there/savepoint-1")
+    thread.join(30)
+    assert found == ["/there/savepoint-1"]
+    assert [line for line in said if "0.json" in line] == said[:1]
+    assert "requests/0.json cannot be taken" in said[0]
+    made.end(JobEnd(state="FINISHED", exit_code=0))
 
 
 @dataclass(frozen=True)

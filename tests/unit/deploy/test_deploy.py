@@ -10,6 +10,8 @@ import stat
 import string
 import subprocess
 import sys
+from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -333,9 +335,24 @@ def test_an_image_has_what_spark_starts_an_executor_by(capsys: pytest.CaptureFix
     text = said(capsys, "image", "poundlock[kafka]", "-o", "Dockerfile")
     assert "docker build -t IMAGE -f Dockerfile ." in text
     recipe = (project / "Dockerfile").read_text()
-    assert 'pip install --no-cache-dir "poundlock[kafka]"' in recipe
+    assert f'pip install --no-cache-dir "pyspark=={metadata.version("pyspark")}" "poundlock[kafka]"' in recipe
     assert 'ENTRYPOINT ["/usr/bin/tini", "--", "python", "-m", "poundlock.deploy.entrypoint"]' in recipe
     assert "SPARK_HOME=/opt/spark" in recipe
+
+
+@pytest.mark.parametrize(
+    ("arguments", "installed"),
+    [
+        (("--spark", "4.1.0"), '"pyspark==4.1.0" "poundlock[kafka,rest]"'),
+        (("--spark", "newest"), '"poundlock[kafka,rest]"'),
+        (("poundlock", "PySpark[connect] >=4,<5"), '"poundlock" "PySpark[connect] >=4,<5"'),
+        (("pyspark-tools",), f'"pyspark=={metadata.version("pyspark")}" "pyspark-tools"'),
+    ],
+)
+def test_an_image_has_the_spark_of_this_environment_unless_another_is_named(
+    arguments: Sequence[str], installed: str, capsys: pytest.CaptureFixture[str], project: Path
+) -> None:
+    assert f"pip install --no-cache-dir {installed}\n" in said(capsys, "image", *arguments)
 
 
 EXECUTOR = {
@@ -413,6 +430,9 @@ def test_json_is_a_list_that_kubectl_takes(capsys: pytest.CaptureFixture[str], p
 @pytest.mark.parametrize(
     ("arguments", "what", "next"),
     [
+        (["image", "--spark", "soon"], "--spark soon is no version of Spark", "--spark 4.2.1, or newest"),
+        (["image", "--spark", "3.4.1"], "poundlock runs on Spark 3.5 and on Spark 4", "--spark 4.2.1"),
+        (["image", "--spark", "4.1.0", "pyspark==4.2.0"], "both say which Spark", "leave one of them out"),
         (["kubernetes", "job.py"], "Missing option '--image'", "poundlock deploy kubernetes --help"),
         (["kubernetes", "jobs.py", "--image", "a"], "there is no file jobs.py", "did you mean job.py?"),
         (["systemd", "jobs.py"], "there is no file jobs.py", "did you mean job.py?"),

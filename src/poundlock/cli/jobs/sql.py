@@ -96,7 +96,7 @@ def command(
     from poundlock.cli.job_loader import find_modules_in
 
     given = script or file
-    first = "" if init is None else _read(init)
+    first = "" if init is None else read_script(init)
     output, settings = call.output, call.settings(master=master, rest_enabled=False if no_rest else None)
     find_modules_in(Path.cwd() if given is None or str(given) == "-" else given.parent)
     is_shell = given is None and not execute and sys.stdin.isatty()
@@ -110,7 +110,7 @@ def command(
     session = _session(savepoint, allow_non_restored)
     shown = _Shown(output, session, "json" if output.as_json else form)  # type: ignore[arg-type]
     runner = ScriptRunner(
-        _name(given),
+        job_name(given),
         shown.take,
         shown.known,
         session,
@@ -185,7 +185,7 @@ def _check(runner: ScriptRunner, first: str, text: str) -> None:
     runner.check(text)
 
 
-def _name(script: Path | None) -> str:
+def job_name(script: Path | None) -> str:
     """Return what jobs of a script are called."""
     if script is None or str(script) == "-":
         return "sql"
@@ -200,15 +200,16 @@ def _text(script: Path | None, execute: Sequence[str]) -> str:
     """
     parts = list(execute)
     if script is not None:
-        parts.insert(0, _read(script))
+        parts.insert(0, read_script(script))
     elif not parts:
-        parts = [_read(_STANDARD_INPUT)]
+        parts = [read_script(_STANDARD_INPUT)]
     if not "".join(parts).strip():
         raise DefinitionError("no statements", next='give a file, or -e "SELECT 1", or type them: poundlock sql')
     return "\n;\n".join(parts)  # a part may end with a comment
 
 
-def _read(script: Path) -> str:
+def read_script(script: Path) -> str:
+    """Return what is in a file of SQL, or on standard input. Raises DefinitionError: it cannot be read."""
     is_input = script == _STANDARD_INPUT
     try:
         text = sys.stdin.read() if is_input else script.read_text(encoding="utf-8")

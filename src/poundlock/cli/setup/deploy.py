@@ -95,6 +95,14 @@ def image(
     packages: Annotated[
         list[str] | None, Argument(metavar="[PACKAGE]...", help="What pip installs; default: poundlock[kafka,rest].")
     ] = None,
+    spark: Annotated[
+        str | None,
+        Option(
+            "--spark",
+            metavar="VERSION",
+            help="Version of pyspark, or newest; default: the one that is installed here.",
+        ),
+    ] = None,
     output: OutputOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -107,10 +115,43 @@ def image(
         if not package.strip() or set(package) & set('"\\$`\n'):
             raise DefinitionError(f"{package!r} is not what pip installs", next='write such as "poundlock[kafka,rest]"')
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    text = image_recipe(packages or ["poundlock[kafka,rest]"], python=version)
+    pinned = _spark_of_image(spark, packages or ())
+    text = image_recipe(packages or ["poundlock[kafka,rest]"], python=version, spark=pinned)
     path = _place(output, "Dockerfile")
     commands = [f"docker build -t IMAGE -f {path or 'Dockerfile'} ."]
-    _deliver(Output(json), text, path, 0o644, {"path": path and str(path), "text": text}, commands)
+    _deliver(Output(json), text, path, 0o644, {"path": path and str(path), "text": text, "spark": pinned}, commands)
+
+
+def _spark_of_image(asked: str | None, packages: Sequence[str]) -> str | None:
+    """Return the version of pyspark that an image gets; None where packages say it, or the newest is wanted.
+
+    What runs here is what the job was tried with; driver and executors that differ from it may not even read its checkpoint's Spark jobs alike.
+
+    Raises:
+        DefinitionError: it is asked for twice, or is no version that poundlock runs on.
+    """
+    from poundlock.deploy.executor_pods import names_spark
+    from poundlock.versions import version_of
+
+    named = next((package for package in packages if names_spark(package)), None)
+    if named is not None:
+        if asked is not None:
+            raise DefinitionError(
+                f"--spark {asked} and {named!r} both say which Spark the image has", next="leave one of them out"
+            )
+        return None
+    if asked == "newest":
+        return None
+    version = version_of("pyspark") if asked is None else asked
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+){1,2}((a|b|rc|\.dev|\.post)[0-9]+)?", version):
+        if asked is None:  # its classes came from elsewhere than a package
+            return None
+        raise DefinitionError(f"--spark {asked} is no version of Spark", next="write such as --spark 4.2.1, or newest")
+    if not (version[:3] == "3.5" or version.startswith("4.")):
+        raise DefinitionError(
+            f"--spark {version}: poundlock runs on Spark 3.5 and on Spark 4", next="write such as --spark 4.2.1"
+        )
+    return version
 
 
 @app.command("kubernetes")

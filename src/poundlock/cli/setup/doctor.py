@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +24,8 @@ from typer import Argument, Option
 from poundlock.cli.options import Call, JsonOption, with_shared_options
 from poundlock.cli.output import Output
 from poundlock.cli.setup.check import LEAST_DISK, Check, tried
-from poundlock.cli.setup.job_checks import JobChecks
+from poundlock.cli.setup.job_checks import JobChecks, load_python_job
+from poundlock.cli.setup.script_checks import is_script, load_script_jobs
 from poundlock.errors import PoundlockError, pip_install
 from poundlock.values import format_bytes, size
 from poundlock.versions import version_of
@@ -33,28 +35,36 @@ if TYPE_CHECKING:
 
 
 _GB = 1 << 30
-_PACKAGES = {"pyspark": ((4, 2), (4, 4)), "pyarrow": ((18,), None), "pandas": ((2, 2), (3,)), "numpy": ((1, 26), None)}
+_PACKAGES = {"pyspark": ((3, 5), (5,)), "pyarrow": ((18,), None), "pandas": ((2, 2), (3,)), "numpy": ((1, 26), None)}
 
 
 @with_shared_options
 def command(
     job: Annotated[
         str | None,
-        Argument(metavar="[JOB.PY[:NAME]]", help="File of a job: what it needs is looked at as well."),
+        Argument(
+            metavar="[JOB.PY[:NAME]|SCRIPT.SQL]", help="File of a job, or of SQL: what it needs is looked at as well."
+        ),
     ] = None,
     *,
     call: Call,
 ) -> int:
     """Check the machine, and what a job needs.
 
-    Looks at Java, Python, packages, jars, memory, disk, ports and folders; of a job also at its sources, sinks, logins, rights and clocks,
-    and leaves nothing there. The exit code is 1 if there is a problem.
+    Looks at Java, Python, packages, jars, memory, disk, ports and folders; of a job, or of each job of a script of SQL, also at its sources,
+    sinks, logins, rights and clocks, and leaves nothing there. The exit code is 1 if there is a problem.
     """
     settings = call.settings()
-    checks = list(_examine(settings, None if job is None else JobChecks(job, settings)))
+    checks = list(_examine(settings, None if job is None else _job_checks(job, settings, call)))
     ok = all(check.ok for check in checks)
     call.output.show(_lines(checks), {"ok": ok, "checks": [check.to_json() for check in checks]})
     return 0 if ok else 1
+
+
+def _job_checks(target: str, settings: Settings, call: Call) -> JobChecks:
+    if is_script(target):
+        return JobChecks(partial(load_script_jobs, target, settings, call), settings)
+    return JobChecks(partial(load_python_job, target, settings), settings)
 
 
 def _lines(checks: Sequence[Check]) -> Iterator[str]:

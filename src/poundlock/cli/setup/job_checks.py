@@ -1,4 +1,4 @@
-"""What `poundlock doctor job.py` looks at: all that the job at hand needs, from packages to the clocks of its servers.
+"""What `poundlock doctor job.py` looks at: all that the job at hand needs, or each job of a script of SQL, from packages to the clocks of its servers.
 
 Nothing is made that stays: a sink is asked by `Examinable`, and one that cannot be asked so is not asked.
 """
@@ -6,8 +6,9 @@ Nothing is made that stays: a sink is asked by `Examinable`, and one that cannot
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -21,73 +22,129 @@ if TYPE_CHECKING:
     from poundlock.config import Settings
     from poundlock.job import Job
     from poundlock.plan.plan import Plan
+    from poundlock.sql.connectors.table import RowLookup
     from poundlock.storage import Storage
 
 MOST_APART_MS = 2000
 """A clock that is kept by NTP is within some milliseconds; S3 refuses a request that is 15 minutes off, Kerberos one that is five."""
 
 
-class JobChecks:
-    """What one job needs.
+@dataclass(frozen=True)
+class LoadedJob:
+    """A job as it would run.
 
     Args:
-        target: its file, `job.py` or `job.py:name`.
+        target: where it is written.
         settings: with which it would run.
+        lookups: the tables of SQL that its steps look up in, by their names.
+        extras: of poundlock, that its tables of SQL use, each with what uses it.
     """
 
-    def __init__(self, target: str, settings: Settings) -> None:
-        self._target, self._settings = target, settings
+    target: str
+    job: Job
+    plan: Plan
+    settings: Settings
+    lookups: Mapping[str, RowLookup] = field(default_factory=dict)
+    extras: Mapping[str, str] = field(default_factory=dict)
+
+
+def load_python_job(target: str, settings: Settings) -> list[LoadedJob]:
+    """Return the one job of `job.py` or `job.py:name`, planned.
+
+    Raises:
+        PoundlockError: it cannot be read, or planned.
+    """
+    from poundlock.cli.job_loader import load_job
+
+    return [planned(target, load_job(target), settings)]
+
+
+def planned(target: str, job: Job, settings: Settings) -> LoadedJob:
+    """Return a job with its plan. Raises DefinitionError: it has none."""
+    from poundlock.driver.driver import with_settings
+    from poundlock.plan.guarantees import check_required
+    from poundlock.plan.plan import make_plan
+
+    plan = make_plan(with_settings(job, settings))
+    check_required(plan)
+    return LoadedJob(target, job, plan, settings)
+
+
+class JobChecks:
+    """What a job needs, or the jobs of a script.
+
+    Args:
+        load: gives the jobs; raises PoundlockError where they cannot be read.
+        settings: of the command.
+    """
+
+    def __init__(self, load: Callable[[], Sequence[LoadedJob]], settings: Settings) -> None:
+        self._load, self._settings = load, settings
 
     @property
     def heap(self) -> int:
-        """Bytes of heap that the JVM of the job's driver would get."""
-        from poundlock.plan.outline import enters_jvm
-        from poundlock.spark.launch.master import Master
-        from poundlock.spark.launch.spark_launch import heap
-
+        """Bytes of heap that the JVM of a driver would get, of the job that gets most: those of a script run one behind the other."""
         loaded = self._loaded
-        if isinstance(loaded, PoundlockError):
+        if isinstance(loaded, PoundlockError) or not loaded:
             return size(self._settings.driver_memory)
-        _, plan = loaded
-        small = not enters_jvm(plan) and Master.of(self._settings.master).local
-        return size(heap(self._settings, small=small, exchanges=plan.exchanges))
+        return max(map(_heap, loaded))
 
     def checks(self) -> Iterator[Check]:
-        """Yield all that is looked at; of a job that cannot be read, why."""
-        from poundlock.checkpoint.capabilities import LimitsTasks
-
+        """Yield all that is looked at, what is the same for several jobs once; of what cannot be read, why."""
         loaded = self._loaded
         if isinstance(loaded, PoundlockError):
             yield Check(name="job", ok=False, result=loaded.what, next=loaded.next)
             return
-        job, plan = loaded
-        ends = [f"{len(plan.sources)} source(s)", f"{len(plan.sinks)} sink(s)"]
-        yield Check(name="job", ok=True, result=f"{job.name}: {', '.join(ends)} ({self._target})")
-        yield from package_checks(plan, self._checkpoint)
-        if self._settings.rest_enabled:
-            yield _rest()
-        yield from jar_checks(job, plan, self._settings, self._checkpoint)
-        yield tried("master", self._master)
-        yield from self._places(job, plan)
-        if job.autoscaler is not None or any(isinstance(sink, LimitsTasks) for sink in plan.sinks.values()):
-            yield tried("tasks", partial(_tasks, job, plan))
+        shown = set[Check]()
+        for one in loaded:
+            for check in _OneJob(one).checks():
+                if check not in shown:
+                    shown.add(check)
+                    yield check
 
     @cached_property
-    def _loaded(self) -> tuple[Job, Plan] | PoundlockError:
-        from poundlock.cli.job_loader import load_job
-        from poundlock.driver.driver import with_settings
-        from poundlock.plan.guarantees import check_required
-        from poundlock.plan.plan import make_plan
+    def _loaded(self) -> Sequence[LoadedJob] | PoundlockError:
         from poundlock.spark.launch.dependencies import add_to_path
 
         try:
             add_to_path(self._settings)
-            job = with_settings(load_job(self._target), self._settings)
-            plan = make_plan(job)
-            check_required(plan)
-            return job, plan
+            return self._load()
         except PoundlockError as error:
             return error
+
+
+def _heap(loaded: LoadedJob) -> int:
+    from poundlock.plan.outline import enters_jvm
+    from poundlock.spark.launch.master import Master
+    from poundlock.spark.launch.spark_launch import heap
+
+    plan, settings = loaded.plan, loaded.settings
+    small = not enters_jvm(plan) and Master.of(settings.master).local
+    return size(heap(settings, small=small, exchanges=plan.exchanges))
+
+
+class _OneJob:
+    """What one job needs."""
+
+    def __init__(self, loaded: LoadedJob) -> None:
+        self._loaded, self._settings = loaded, loaded.settings
+
+    def checks(self) -> Iterator[Check]:
+        """Yield all that is looked at."""
+        from poundlock.checkpoint.capabilities import LimitsTasks
+
+        job, plan = self._loaded.job, self._loaded.plan
+        ends = [f"{len(plan.sources)} source(s)", f"{len(plan.sinks)} sink(s)"]
+        ends += [f"{len(self._loaded.lookups)} table(s) looked up in"] if self._loaded.lookups else []
+        yield Check(name="job", ok=True, result=f"{job.name}: {', '.join(ends)} ({self._loaded.target})")
+        yield from package_checks(plan, self._checkpoint, self._loaded.extras)
+        if self._settings.rest_enabled:
+            yield _rest()
+        yield from jar_checks(job, plan, self._settings, self._checkpoint)
+        yield tried("master", self._master)
+        yield from self._places(plan)
+        if job.autoscaler is not None or any(isinstance(sink, LimitsTasks) for sink in plan.sinks.values()):
+            yield tried("tasks", partial(_tasks, job, plan))
 
     def _master(self) -> str:
         from poundlock.spark.launch.master import Master
@@ -101,13 +158,12 @@ class JobChecks:
         """Folder of the job's checkpoint."""
         from poundlock.driver.driver import checkpoint_dir
 
-        assert not isinstance(self._loaded, PoundlockError)
         try:
-            return checkpoint_dir(self._loaded[0], self._settings)
+            return checkpoint_dir(self._loaded.job, self._settings)
         except PoundlockError as error:
             return error
 
-    def _places(self, job: Job, plan: Plan) -> Iterator[Check]:
+    def _places(self, plan: Plan) -> Iterator[Check]:
         """Yield checkpoint, sources and sinks, each asked in a thread of its own: one that does not answer keeps no other waiting."""
         from poundlock.checkpoint.capabilities import Closable, NeedsJvm
         from poundlock.connectors.examination import Examination
@@ -122,7 +178,10 @@ class JobChecks:
             yield Check(name="checkpoint", ok=False, result=self._checkpoint.what, next=self._checkpoint.next)
         else:
             asked["checkpoint"] = in_thread(partial(_folder, self._checkpoint), "poundlock-doctor")
-        for role, parts in (("source", plan.sources), ("sink", plan.sinks)):
+        roles: dict[str, Mapping[str, Any]] = {
+            "source": plan.sources, "lookup": self._loaded.lookups, "sink": plan.sinks
+        }  # fmt: skip
+        for role, parts in roles.items():
             for name, part in parts.items():
                 look = partial(_ask, part, source=role == "source")
                 asked[f"{role} {name}"] = in_thread(look, "poundlock-doctor")

@@ -1,4 +1,4 @@
-"""The packages and jars that a job needs, for `poundlock doctor job.py`: by its sources, sinks and stores, from poundlock's own metadata.
+"""The packages and jars that a job needs, for `poundlock doctor`: by its sources, sinks and stores, from poundlock's own metadata.
 
 Nothing is installed and nothing is fetched.
 """
@@ -20,7 +20,20 @@ if TYPE_CHECKING:
     from poundlock.job import Job
     from poundlock.plan.plan import Plan
 
-_BY_MODULE = {"poundlock.connectors.kafka": "kafka", "poundlock.connectors.postgres": "postgres"}
+_CONNECTORS = (
+    "kafka",
+    "postgres",
+    "mysql",
+    "iceberg",
+    "delta",
+    "opensearch",
+    "cassandra",
+    "rabbitmq",
+    "mqtt",
+    "kinesis",
+)
+_BY_MODULE = {f"poundlock.connectors.{name}": name for name in _CONNECTORS}
+_BY_TASK_MODULE = {"fastavro": "avro", "google.protobuf": "protobuf", "jsonschema_rs": "json-schema"}
 _BY_SCHEME = {
     "s3": "s3",
     "s3a": "s3",
@@ -31,9 +44,13 @@ _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?(?:[>=]=([0-9.]+))?.*
 _OF_SPARK = ("rate", "rate-micro-batch", "socket", "csv", "json", "orc", "parquet", "text", "binaryFile")
 
 
-def package_checks(plan: Plan, checkpoint: str | PoundlockError) -> Iterator[Check]:
-    """Yield the packages of each extra that a job uses."""
-    wanted = _extras(plan, checkpoint)
+def package_checks(plan: Plan, checkpoint: str | PoundlockError, more: Mapping[str, str]) -> Iterator[Check]:
+    """Yield the packages of each extra that a job uses.
+
+    Args:
+        more: extras that are used beside those that its sources, sinks and stores say, each with what uses it.
+    """
+    wanted = {**more, **_extras(plan, checkpoint)}
     known = _requirements()
     for extra, why in wanted.items():
         for package, least in known.get(extra, {}).items():
@@ -83,8 +100,9 @@ def _extras(plan: Plan, checkpoint: str | PoundlockError) -> dict[str, str]:
             for prefix, extra in _BY_MODULE.items():
                 if type(part).__module__.startswith(prefix):
                     wanted.setdefault(extra, why)
-            if isinstance(part, TaskModules) and "fastavro" in part.task_modules:
-                wanted.setdefault("avro", why)
+            for module in part.task_modules if isinstance(part, TaskModules) else ():
+                if module in _BY_TASK_MODULE:
+                    wanted.setdefault(_BY_TASK_MODULE[module], why)
     places = [("the checkpoint", checkpoint), *((f"{role} {name}", path) for role, name, path in file_paths(plan))]
     for why, path in places:
         if isinstance(path, str) and (store := _BY_SCHEME.get(path.partition(":")[0].lower())):

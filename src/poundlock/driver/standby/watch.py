@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from poundlock.checkpoint.epoch import DriverLock, Life, newest_life
 from poundlock.control.control_files import newest_entry
-from poundlock.control.process_id import is_alive
+from poundlock.control.process_id import is_alive, process_start
 from poundlock.control.registry import ENDED, JobEntry
 from poundlock.driver.standby.lease import RELEASED, Lease, read_lease
 from poundlock.driver.standby.liveness import Liveness
@@ -93,7 +93,7 @@ class ActiveDriver:
         looked = self._clock.now()
         lease = read_lease(self.storage, life.epoch)
         if lease is None:
-            return self._by_entry(life, looked)
+            return self._without_lease(life, looked)
         if lease.state in ENDED:
             return self._over(life, lease.state, lease.failure)
         if lease.state == RELEASED:
@@ -114,19 +114,25 @@ class ActiveDriver:
             and self.holder(self.storage) is None
         )
 
-    def _by_entry(self, life: Life, looked: float) -> Sight:
-        """Judge a driver that keeps no lease, as one does that was not started with --standby, by its lock and what it writes for `list`."""
-        local = isinstance(self.storage, LocalStorage)
-        if local and self.holder(self.storage) is not None:
+    def _without_lease(self, life: Life, looked: float) -> Sight:
+        """Judge a driver that has no lease by its lock and what it writes for `list`.
+
+        One that was not started with --standby keeps none. One that was is about to write its first, or somebody removed it or damaged it: it has
+        as long as the lease would last, also where it holds no lock, since another one held it when this one claimed its epoch; and no longer,
+        also where it holds the lock, since it may be stopped.
+        """
+        local, promised = isinstance(self.storage, LocalStorage), life.lease_ms is not None
+        held = local and self.holder(self.storage) is not None
+        if held and not promised:
             return Alive(life=life)
-        entry = newest_entry(self.storage)
-        its = entry is not None and (entry.host, entry.process) == (life.host, life.pid)
-        if entry is not None and its and entry.ended:
+        newest = newest_entry(self.storage)
+        entry = newest if newest is not None and (newest.host, newest.process) == (life.host, life.pid) else None
+        if entry is not None and entry.ended:
             return self._over(life, entry.state, entry.failure)
-        if local and (entry is None or not its or _is_dead(entry)):
+        if local and not held and (_has_no_process(life) if promised else entry is None or _is_dead(entry)):
             return Vacant(succeeds=life.epoch, why="its process is gone")
-        lasts_s = _LOCAL_S if local else _STORE_S
-        if self._clock.has_expired((life.epoch, entry if its else None), lasts_s, looked=looked):
+        lasts_s = life.lease_ms / 1000 if life.lease_ms is not None else _LOCAL_S if local else _STORE_S
+        if self._clock.has_expired((life.epoch, entry), lasts_s, looked=looked):
             return Vacant(succeeds=life.epoch, why=f"it has written nothing for {lasts_s:g} s")
         return Alive(life=life)
 
@@ -138,3 +144,8 @@ class ActiveDriver:
 
 def _is_dead(entry: JobEntry) -> bool:
     return entry.here and not is_alive(entry.pid, entry.process_start)
+
+
+def _has_no_process(life: Life) -> bool:
+    """Whether nothing of this machine has the number of a driver's process; where something has, that may be another one."""
+    return life.host == socket.gethostname() and process_start(life.pid) is None

@@ -102,7 +102,7 @@ def _line(text: str) -> models.LogLine:
         value: Any = json.loads(text)
         if not isinstance(value, dict):
             raise ValueError
-    except ValueError:
+    except (ValueError, RecursionError):
         return models.LogLine(time=None, level=None, message=text, rest={}, exception=None)
     exception = value.get("exception")
     return models.LogLine(
@@ -128,5 +128,5 @@ def _at_least(line: models.LogLine, level: Level) -> bool:
 def _ms(time: str | None) -> int | None:
     try:
         return None if time is None else round(datetime.fromisoformat(time).timestamp() * 1000)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -168,7 +168,7 @@ def _letters(file: ManifestEntry, most: int) -> list[models.DeadLetter]:
 def _letter(file: ManifestEntry, line: bytes) -> models.DeadLetter:
     try:
         value: Any = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = {}
     its: dict[str, Any] = value if isinstance(value, dict) else {}
     text = its.get("value", line.decode(errors="replace"))

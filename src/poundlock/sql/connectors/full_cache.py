@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from poundlock.connectors.examination import Examinable, Examination
 from poundlock.formats.arrays import Numbers, indices_of, numbers_in, ranges, valid_in
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import CacheLimits
@@ -155,6 +156,10 @@ class FullCacheLookup:
     def rows(self, keys: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of some keys, as the table was when it was read last; raises as `RowLookup.rows`."""
         return _kept(os.getpid(), self.identity).current(self).rows_of(keys.columns)
+
+    def examine(self) -> Examination:
+        """Do what the table does; see `Examinable`."""
+        return self.table.examine() if isinstance(self.table, Examinable) else Examination()
 
     def describe(self) -> str:
         """Return it in words."""

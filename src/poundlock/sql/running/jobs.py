@@ -34,6 +34,7 @@ from poundlock.sql.relations.stable import StableRelations
 from poundlock.sql.relations.tree import LogicalFilter, LogicalLookupJoin, LogicalProject, LogicalRelation, LogicalScan
 from poundlock.sql.settings import RESTARTS
 from poundlock.sql.statements.results import RunsInserts, SinkTable
+from poundlock.sql.tables import TableDefinition
 from poundlock.sql.types import BYTES, STRING, SqlType
 from poundlock.stream.nodes import CalcNode
 from poundlock.stream.stream import DataStream
@@ -84,6 +85,10 @@ class JobBuilder:
     settings: Mapping[str, Any]
     stable: StableRelations = field(default_factory=StableRelations)
     reads_all: bool = False
+    lookups: dict[str, RowLookup] = field(default_factory=dict)
+    """The tables that its steps look up in, by their names."""
+    tables: dict[str, TableDefinition] = field(default_factory=dict)
+    """All tables that it reads, looks up in or writes, by their names."""
     _sources: dict[int, TableSource] = field(default_factory=dict)
     _demands: Mapping[int, ScanDemand] = field(default_factory=dict)
 
@@ -118,6 +123,7 @@ class JobBuilder:
         if known is None:
             demand = self._demands.get(id(scan), ScanDemand())
             table = TableContext(scan.table, scan.definition, scan.fields, self.zone, self.is_batch, demand)
+            self.tables[table.name.name] = table.definition
             known = self._sources[id(scan)] = connector_of(table).source(table)
             if self.is_batch and known.is_updating:
                 raise OptionError(
@@ -153,7 +159,10 @@ class JobBuilder:
                 next="join with a table of 'connector' = 'jdbc', or with versions: FOR SYSTEM_TIME AS OF a column with a watermark",
                 kind="unsupported_query",
             )
-        return connector.lookup(table, [scan.field(column) for column in dict.fromkeys(c for _, c in join.looked_up)])
+        keys = [scan.field(column) for column in dict.fromkeys(c for _, c in join.looked_up)]
+        self.tables[table.name.name] = table.definition
+        lookup = self.lookups[table.name.name] = connector.lookup(table, keys)
+        return lookup
 
     # --- tables that are written ------------------------------------------------------------------------------------------
 
@@ -187,6 +196,7 @@ class JobBuilder:
             is_updating=updating,
             static=into.static,
         )
+        self.tables[table.name.name] = table.definition
         kind = into.definition.options.get("connector")
         if into.overwrite and kind != "filesystem":
             raise OptionError(

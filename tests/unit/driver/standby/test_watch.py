@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -126,6 +129,34 @@ def test_a_process_of_this_machine_that_is_gone_is_not_waited_for(storage: Local
     lease._lease = elsewhere
     lease.renew()
     assert watcher(storage, seconds, holder=None).look() == Alive(life=epoch.life), "nobody sees processes there"
+
+
+def test_between_its_claim_and_its_first_lease_a_driver_has_as_long_as_the_lease_lasts(
+    storage: LocalStorage, seconds: Seconds
+) -> None:
+    """Of two that start at once the one without the lock may be first: that the lock is free says nothing of it. One that has it may be stopped."""
+    with Epoch.claim(storage, clock=CLOCK, succeeds=0, lease_ms=6000) as epoch:
+        for holder in (None, "process 1"):
+            sights = looks(watcher(storage, seconds, holder=holder), seconds, 8)
+            assert sights[:6] == [Alive(life=epoch.life)] * 6
+            assert sights[-1] == Vacant(succeeds=1, why="it has written nothing for 6 s")
+        storage.create_exclusive(f"{FOLDER}/00000001.json", b'{"v": 1, "epoch"')
+        assert looks(watcher(storage, seconds, holder="process 1"), seconds, 8)[-1] == sights[-1], (
+            "a damaged one is none"
+        )
+
+
+def test_a_driver_that_died_before_its_first_lease_is_not_waited_for(storage: LocalStorage, seconds: Seconds) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    with Epoch.claim(storage, clock=CLOCK, lease_ms=6000) as epoch:
+        life = json.loads(storage.read("epochs/00000001.json"))
+        storage.replace("epochs/00000001.json", json.dumps({**life, "pid": gone.pid}).encode())
+        assert isinstance(watcher(storage, seconds).look(), Alive), "a container that this one cannot see"
+        assert watcher(storage, seconds, holder=None).look() == Vacant(succeeds=1, why="its process is gone")
+        storage.replace("epochs/00000001.json", json.dumps({**life, "pid": gone.pid, "host": "another"}).encode())
+        assert isinstance(watcher(storage, seconds, holder=None).look(), Alive), "nobody sees processes there"
+        assert epoch.life.lease_ms == 6000
 
 
 def test_a_third_driver_that_was_faster_is_waited_for(storage: LocalStorage, seconds: Seconds) -> None:

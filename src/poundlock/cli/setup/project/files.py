@@ -159,9 +159,11 @@ Events from {source} into {sink}. An event is a line of JSON such as
 
     pytest                          # test what it does, without Spark
     poundlock explain job.py        # see its stages and what it promises
-    poundlock doctor                # see whether this machine has what it needs
-{trial}    poundlock run job.py            # run it; Ctrl-C stops it cleanly, and the next run goes on where it stopped
+{trial}    poundlock doctor job.py         # see whether this machine and the servers have what it needs
+    poundlock run job.py            # run it; Ctrl-C stops it cleanly, and the next run goes on where it stopped
     poundlock dashboard             # its page, and that of all jobs, in a terminal of its own
+
+A terminal of its own needs the environment that poundlock is in, too, as in `. ../.venv/bin/activate`.{visible}
 
 The job is `job.py`, what it does with each event `functions.py`. Where its servers are comes from the environment:
 
@@ -173,6 +175,8 @@ With containers, the servers for trials among them:
 
 The position of the job is in `{kept}`: remove that and the output together to start over.
 """
+_VISIBLE = """ A file is seen a minute after its
+first row, in `output/` or where the job is told to write, and at once when the job is stopped; until then its name begins with a dot."""
 _IGNORE = "checkpoint/\noutput/\ndead-letters/\n.poundlock/\n__pycache__/\n*.egg-info/\n"
 
 
@@ -250,6 +254,7 @@ def _fields(name: str, source: End, sink: End) -> Mapping[str, str]:
         "job": "\n".join(job) + "\n",
         "services": "".join(services),
         "trial": _trial(topics, source),
+        "visible": _VISIBLE if '"OUTPUT"' in sink.code and 'every="60 s"' in sink.code else "",
         "variables": "".join(f"- `{variable}`, in the containers `{value}`\n" for variable, value in variables.items()),
         "package": name.lower(),
         "name": name,

@@ -17,12 +17,13 @@ from poundlock.connectors.delta.sink.fitting import fitted
 from poundlock.connectors.delta.sink.names import attempt_of, changes_folder, file_name, tag_of
 from poundlock.connectors.delta.sink.values import WrittenFiles, check_format
 from poundlock.connectors.files.sink.partition_rows import order, runs
-from poundlock.errors import TerminalError, TransientError, next_of
+from poundlock.errors import TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk, origin_of
 from poundlock.formats.convert import not_utf8, row_values, to_batch
 from poundlock.formats.reject import Reject, as_json
+from poundlock.storage.storage_errors import writing_failed
 
 if TYPE_CHECKING:
     from poundlock.connectors.delta.sink.sink import DeltaSink
@@ -137,12 +138,9 @@ class DeltaWriter:
         try:
             yield
         except OSError as error:
-            raise TransientError(
-                f"{doing} {self._sink.storage().root} failed: {error.strerror or error}",
-                next=next_of(error, "free space or mend the file system; the checkpoint is repeated"),
-                checkpoint=self._context.checkpoint,
-                participant=self._context.sink,
-            ) from error
+            text, next = writing_failed(error, doing=f"{doing} {self._sink.storage().root}")
+            checkpoint, sink = self._context.checkpoint, self._context.sink
+            raise TransientError(text, next=next, checkpoint=checkpoint, participant=sink) from error
 
 
 def _codes(texts: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:

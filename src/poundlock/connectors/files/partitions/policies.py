@@ -18,8 +18,9 @@ from poundlock.connectors.files.partitions.commit import AnyPolicy, CommittedPar
 from poundlock.connectors.files.partitions.manifest_names import name_of
 from poundlock.connectors.files.partitions.manifests import Seal, later_manifests, path_in, write_manifest
 from poundlock.connectors.files.partitions.sealed import SealedBucket, SealedFile
-from poundlock.errors import CommitUnknown, TerminalError, next_of
+from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.storage import Storage
+from poundlock.storage.storage_errors import commit_failed
 
 _ONE_BY_ONE = threading.Lock()
 """Functions of the user's are called one after the other, whatever thread commits."""
@@ -85,9 +86,8 @@ def _sealed(storage: Storage, bucket: str, tag: str, seal: Seal) -> SealedBucket
 
 
 def _unknown(error: OSError, what: str) -> CommitUnknown:
-    return CommitUnknown(
-        f"writing {what} failed: {error}", next=next_of(error, "free the disk or mend the file system")
-    )
+    text, next = commit_failed(error, doing=f"writing {what}")
+    return CommitUnknown(text, next=next)
 
 
 def _call(function: AnyPolicy | None, partition: CommittedPartition) -> None:

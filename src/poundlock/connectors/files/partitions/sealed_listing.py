@@ -80,17 +80,19 @@ class SealedListing:
         return next((entry for entry in entries if entry is not None), None)
 
     def _take_state(self, name: str, state: Any) -> None:
-        pending = state.get("partitions") or {}
-        if pending.get("manifest"):
-            self._sinks[name, state["root"], pending["manifest"]] = None
+        pending = state.get("partitions")  # of sinks of every kind: what is no state of a file sink says nothing here
+        manifest, root = pending.get("manifest") if isinstance(pending, dict) else None, state.get("root")
+        if manifest and isinstance(manifest, str) and isinstance(root, str):
+            self._sinks[name, root, manifest] = None
 
     def _take_seals(self, name: str, committables: Sequence[Any]) -> None:
         for committable in committables:
-            if "seal" not in (committable.get("mark") or {}):
+            mark = committable.get("mark")
+            if not isinstance(mark, dict) or "seal" not in mark:
                 continue
             file = FileCommittable.of(committable)
-            assert file.mark is not None
-            assert file.mark.seal is not None
+            if file.mark is None or file.mark.seal is None:
+                continue
             self._sinks[name, file.root, file.mark.seal.manifest] = None
             self._buckets[name, file.root, file.mark.seal.manifest, file.bucket] = None
 

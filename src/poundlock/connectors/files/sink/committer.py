@@ -31,7 +31,7 @@ from poundlock.storage.base import OutcomeUnknown
 from poundlock.storage.deferred import DeferredStorage
 from poundlock.storage.local import WrongLength
 from poundlock.storage.probe import standing, try_writing
-from poundlock.storage.storage_errors import explained, is_full, refuse_unreachable, storage_trouble
+from poundlock.storage.storage_errors import commit_failed, explained, is_full, refuse_unreachable, storage_trouble
 from poundlock.storage.uploads import Uploads
 from poundlock.threads import call_all
 
@@ -109,10 +109,9 @@ def commit(
             next=_restored(storage),
         ) from error
     except OSError as error:
-        raise CommitUnknown(
-            f"making {storage.root}/{final} visible{', or removing what it replaces,' if committable.replaces else ''} failed: {error}",
-            next=next_of(error, "free the disk or mend the file system"),
-        ) from error
+        more = ", or removing what it replaces," if committable.replaces else ""
+        text, next = commit_failed(error, doing=f"making {storage.root}/{final} visible{more}")
+        raise CommitUnknown(text, next=next) from error
     return Committed({"path": f"{storage.root}/{final}", "rows": committable.rows, "bytes": committable.bytes})
 
 
@@ -389,8 +388,7 @@ def _commit_local(
     try:
         storage.finish()
     except OSError as error:
-        unknown = CommitUnknown(
-            f"making names in {storage.root} durable failed: {error}", next="free the disk or mend the file system"
-        )
+        text, next = commit_failed(error, doing=f"making names in {storage.root} durable")
+        unknown = CommitUnknown(text, next=next)
         return [unknown if isinstance(outcome, Committed) else outcome for outcome in outcomes]
     return outcomes

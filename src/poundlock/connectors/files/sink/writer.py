@@ -28,13 +28,14 @@ from poundlock.connectors.files.sink.names import join, name_pattern, owner_tag,
 from poundlock.connectors.files.sink.partition_rows import order, route, runs
 from poundlock.connectors.files.sink.raw_lines import raw_rows
 from poundlock.connectors.files.sink.segments import Layout, Segments
-from poundlock.errors import TransientError, next_of
+from poundlock.errors import TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk, Records, origin_of
 from poundlock.formats.convert import row_values, to_batch
 from poundlock.formats.encode import CsvEncoder, CustomRowEncoder, JsonEncoder, RowEncoder, select
 from poundlock.formats.own.custom import BulkWriterFactory, Encoder
 from poundlock.formats.reject import Reject, as_json
+from poundlock.storage.storage_errors import writing_failed
 
 if TYPE_CHECKING:
     from poundlock.connectors.files.sink.sink import FileSink
@@ -206,12 +207,9 @@ class FileWriter:
         try:
             yield
         except OSError as error:
-            raise TransientError(
-                f"{doing} {self._storage.root} failed: {error.strerror or error}",
-                next=next_of(error, "free space or mend the file system; the checkpoint is repeated"),
-                checkpoint=self._context.checkpoint,
-                participant=self._context.sink,
-            ) from error
+            text, next = writing_failed(error, doing=f"{doing} {self._storage.root}")
+            checkpoint, sink = self._context.checkpoint, self._context.sink
+            raise TransientError(text, next=next, checkpoint=checkpoint, participant=sink) from error
 
 
 def _encoder(sink: FileSink) -> RowEncoder | None:

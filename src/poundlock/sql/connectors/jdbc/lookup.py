@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.connectors.postgres.connection import PostgresLogin, identifier, literal, server
+from poundlock.connectors.examination import Examination
+from poundlock.connectors.postgres.connection import PostgresLogin, clock_ahead, identifier, literal, server
 from poundlock.connectors.postgres.source.relation import Relation, look_up
 from poundlock.connectors.postgres.source.source import PostgresSource
 from poundlock.connectors.postgres.types import from_csv
@@ -67,6 +68,13 @@ class PostgresLookup:
     def whole(self) -> pa.RecordBatch:
         """Return all rows that the table has now; raises as `rows`."""
         return self._asked(None)
+
+    def examine(self) -> Examination:
+        """Ask for no row as it asks for some, so that login, rights, table and columns are seen; see `Examinable`."""
+        with self.login.reading(f"looking up {self.table}") as connection:
+            relation, _ = _looked_up(os.getpid(), self.login, self.table, self.columns, self.keys)
+            connection.execute(relation.select("false"))
+            return Examination(ms_ahead=clock_ahead(connection), clock=f"PostgreSQL at {self.login.name}")
 
     def _asked(self, keys: pa.RecordBatch | None) -> pa.RecordBatch:
         """Return the rows of some keys; None = of all."""
