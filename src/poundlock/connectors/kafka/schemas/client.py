@@ -14,10 +14,12 @@ from typing import Any
 
 from poundlock.connectors.kafka.schemas.registered import Reference, RegisteredSchema, SchemaKind
 from poundlock.connectors.kafka.schemas.registry import SchemaRegistry
+from poundlock.connectors.kafka.schemas.token_login import TokenLogin
 from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError, required
 
 _PASSING = (408, 425, 429)
-_REFUSED = (401, 403)
+_NOT_KNOWN = 401
+_REFUSED = (_NOT_KNOWN, 403)
 _NOT_COMPATIBLE = 409
 _NOT_THERE = 404
 _VERSIONS = 200  # of a subject that are fetched before anything is read
@@ -41,8 +43,9 @@ class RegistryClient:
         self._registry = registry
         package = load()
         self._package = package
+        self._login = TokenLogin(registry)
         try:
-            self._client = package.SchemaRegistryClient(registry.settings())
+            self._client = package.SchemaRegistryClient({**registry.settings(), **self._login.settings()})
         except (OSError, ValueError, TypeError) as error:
             raise DefinitionError(
                 f"schema registry {registry.url}: {error}", next="correct the argument of SchemaRegistry"
@@ -159,8 +162,15 @@ class RegistryClient:
         where = f"schema registry {self._registry.url}"
         try:
             yield
+            self._login.taken()
         except errors.SchemaRegistryError as error:
             status = int(error.http_status_code)
+            if status != _NOT_KNOWN:
+                self._login.taken()
+            elif self._login.given_up():
+                raise TransientError(
+                    f"{where} does not take a token any more that it took before", next="the next question has a new one"
+                ) from error
             if status == _NOT_THERE:
                 raise NotRegistered(str(error.error_message)) from error
             if status in _PASSING or status >= 500:
