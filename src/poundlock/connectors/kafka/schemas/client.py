@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -75,7 +76,7 @@ class RegistryClient:
             raise TerminalError(
                 f"schema registry {self._registry.url} has no subject {subject!r}", next=f"register its schema: {error}"
             ) from None
-        return self._registered(answer.schema_id, answer.schema)
+        return self._registered(answer.schema_id, answer.schema, subject, int(answer.version))
 
     def versions(self, subject: str) -> Sequence[RegisteredSchema]:
         """Return the newest schemas of a subject; none where there is no such subject. Raises as `schema` does.
@@ -101,9 +102,11 @@ class RegistryClient:
     ) -> int:
         """Return the number that a schema has under a subject.
 
-        Registered is what is not there yet, so that a repetition changes nothing: by its text the registry knows it again.
+        Registered is what is not there yet, what it refers to before it, so that a repetition changes nothing: by its text the registry knows it
+        again.
 
         Args:
+            references: all that it refers to, also through others, each behind those that it refers to itself.
             register: whether it is registered where it is not there.
 
         Raises:
@@ -121,17 +124,37 @@ class RegistryClient:
     def _ask_version(self, subject: str, version: int) -> RegisteredSchema:
         with self._asking(f"version {version} of {subject!r}"):
             answer = self._client.get_version(subject, version)
-        return self._registered(answer.schema_id, answer.schema)
+        return self._registered(answer.schema_id, answer.schema, subject, version)
 
     def _ask_number(
         self, subject: str, kind: SchemaKind, text: str, references: tuple[Reference, ...], register: bool
     ) -> int:
-        made = self._package
-        named = [made.SchemaReference(each.name, each.subject, each.version) for each in references]
-        schema = made.Schema(text, kind, named)
+        versions: dict[str, tuple[str, int]] = {}
+        for each in references:
+            version = each.version
+            if not version:
+                used = [(name, *versions[name]) for name in each.uses]
+                of = self._schema(kind, each.text, used)
+                # Who has just registered it is not answered which version that is.
+                version = self._found(each.subject, of, register)[1] or self._found(each.subject, of, False)[1]
+            versions[each.name] = (each.subject, version)
+        used = [(each.name, *versions[each.name]) for each in references if each.is_direct]
+        return self._found(subject, self._schema(kind, text, used), register)[0]
+
+    def _schema(self, kind: SchemaKind, text: str, used: Sequence[tuple[str, str, int]]) -> Any:
+        """Return a schema as the client takes it.
+
+        Args:
+            used: what it refers to: each one's name, subject and version.
+        """
+        return self._package.Schema(text, kind, [self._package.SchemaReference(*each) for each in used])
+
+    def _found(self, subject: str, schema: Any, register: bool) -> tuple[int, int]:
+        """Return number and version of a schema under a subject; version 0 where it was registered right now."""
         try:
             with self._asking(f"the schema of {subject!r}"):
-                return int(self._client.lookup_schema(subject, schema).schema_id)
+                found = self._client.lookup_schema(subject, schema)
+            return int(found.schema_id), int(found.version or 0)
         except NotRegistered as error:
             if not register:
                 raise TerminalError(
@@ -139,21 +162,25 @@ class RegistryClient:
                     next="register it, or leave auto_register=False out",
                 ) from None
         with self._asking(f"the registration under {subject!r}"):
-            return int(self._client.register_schema(subject, schema))
+            return int(self._client.register_schema(subject, schema)), 0
 
-    def _registered(self, number: int, schema: Any) -> RegisteredSchema:
+    def _registered(self, number: int, schema: Any, subject: str = "", version: int = 0) -> RegisteredSchema:
         kind: SchemaKind = schema.schema_type or "AVRO"
-        return RegisteredSchema(int(number), kind, schema.schema_str, tuple(self._references(schema)))
+        references = tuple(self._references(schema))
+        return RegisteredSchema(int(number), kind, schema.schema_str, references, subject, version)
 
     def _references(self, schema: Any) -> Iterator[Reference]:
         """Yield what a schema refers to, each behind those that it refers to itself, and once."""
         given: set[str] = set()
+        direct = {each.name for each in schema.references or ()}
         for each in schema.references or ():
             of = self._by_version(each.subject, each.version)
-            for reference in (*of.references, Reference(each.name, each.subject, each.version, of.text)):
+            uses = tuple(inner.name for inner in of.references if inner.is_direct)
+            own = Reference(each.name, each.subject, each.version, of.text, uses)
+            for reference in (*of.references, own):
                 if reference.name not in given:
                     given.add(reference.name)
-                    yield reference
+                    yield replace(reference, is_direct=reference.name in direct)
 
     @contextmanager
     def _asking(self, what: str) -> Iterator[None]:
