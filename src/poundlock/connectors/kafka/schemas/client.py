@@ -136,10 +136,10 @@ class RegistryClient:
                 used = [(name, *versions[name]) for name in each.uses]
                 of = self._schema(kind, each.text, used)
                 # Who has just registered it is not answered which version that is.
-                version = self._found(each.subject, of, register)[1] or self._found(each.subject, of, False)[1]
+                version = self._registration(each.subject, of, register)[1] or self._registration(each.subject, of, False)[1]
             versions[each.name] = (each.subject, version)
         used = [(each.name, *versions[each.name]) for each in references if each.is_direct]
-        return self._found(subject, self._schema(kind, text, used), register)[0]
+        return self._registration(subject, self._schema(kind, text, used), register)[0]
 
     def _schema(self, kind: SchemaKind, text: str, used: Sequence[tuple[str, str, int]]) -> Any:
         """Return a schema as the client takes it.
@@ -149,12 +149,12 @@ class RegistryClient:
         """
         return self._package.Schema(text, kind, [self._package.SchemaReference(*each) for each in used])
 
-    def _found(self, subject: str, schema: Any, register: bool) -> tuple[int, int]:
+    def _registration(self, subject: str, schema: Any, register: bool) -> tuple[int, int]:
         """Return number and version of a schema under a subject; version 0 where it was registered right now."""
         try:
             with self._asking(f"the schema of {subject!r}"):
-                found = self._client.lookup_schema(subject, schema)
-            return int(found.schema_id), int(found.version or 0)
+                match = self._client.lookup_schema(subject, schema)
+            return int(match.schema_id), int(match.version or 0)
         except NotRegistered as error:
             if not register:
                 raise TerminalError(

@@ -1,4 +1,4 @@
-"""What a schema that a sink registers refers to: which of the given ones, found in its text, and which of those refer to each other.
+"""What a schema that a sink registers refers to: which of the given ones, by its text, and which of those refer to each other.
 
 Of Avro these are named types, of Protobuf imports, of JSON Schema `$ref`.
 """
@@ -130,7 +130,7 @@ def _imports(text: str) -> frozenset[str]:
     file = file_of_base64(text, "")
     if file is not None:
         return frozenset(file.dependency)
-    plain = _TOKEN.sub(lambda found: found[0] if found[0].startswith('"') else " ", text)
+    plain = _TOKEN.sub(lambda token: token[0] if token[0].startswith('"') else " ", text)
     return frozenset(_IMPORT.findall(plain))
 
 
@@ -160,8 +160,8 @@ def _refs(text: str) -> frozenset[str]:
 
 def _addresses(name: str, text: str) -> frozenset[str]:
     own = _json(text, "JSON")
-    found = own.get("$id") if isinstance(own, Mapping) else None
-    return frozenset((name, found)) if isinstance(found, str) else frozenset((name,))
+    address = own.get("$id") if isinstance(own, Mapping) else None
+    return frozenset((name, address)) if isinstance(address, str) else frozenset((name,))
 
 
 _OFFERS: Mapping[SchemaKind, Callable[[str, str], frozenset[str]]] = {

@@ -70,7 +70,7 @@ class TokenLogin:
             if error.code in _PASSING or error.code >= 500:
                 raise TransientError(f"{where} answers {error.code}", next="see that the provider runs") from error
             raise TerminalError(
-                f"{where} refuses this client: {error.code} {_said(error)}",
+                f"{where} refuses this client: {error.code} {_reason(error)}",
                 next="check token_url, client_id, client_secret and scope of SchemaRegistry(…)",
             ) from error
         except OSError as error:
@@ -81,8 +81,8 @@ class TokenLogin:
             raise TerminalError(f"{where} gives none: {error}", next="correct token_url of SchemaRegistry(…)") from error
 
 
-def _said(error: urllib.error.HTTPError) -> str:
-    """Return what the provider says, as RFC 6749, 5.2 has it."""
+def _reason(error: urllib.error.HTTPError) -> str:
+    """Return the reason of the provider, as RFC 6749, 5.2 has it."""
     text = error.read(_BODY).decode(errors="replace")
     try:
         given = json.loads(text)
