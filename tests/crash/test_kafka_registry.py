@@ -259,8 +259,8 @@ def test_what_does_not_fit_stops_the_job_or_is_a_bad_record(scene: RegistryScene
 def test_a_registry_that_goes_away_and_comes_back(scene: RegistryScene) -> None:
     """What is known goes on; a schema that has to be asked for waits, and a start as well. Nothing is lost."""
     scene.produce(1_000)
-    scene.writers[1]({"id": 0, "name": None, "amount": 0.0}, context(scene.given))  # registered while it can be
     job = scene.lives.until(scene.caught_up, scene.lives.start())
+    scene.writers[1]({"id": 0, "name": None, "amount": 0.0}, context(scene.given))  # registered while it can be
     scene.registry.kill()
     scene.produce(1_000)
     job = scene.lives.until(scene.caught_up, job)

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+from weakref import WeakValueDictionary
 
-from poundlock.connectors.kafka.schemas.registered import Reference, RegisteredSchema, SchemaKind
+from poundlock.connectors.kafka.schemas.registered import Answers, Reference, RegisteredSchema, Registration, SchemaKind
 from poundlock.connectors.kafka.schemas.registry import SchemaRegistry
 from poundlock.connectors.kafka.schemas.token_login import TokenLogin
 from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError, required
@@ -51,10 +52,12 @@ class RegistryClient:
             raise DefinitionError(
                 f"schema registry {registry.url}: {error}", next="correct the argument of SchemaRegistry"
             ) from error
+        _OPEN[registry] = self
         self._by_id = lru_cache(registry.cache_size)(self._ask_id)
         self._by_version = lru_cache(registry.cache_size)(self._ask_version)
-        self._ids = lru_cache(registry.cache_size)(self._ask_number)
         self._answered: dict[str, Sequence[RegisteredSchema]] = {}
+        self._latest: dict[str, RegisteredSchema] = {}
+        self._numbers: dict[Registration, int] = {}
 
     def schema(self, number: int) -> RegisteredSchema:
         """Return the schema of a number.
@@ -76,7 +79,27 @@ class RegistryClient:
             raise TerminalError(
                 f"schema registry {self._registry.url} has no subject {subject!r}", next=f"register its schema: {error}"
             ) from None
-        return self._registered(answer.schema_id, answer.schema, subject, int(answer.version))
+        latest = self._latest[subject] = self._registered(answer.schema_id, answer.schema, subject, int(answer.version))
+        return latest
+
+    def latest_or_known(self, subject: str) -> RegisteredSchema:
+        """Return the newest schema of a subject; where the registry does not answer, the one that it answered before. Raises as `latest`."""
+        try:
+            return self.latest(subject)
+        except TransientError as error:
+            if subject not in self._latest:
+                raise
+            _log.warning("%s; going on with the newest schema that is known", error.what)
+            return self._latest[subject]
+
+    def answers(self) -> Answers:
+        """Return what was answered of what sinks ask."""
+        return Answers(dict(self._latest), dict(self._numbers))
+
+    def learn(self, answers: Answers) -> None:
+        """Take what was answered to another process; what was answered to this one is newer."""
+        self._latest = {**answers.latest, **self._latest}
+        self._numbers = {**answers.numbers, **self._numbers}
 
     def versions(self, subject: str) -> Sequence[RegisteredSchema]:
         """Return the newest schemas of a subject; none where there is no such subject. Raises as `schema` does.
@@ -113,7 +136,10 @@ class RegistryClient:
             TerminalError: it is not there and not registered, or the registry refuses it, such as for what is not compatible.
             TransientError: the registry does not answer.
         """
-        return self._ids(subject, kind, text, references, register)
+        asked: Registration = (subject, kind, text, references)
+        if asked not in self._numbers:
+            self._numbers[asked] = self._ask_number(*asked, register)
+        return self._numbers[asked]
 
     # --- what is asked ------------------------------------------------------------------------------------------------
 
@@ -221,6 +247,14 @@ class RegistryClient:
                 f"{where} does not answer for {what}: {error or type(error).__name__}",
                 next="see that the registry runs, and that its address is right",
             ) from error
+
+
+_OPEN: WeakValueDictionary[SchemaRegistry, RegistryClient] = WeakValueDictionary()
+
+
+def open_client_of(registry: SchemaRegistry) -> RegistryClient | None:
+    """Return the client of a registry, None where this process has not asked it."""
+    return _OPEN.get(registry)
 
 
 @lru_cache(_REGISTRIES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]
@@ -65,3 +65,19 @@ Pins = Mapping[int, RegisteredSchema]
 
 KEY_BYTES = "$key"
 """The column of a chunk that has the bytes of keys; no column of a user's is called so."""
+
+Registration = tuple[str, SchemaKind, str, tuple[Reference, ...]]
+"""What is asked for the number of a schema: subject, kind, text and what it refers to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a registry answered to one process, for others that it may not answer.
+
+    Args:
+        latest: the newest schemas of subjects as they were then.
+        numbers: what does not change.
+    """
+
+    latest: Mapping[str, RegisteredSchema] = field(default_factory=dict)
+    numbers: Mapping[Registration, int] = field(default_factory=dict)
