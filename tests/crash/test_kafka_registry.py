@@ -51,7 +51,9 @@ NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 GOOD = (
     event({"name": "id", "type": "int"}, NAME),  # the job's amount is its default, and its id a long
     event(ID, NAME, AMOUNT),
-    event(NOTE, {"name": "amount", "type": "float"}, NAME, ID),  # another order, a field that nobody reads, a narrower number
+    event(
+        NOTE, {"name": "amount", "type": "float"}, NAME, ID
+    ),  # another order, a field that nobody reads, a narrower number
     event(ID, NAME, AMOUNT, NOTE, {"name": "tags", "type": {"type": "array", "items": "string"}, "default": []}),
 )
 """What producers write by, one after the other: the job's schema can read all of it."""

@@ -236,7 +236,9 @@ def test_a_sink_registers_what_its_schema_refers_to(peer: SchemaRegistryClient, 
     value = written(objects)
     assert JSONDeserializer(None, schema_registry_client=peer)(value, context(topic)) == rows.to_pylist()[0]
     narrow = JsonSchemaConfluent(registry, columns="price struct<units: bigint>")
-    parsed = RegistryCodec(narrow, narrow.reading_columns("value")).parse([value, value[:5] + b'{"price": {}}'], "batch")
+    parsed = RegistryCodec(narrow, narrow.reading_columns("value")).parse(
+        [value, value[:5] + b'{"price": {}}'], "batch"
+    )
     assert parsed.rows.to_pylist() == [{"price": {"units": 1}}]  # type: ignore[union-attr]
     assert "units" in parsed.bad[1], "it is held against the schema that is referred to"
 

@@ -99,7 +99,9 @@ KEYS: Mapping[str, Mapping[str, ChangeMetadata]] = {
 """By format. Debezium's `source` is read as an object of what all databases have there, or as a map of texts where a column shows all of it."""
 
 
-def fields_of(metadata: Sequence[FormatColumn], format: str) -> tuple[tuple[FormatColumn, ...], tuple[FormatColumn, ...]]:
+def fields_of(
+    metadata: Sequence[FormatColumn], format: str
+) -> tuple[tuple[FormatColumn, ...], tuple[FormatColumn, ...]]:
     """Return the fields that columns of metadata show, each once: those of the change, and those beside it.
 
     Args:

@@ -113,7 +113,9 @@ class ChangelogDecoder:
         names = ("before", "after", "op") if self.dialect == "debezium-json" else ("old", "data", "type")
         inside, beside = fields_of(metadata, self.dialect)
         change = (*(FormatColumn(n, n, kind) for n, kind in zip(names, (data, data, STRING), strict=True)), *inside)
-        envelope = (FormatColumn("payload", "payload", row_type(change)), *beside) if self.has_schema else (*change, *beside)
+        envelope = (
+            (FormatColumn("payload", "payload", row_type(change)), *beside) if self.has_schema else (*change, *beside)
+        )
         reader = JsonDecoder(self.table, envelope, self.rules, self.option)
         read, places = reader.decode(records, [each.column for each in envelope])
         arrays = [*read.column(0).flatten(), *read.columns[1:]] if self.has_schema else read.columns
@@ -134,7 +136,9 @@ class ChangelogDecoder:
         shown = [column_of_metadata(each, self.dialect, fields).take(indices_of(of)) for each in metadata]
         *columns, kinds = rows.columns
         *names, kind = rows.schema.names
-        return pa.RecordBatch.from_arrays([*columns, *shown, kinds], [*names, *(each.column for each in metadata), kind])
+        return pa.RecordBatch.from_arrays(
+            [*columns, *shown, kinds], [*names, *(each.column for each in metadata), kind]
+        )
 
     def _wanted_records(self, records: pa.Array) -> Numbers:
         """Return which records are of the databases and tables that are wanted."""

@@ -178,9 +178,7 @@ def test_what_a_change_of_canal_has_beside_its_rows() -> None:
         {"value": record.encode()},
     )
     beside = ("shop", "orders", [("id", 4), ("name", 12)], ["id"], datetime.fromtimestamp(1700000000.5, UTC), datetime.fromtimestamp(1700000000, UTC))  # fmt: skip
-    assert made == [
-        (number, *beside, kind) for number, kind in ((0, "-U"), (1, "+U"), (2, "-U"), (2, "+U"))
-    ]
+    assert made == [(number, *beside, kind) for number, kind in ((0, "-U"), (1, "+U"), (2, "-U"), (2, "+U"))]
 
 
 def test_what_a_change_of_maxwell_has_beside_its_rows() -> None:

@@ -162,7 +162,9 @@ class RegistryClient:
                 used = [(name, *versions[name]) for name in each.uses]
                 of = self._schema(kind, each.text, used)
                 # Who has just registered it is not answered which version that is.
-                version = self._registration(each.subject, of, register)[1] or self._registration(each.subject, of, False)[1]
+                version = (
+                    self._registration(each.subject, of, register)[1] or self._registration(each.subject, of, False)[1]
+                )
             versions[each.name] = (each.subject, version)
         used = [(each.name, *versions[each.name]) for each in references if each.is_direct]
         return self._registration(subject, self._schema(kind, text, used), register)[0]
@@ -222,7 +224,8 @@ class RegistryClient:
                 self._login.taken()
             elif self._login.given_up():
                 raise TransientError(
-                    f"{where} does not take a token any more that it took before", next="the next question has a new one"
+                    f"{where} does not take a token any more that it took before",
+                    next="the next question has a new one",
                 ) from error
             if status == _NOT_THERE:
                 raise NotRegistered(str(error.error_message)) from error

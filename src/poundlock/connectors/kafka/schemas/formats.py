@@ -35,7 +35,8 @@ class RegistryFormat(ABC):
         references: what `schema` refers to, by what it calls it: the full name of a type of Avro, the path of an import of Protobuf, a `$ref` of JSON
             Schema. A text is registered before the schema, under that name as its subject, where it is not there yet; `registry.latest(…)` is one that
             is there.
-        use_latest: whether a sink writes by the newest schema of the subject, as it is when a process begins to write.
+        use_latest: whether a sink writes by the newest schema of the subject, as it is when a task begins to write; where the registry does not answer,
+            by the newest one that is known.
         on_incompatible: what becomes of a value whose schema the schema of the job cannot read: "fail" stops the job, "bad_record" makes a bad
             record of it.
     """

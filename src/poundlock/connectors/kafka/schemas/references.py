@@ -187,6 +187,4 @@ def check_given(given: Mapping[str, Given], kind: SchemaKind, what: str) -> None
                 next='write references={"shop.Money": money}',
             )
         if isinstance(each, RegisteredSchema) and each.kind != kind:
-            raise DefinitionError(
-                f"{what}: {name!r} is a schema of {each.kind}", next=f"give one of {kind}"
-            )
+            raise DefinitionError(f"{what}: {name!r} is a schema of {each.kind}", next=f"give one of {kind}")

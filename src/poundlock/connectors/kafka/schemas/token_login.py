@@ -78,7 +78,9 @@ class TokenLogin:
                 f"{where} does not answer: {error}", next="see that the provider runs, and that token_url is right"
             ) from error
         except ValueError as error:
-            raise TerminalError(f"{where} gives none: {error}", next="correct token_url of SchemaRegistry(…)") from error
+            raise TerminalError(
+                f"{where} gives none: {error}", next="correct token_url of SchemaRegistry(…)"
+            ) from error
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

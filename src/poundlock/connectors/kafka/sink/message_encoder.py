@@ -99,7 +99,9 @@ class MessageMaker:
         self._sink = sink
         self._reject = reject
         self._encoder = _encoder(sink)
-        self._key_encoder = None if sink.key_format is None else _registered(sink, sink.key_format, sink.key, is_key=True)
+        self._key_encoder = (
+            None if sink.key_format is None else _registered(sink, sink.key_format, sink.key, is_key=True)
+        )
 
     def messages(self, chunk: Chunk) -> Messages:
         """Return the messages of a chunk.

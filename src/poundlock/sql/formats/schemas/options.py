@@ -124,7 +124,7 @@ def _login(options: TableOptions) -> tuple[str | None, str | None]:
     return user, password
 
 
-def _token(options: TableOptions) -> dict[str, str | None]:
+def _token(options: TableOptions) -> dict[str, Any]:
     """Return what is given of a login by token: the token, or who asks for one, by the names of Confluent's client."""
     source = options.text("bearer-auth.credentials-source")
     token = options.text("bearer-auth.token")

@@ -55,7 +55,10 @@ def test_what_a_registry_has_comes_with_what_it_refers_to() -> None:
     currency = Reference("shop.money.Currency", "currencies", 3, CURRENCY)
     money = RegisteredSchema(7, "AVRO", MONEY, (currency,), "money", 2)
     found = referred("AVRO", BILL, {"shop.money.Money": money}, "AvroConfluent")
-    assert [(each.subject, each.version, each.is_direct) for each in found] == [("currencies", 3, False), ("money", 2, True)]
+    assert [(each.subject, each.version, each.is_direct) for each in found] == [
+        ("currencies", 3, False),
+        ("money", 2, True),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +113,10 @@ def test_what_is_referred_to_is_registered_before_what_refers_to_it() -> None:
     text, references, _ = format.registers
     with ScriptedHttp(answer) as server:
         for _ in range(2):  # as two processes, of which the second one registers nothing
-            assert RegistryClient(SchemaRegistry(server.url)).id_of("b-value", "AVRO", text, references, register=True) == 3
+            assert (
+                RegistryClient(SchemaRegistry(server.url)).id_of("b-value", "AVRO", text, references, register=True)
+                == 3
+            )
     assert posted == ["shop.money.Currency", "shop.money.Money", "b-value"]
     assert [each for _, each in known.values()] == [
         [],
