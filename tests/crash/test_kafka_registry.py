@@ -189,16 +189,24 @@ class RegistryScene:
         return len({bytes(record.value or b"")[1:5] for record in self.broker.read(self.given)})
 
 
-@pytest.fixture
-def scene(tmp_path: Path, crash_broker: EmbeddedKafka, request: pytest.FixtureRequest) -> Iterator[RegistryScene]:
-    def make() -> EmbeddedSchemaRegistry:
-        return EmbeddedSchemaRegistry(durable=True, progress=print)
+@pytest.fixture(scope="module")
+def durable_registry() -> Iterator[EmbeddedSchemaRegistry]:
+    """A registry for these tests, which may kill it: topics, and so subjects, are those of one test."""
+    with running_or_skipped("schema registry", lambda: EmbeddedSchemaRegistry(durable=True, progress=print)) as server:
+        yield server
 
+
+@pytest.fixture
+def scene(
+    tmp_path: Path,
+    crash_broker: EmbeddedKafka,
+    durable_registry: EmbeddedSchemaRegistry,
+    request: pytest.FixtureRequest,
+) -> Iterator[RegistryScene]:
     name = f"kr-{request.node.originalname}".replace("_", "-")[:60] + f"-{random.randrange(1 << 24):06x}"
-    with running_or_skipped("schema registry", make) as registry:
-        made = RegistryScene(tmp_path, crash_broker, registry, name)
-        with made.lives:
-            yield made
+    made = RegistryScene(tmp_path, crash_broker, durable_registry.start(), name)
+    with made.lives:
+        yield made
 
 
 def test_killed_at_every_failpoint(scene: RegistryScene) -> None:
