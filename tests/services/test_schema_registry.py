@@ -183,13 +183,73 @@ def test_a_schema_that_refers_to_others_is_read(peer: SchemaRegistryClient, regi
     assert parsed.rows.to_pylist() == rows.to_pylist()  # type: ignore[union-attr]
 
 
+def test_a_sink_registers_what_its_schema_refers_to(peer: SchemaRegistryClient, registry: SchemaRegistry) -> None:
+    """Schema by schema, twice with the same numbers; Confluent's client follows the references when it reads."""
+    topic, space = some_topic(), f"n{uuid.uuid4().hex[:8]}"
+    rows = pa.RecordBatch.from_pylist([{"price": {"units": 1, "of": {"code": "EUR"}}}])
+
+    def written(format: Any) -> bytes:
+        made, bad = RegistryEncoder(format, is_key=False).encode(rows, topic)
+        client_of.cache_clear()  # as in another process, which registers nothing twice
+        again, _ = RegistryEncoder(format, is_key=False).encode(rows, topic)
+        client_of.cache_clear()
+        assert (bad, made.to_pylist()) == ({}, again.to_pylist())
+        value: bytes = made[0].as_py()
+        return value
+
+    def record(name: str, *fields: dict[str, Any]) -> str:
+        return json.dumps({"type": "record", "name": name, "namespace": space, "fields": fields})
+
+    currency = record("Currency", {"name": "code", "type": "string"})
+    money = record("Money", {"name": "units", "type": "long"}, {"name": "of", "type": "Currency"})
+    bill = record("Bill", {"name": "price", "type": f"{space}.Money"})
+    names = {f"{space}.Money": money, f"{space}.Currency": currency}
+    value = written(AvroConfluent(registry, schema=bill, references=names, subject=f"{topic}-avro"))
+    assert AvroDeserializer(peer)(value, context(topic)) == rows.to_pylist()[0]
+    assert [each.subject for each in peer.get_latest_version(f"{topic}-avro").schema.references] == [f"{space}.Money"]
+    assert peer.get_versions(f"{space}.Currency") == [1]
+
+    head = f'syntax = "proto3"; package {space};'
+    files = {
+        f"{space}/currency.proto": f"{head} message Currency {{ string code = 1; }}",
+        f"{space}/money.proto": f'{head} import "{space}/currency.proto"; message Money {{ int64 units = 1; Currency of = 2; }}',
+    }
+    text = f'{head} import "{space}/money.proto"; message Bill {{ Money price = 1; }}'
+    reading = ProtobufConfluent(registry, columns="price struct<units: bigint, of: struct<code: string>>")
+    by_text = ProtobufConfluent(registry, schema=text, references=files, subject=f"{topic}-proto")
+    whole = set_of_text(text, files)[0]
+    by_files = ProtobufConfluent(registry, descriptor_set=whole, message=f"{space}.Bill", subject=f"{topic}-set")
+    message = ProtobufDeserializer(class_of(message_in(whole, f"{space}.Bill")), {"use.deprecated.format": False})
+    for format in (by_text, by_files):
+        value = written(format)
+        read: Any = message(value, context(topic))
+        assert (read.price.units, read.price.of.code) == (1, "EUR")
+        parsed = RegistryCodec(reading, reading.reading_columns("value")).parse([value], "batch")
+        assert parsed.rows.to_pylist() == rows.to_pylist()  # type: ignore[union-attr]
+
+    address = f"https://{space}.example/money.json"
+    of_money = {"$id": address, "title": "Money", "type": "object", "properties": {"units": {"type": "integer"}}, "required": ["units"]}  # fmt: skip
+    of_bill = {"title": "Bill", "type": "object", "properties": {"price": {"$ref": address}}}
+    objects = JsonSchemaConfluent(
+        registry, schema=json.dumps(of_bill), references={address: json.dumps(of_money)}, subject=f"{topic}-json"
+    )
+    value = written(objects)
+    assert JSONDeserializer(None, schema_registry_client=peer)(value, context(topic)) == rows.to_pylist()[0]
+    narrow = JsonSchemaConfluent(registry, columns="price struct<units: bigint>")
+    parsed = RegistryCodec(narrow, narrow.reading_columns("value")).parse(
+        [value, value[:5] + b'{"price": {}}'], "batch"
+    )
+    assert parsed.rows.to_pylist() == [{"price": {"units": 1}}]  # type: ignore[union-attr]
+    assert "units" in parsed.bad[1], "it is held against the schema that is referred to"
+
+
 def test_what_is_registered_and_what_is_not(peer: SchemaRegistryClient, registry: SchemaRegistry) -> None:
     topic = some_topic()
     rows = pa.RecordBatch.from_pylist([{"id": 1}], pa.schema([("id", pa.int64())]))
     with pytest.raises(TerminalError, match="auto_register is off"):
         RegistryEncoder(AvroConfluent(registry, auto_register=False), is_key=False).encode(rows, topic)
     first, _ = RegistryEncoder(AvroConfluent(registry), is_key=False).encode(rows, topic)
-    RegistryClient(registry)  # another process asks anew, and registers nothing twice
+    RegistryClient(registry)  # another process asks again, and registers nothing twice
     again = RegistryClient(registry).id_of(
         f"{topic}-value", "AVRO", registry.latest(f"{topic}-value").text, (), register=True
     )

@@ -116,7 +116,7 @@ SUBJECTS = (
             ErrorCode(
                 3,
                 "The registry does not answer for now. The checkpoint is repeated, and no record is left out.",
-                ("a registry that is away or restarting", "a network that loses packets"),
+                ("a registry, or a provider of its tokens, that is away or restarting", "a network that loses packets"),
                 ("see that the registry runs; the job goes on by itself",),
             ),
             ErrorCode(

@@ -7,19 +7,15 @@ confluent-kafka, which fetches its own.
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import ssl
 import tempfile
-import time
-import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from poundlock.connectors.kafka.client_credentials import ClientCredentials, HeldToken
 from poundlock.connectors.kafka.client_loader import kafka_python
 from poundlock.connectors.secrets import content, secret
 from poundlock.errors import DefinitionError
@@ -138,26 +134,14 @@ def _token_provider(who: Login) -> Any:
     base: Any = kafka_python("net.sasl.oauth").AbstractTokenProvider
 
     class Provider(base):  # type: ignore[misc]
-        held: tuple[float, str] = (0.0, "")
+        held = HeldToken(_credentials(who).fetch)
 
         def token(self) -> str:
-            if time.monotonic() > self.held[0]:
-                self.held = _fetch_token(who)
-            return self.held[1]
+            return self.held.token()
 
     return Provider()
 
 
-def _fetch_token(who: Login) -> tuple[float, str]:
-    """Return when to ask again, by the monotonic clock, and the token."""
+def _credentials(who: Login) -> ClientCredentials:
     s = who.security
-    form = {"grant_type": "client_credentials", **({"scope": s.scope} if s.scope else {})}
-    client = base64.b64encode(f"{s.client_id}:{who.client_secret}".encode()).decode()
-    request = urllib.request.Request(
-        str(s.token_url),
-        data=urllib.parse.urlencode(form).encode(),
-        headers={"Authorization": f"Basic {client}", "Content-Type": "application/x-www-form-urlencoded"},
-    )
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        token = json.load(answer)
-    return time.monotonic() + 0.8 * float(token.get("expires_in", 60)), str(token["access_token"])
+    return ClientCredentials(str(s.token_url), str(s.client_id), str(who.client_secret), s.scope)

@@ -74,8 +74,8 @@ def set_of_text(text: str, references: Mapping[str, str] | None = None) -> tuple
         DefinitionError: it does not compile, or the compiler is not installed.
     """
     given = references or {}
-    files = {name: _of_base64(each, name) for name, each in given.items()}
-    main = _of_base64(text, "")
+    files = {name: file_of_base64(each, name) for name, each in given.items()}
+    main = file_of_base64(text, "")
     if main is None:
         return _compiled(text, given), SCHEMA_FILE
     made: dict[str, Any] = {}
@@ -88,8 +88,12 @@ def set_of_text(text: str, references: Mapping[str, str] | None = None) -> tuple
     return _serialized(_with_known({**made, main.name: main})), main.name
 
 
-def _of_base64(text: str, name: str) -> Any:
-    """Return the file of a base64 text; None where it is none."""
+def file_of_base64(text: str, name: str) -> Any:
+    """Return the FileDescriptorProto that a text is in base64; None where it is none.
+
+    Args:
+        name: what it is called; "": as it says itself.
+    """
     try:
         made = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, DecodeError, ValueError):

@@ -23,7 +23,7 @@ from poundlock.sql.connectors.table import DecodeProgram, TableContext, TableSin
 from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext
 from poundlock.sql.formats.format import FormatColumn, FormatContext
-from poundlock.sql.formats.registry import columns_of_records, decoder_of, encoder_of
+from poundlock.sql.formats.registry import WITHOUT_ENDS, columns_of_records, decoder_of, encoder_of
 from poundlock.sql.relations.pruning import ColumnsRead
 from poundlock.sql.tables import ConnectorColumn, PhysicalColumn, TableDefinition
 from poundlock.sql.types import STRING, SqlType
@@ -205,9 +205,15 @@ def bulk_format(options: TableOptions) -> str | None:
     """Return the format where it is one of whole files, whose options are read here; None where files are of records.
 
     Raises:
-        OptionError: it is one that there is not.
+        OptionError: it is one that there is not, or that files do not take.
     """
     name = options.required("format")
+    if name in WITHOUT_ENDS:
+        raise OptionError(
+            f"{options.table}: files do not take {name!r}, whose records do not say where they end",
+            next="write 'format' = 'avro' or 'parquet'",
+            kind="bad_option_value",
+        )
     for option, words in _BULK.get(name, {}).items():
         options.one_of(option, tuple(words), next(iter(words)))
     if name == "parquet":

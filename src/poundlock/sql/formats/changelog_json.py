@@ -16,6 +16,7 @@ from poundlock.formats.arrays import Flags, Numbers, column_of, ends_in, indices
 from poundlock.operators.process.deduplicate import ROW_KIND
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.errors import OptionError
+from poundlock.sql.formats.change_metadata import column_of_metadata, fields_of
 from poundlock.sql.formats.format import FormatColumn, FormatContext, RecordDecoder, RecordEncoder, bad_record
 from poundlock.sql.formats.json_format import JsonDecoder, json_rules, row_type
 from poundlock.sql.formats.json_text import JsonTexts, check_keys, json_texts
@@ -76,6 +77,7 @@ class ChangelogDecoder:
 
     Args:
         columns: those of the table.
+        metadata: columns that show what a record has beside its rows, named by the keys of the format.
         has_schema: whether the change is the payload beside its schema, as Kafka Connect writes it.
         included: patterns of the databases and of the tables whose changes are read, of Canal; None: all.
         prefix: what stands before the names of the format's options.
@@ -85,6 +87,7 @@ class ChangelogDecoder:
     dialect: Dialect
     columns: tuple[FormatColumn, ...]
     rules: JsonRules
+    metadata: tuple[FormatColumn, ...] = ()
     has_schema: bool = False
     included: tuple[str | None, str | None] = (None, None)
     prefix: str = ""
@@ -96,23 +99,46 @@ class ChangelogDecoder:
         places = self._wanted_records(records)
         some = records if len(places) == len(records) else records.take(indices_of(places))
         columns = tuple(each for each in self.columns if each.column in wanted) or self.columns[:1]
-        rows, of = Changes(self, some, columns, *self._parts(some, columns)).rows()
-        return rows, places[of]
+        metadata = tuple(each for each in self.metadata if each.column in wanted)
+        parts, fields, read = self._parts(some, columns, metadata)
+        rows, of = Changes(self, some, columns, parts, read).rows()
+        return self._with_metadata(rows, metadata, fields, np.searchsorted(read, of)), places[of]
 
     def _parts(
-        self, records: pa.Array, columns: tuple[FormatColumn, ...]
-    ) -> tuple[tuple[pa.Array, pa.Array, pa.Array], Numbers]:
-        """Return the rows before and after each change and the word for what it is, and of which record they are."""
+        self, records: pa.Array, columns: tuple[FormatColumn, ...], metadata: tuple[FormatColumn, ...]
+    ) -> tuple[tuple[pa.Array, pa.Array, pa.Array], dict[str, pa.Array], Numbers]:
+        """Return the rows before and after each change and the word for what it is, the fields of metadata, and of which record they are."""
         row = row_type(columns)
         data = SqlType("ARRAY", of=(row,)) if self.dialect == "canal-json" else row
         names = ("before", "after", "op") if self.dialect == "debezium-json" else ("old", "data", "type")
-        envelope = tuple(FormatColumn(n, n, kind) for n, kind in zip(names, (data, data, STRING), strict=True))
-        if self.has_schema:
-            envelope = (FormatColumn("payload", "payload", row_type(envelope)),)
+        inside, beside = fields_of(metadata, self.dialect)
+        change = (*(FormatColumn(n, n, kind) for n, kind in zip(names, (data, data, STRING), strict=True)), *inside)
+        envelope = (
+            (FormatColumn("payload", "payload", row_type(change)), *beside) if self.has_schema else (*change, *beside)
+        )
         reader = JsonDecoder(self.table, envelope, self.rules, self.option)
         read, places = reader.decode(records, [each.column for each in envelope])
-        before, after, operation = read.column(0).flatten() if self.has_schema else read.columns
-        return (before, after, operation), np.arange(len(records)) if places is None else places
+        arrays = [*read.column(0).flatten(), *read.columns[1:]] if self.has_schema else read.columns
+        fields = {each.name: array for each, array in zip((*inside, *beside), arrays[3:], strict=True)}
+        before, after, operation = arrays[:3]
+        return (before, after, operation), fields, np.arange(len(records)) if places is None else places
+
+    def _with_metadata(
+        self, rows: pa.RecordBatch, metadata: tuple[FormatColumn, ...], fields: dict[str, pa.Array], of: Numbers
+    ) -> pa.RecordBatch:
+        """Return rows with the metadata of their records before the kind of change.
+
+        Args:
+            of: of which of the records that were read each row is.
+        """
+        if not metadata:
+            return rows
+        shown = [column_of_metadata(each, self.dialect, fields).take(indices_of(of)) for each in metadata]
+        *columns, kinds = rows.columns
+        *names, kind = rows.schema.names
+        return pa.RecordBatch.from_arrays(
+            [*columns, *shown, kinds], [*names, *(each.column for each in metadata), kind]
+        )
 
     def _wanted_records(self, records: pa.Array) -> Numbers:
         """Return which records are of the databases and tables that are wanted."""
@@ -325,7 +351,12 @@ def _read_options(
     """Return the decoder, and how values are written, as all options say; a table may be read and written."""
     check_keys(row_type(context.columns), context.table, "JSON")
     decoder = ChangelogDecoder(
-        context.table, dialect, context.columns, json_rules(options, dialect), prefix=options.prefix
+        context.table,
+        dialect,
+        context.columns,
+        json_rules(options, dialect),
+        context.metadata,
+        prefix=options.prefix,
     )
     texts = json_texts(options, dialect)
     if dialect == "debezium-json":

@@ -113,11 +113,16 @@ def csv_format(options: TableOptions, context: FormatContext) -> CsvFormat:
         quote="" if has_no_quote else quote,
         escape=_character(options, "csv.escape-character", ""),
         has_comments=options.flag("csv.allow-comments"),
+        trims=options.flag("csv.trim-spaces"),
+        ends_with_delimiter=options.flag("csv.allow-trailing-comma", True),
+        drops_more=options.flag("csv.ignore-trailing-unmappable"),
+        needs_all=options.flag("csv.fail-on-missing-columns"),
     )
     rules = CsvRules(
         separator=_character(options, "csv.array-element-delimiter", ";"),
         null=options.text("csv.null-literal"),
         is_lenient=options.flag(_OPTION),
+        empty_is_null=options.flag("csv.empty-string-as-null"),
         plain_decimals=not options.flag("csv.write-bigdecimal-in-scientific-notation", True),
     )
     return CsvFormat(context.table, context.columns, dialect, rules, options.prefix + _OPTION)

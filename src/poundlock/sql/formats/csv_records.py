@@ -28,12 +28,20 @@ class CsvDialect:
         quote: around fields that hold delimiters, doubled within; "" for none.
         escape: before a character that means itself; "" for none.
         has_comments: whether records that begin with # are none.
+        trims: whether blanks around fields in no quotes are none of theirs.
+        ends_with_delimiter: whether a record may have a delimiter behind its last field.
+        drops_more: whether fields behind those of the table are left out; else such a record is none.
+        needs_all: whether a record with fewer fields is none.
     """
 
     delimiter: str = ","
     quote: str = '"'
     escape: str = ""
     has_comments: bool = False
+    trims: bool = False
+    ends_with_delimiter: bool = True
+    drops_more: bool = False
+    needs_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,8 @@ def _well_formed(dialect: CsvDialect) -> str:
         rf"\x{ord(each):02x}" for each in f"{dialect.delimiter}{dialect.quote}{dialect.escape}" if ord(each) < 128
     )
     free = rf"[^{out}\x00\r\n]*"
+    if dialect.trims:
+        free = rf"(?:[^{out}\x00-\x20](?:{free}[^{out}\x00-\x20])?)?"
     field = free
     if dialect.quote:
         quote = rf"\x{ord(dialect.quote):02x}"
@@ -145,9 +155,11 @@ def _one_by_one(records: pa.Array, places: Numbers, fields: int, dialect: CsvDia
         except ValueError as error:
             bad[place] = str(error)
             continue
-        if len(row) == fields + 1 and not row[-1]:
-            row.pop()  # a delimiter at the end
-        if len(row) > fields:
+        if dialect.ends_with_delimiter and len(row) == fields + 1 and not row[-1]:
+            row.pop()
+        if dialect.drops_more:
+            del row[fields:]
+        if len(row) > fields or (dialect.needs_all and len(row) < fields):
             bad[place] = f"it has {len(row)} fields, the table {fields}"
             continue
         rows.append(row)
@@ -164,10 +176,13 @@ def fields_of(record: str, dialect: CsvDialect) -> list[str]:
     """
     delimiter, quote, escape = dialect.delimiter, dialect.quote, dialect.escape
     if not (quote and quote in record) and not (escape and escape in record):
-        return _LINE_END.split(record, maxsplit=1)[0].split(delimiter)
+        parts = _LINE_END.split(record, maxsplit=1)[0].split(delimiter)
+        return [part.strip(_BLANKS) for part in parts] if dialect.trims else parts
     made: list[str] = []
+    blanks = "".join(each for each in _BLANKS if each not in f"{delimiter}\r\n") if dialect.trims else ""
     at = 0
     while True:
+        at = len(record) - len(record[at:].lstrip(blanks)) if blanks else at
         if quote and record.startswith(quote, at):
             text, at = _quoted(record, at + 1, quote, escape)
             behind = record[at:].lstrip(_BLANKS)
@@ -178,6 +193,7 @@ def fields_of(record: str, dialect: CsvDialect) -> list[str]:
                 raise ValueError(f"there is more behind the closing quote at character {at}")
         else:
             text, at = _unquoted(record, at, delimiter, escape)
+            text = text.rstrip(_BLANKS) if dialect.trims else text
         made.append(text)
         if at >= len(record):
             return made

@@ -43,6 +43,7 @@ class CsvRules:
         separator: between the elements of an array, or the fields of a row.
         null: the text that means NULL; None for none.
         is_lenient: whether a text that does not fit is null; else it is an error.
+        empty_is_null: whether an empty text is NULL.
         plain_decimals: whether decimals have no exponent when they are written.
     """
 
@@ -50,6 +51,7 @@ class CsvRules:
     null: str | None = None
     is_lenient: bool = False
     plain_decimals: bool = False
+    empty_is_null: bool = False
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -61,6 +63,8 @@ def values_of(column: pa.Array, kind: SqlType, rules: CsvRules) -> tuple[pa.Arra
         return _parts_of(column, kind, rules)
     if rules.null is not None:
         column = null_where(column, trues(pc.equal(column, one(rules.null))))
+    if rules.empty_is_null:
+        column = null_where(column, trues(pc.equal(column, one(""))))
     made = _plain_values(column, kind)
     if made is not None:
         return made

@@ -76,6 +76,7 @@ class FormatContext:
         zone: of the session.
         topic: of Kafka that records are written to; "" where there is none.
         is_key: whether it is the format of keys.
+        metadata: columns that show what a record has beside its rows, named by the keys of the format; see `change_metadata.KEYS`.
     """
 
     table: str
@@ -83,6 +84,7 @@ class FormatContext:
     zone: ZoneInfo
     topic: str = ""
     is_key: bool = False
+    metadata: tuple[FormatColumn, ...] = ()
 
 
 def bad_record(table: str, what: str, option: str) -> EvaluationError:

@@ -42,6 +42,9 @@ ENCODERS: Mapping[str, Callable[[TableOptions, FormatContext], RecordEncoder]] =
     **{dialect: partial(changelog_encoder, dialect=dialect) for dialect in _CHANGELOGS},
 }
 
+WITHOUT_ENDS = frozenset(("protobuf", DEBEZIUM_AVRO, *REGISTERED))
+"""Formats whose records are bytes of any kind, line ends too, so that a file of them could not be cut."""
+
 
 def columns_of_records(options: Mapping[str, str], *, otherwise: ColumnsRead) -> ColumnsRead:
     """Return what can be left out where the records of a table are read.

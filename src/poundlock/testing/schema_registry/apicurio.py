@@ -1,6 +1,6 @@
 """EmbeddedSchemaRegistry: Apicurio's registry in a JVM of its own, with Confluent's REST interface, for trials and tests.
 
-It keeps its schemas in memory, listens on the loopback, and does not outlive the process that started it (on Linux). Its distribution is fetched once
+It keeps its schemas in memory or in its folder, listens on the loopback, and does not outlive the process that started it (on Linux). Its distribution is fetched once
 from a Maven repository into the cache folder; nothing runs whose bytes did not have the pinned SHA-256.
 """
 
@@ -35,9 +35,10 @@ Progress = Callable[[str], None]
 
 
 class EmbeddedSchemaRegistry(ServerProcess):
-    """A schema registry to use in a `with` block, or by `start()` and `close()`. Its schemas do not survive `kill`.
+    """A schema registry to use in a `with` block, or by `start()` and `close()`.
 
     Args:
+        durable: whether its schemas, and their numbers, survive `kill`: they are kept in its folder then, else in memory.
         port: of the loopback; None = any free one. It stays the same over `kill` and `start`.
         heap: most memory for its Java heap.
         progress: called with a line before its distribution is fetched; never called when it is there.
@@ -46,9 +47,11 @@ class EmbeddedSchemaRegistry(ServerProcess):
     title, log_name = "the schema registry", "registry.log"
     start_s = 480  # six seconds of an idle machine's, and many times that of one whose cores others use
 
-    def __init__(self, *, port: int | None = None, heap: str = "256m", progress: Progress | None = None) -> None:
+    def __init__(
+        self, *, durable: bool = False, port: int | None = None, heap: str = "256m", progress: Progress | None = None
+    ) -> None:
         super().__init__(None, "poundlock-registry-", port)
-        self._heap, self._progress = heap, progress
+        self._durable, self._heap, self._progress = durable, heap, progress
 
     @property
     def url(self) -> str:
@@ -67,6 +70,8 @@ class EmbeddedSchemaRegistry(ServerProcess):
             f"-Dquarkus.http.port={self.port}",
             "-Dquarkus.management.host=127.0.0.1",  # else it listens on every address
             f"-Dquarkus.management.port={management}",
+            # Without a delay what was answered is on the disk, whatever kills the process afterwards.
+            *([f"-Dapicurio.datasource.url=jdbc:h2:file:{self.home}/schemas;WRITE_DELAY=0"] if self._durable else []),
             "-jar",
             str(distribution(progress=self._progress) / "quarkus-run.jar"),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import pickle
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from poundlock.connectors.kafka.login import login, tls_context
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.secrets import secret
 from poundlock.errors import DefinitionError
+from support.scripted_http import Asked, ScriptedHttp
 
 
 def test_scram_over_tls(tmp_path: Path) -> None:
@@ -127,3 +129,18 @@ def test_the_installed_client_is_built_without_kerberos() -> None:
 
     with pytest.raises(KafkaException, match="No provider for SASL mechanism GSSAPI"):
         AdminClient({"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"})
+
+
+def test_a_token_of_a_provider_is_fetched_once_for_many_connections() -> None:
+    def answer(asked: Asked) -> tuple[int, bytes]:
+        return 200, b'{"access_token": "t", "expires_in": 600}'
+
+    with ScriptedHttp(answer) as server:
+        security = KafkaSecurity(
+            protocol="SASL_PLAINTEXT", mechanism="OAUTHBEARER", token_url=f"{server.url}/token", client_id="app", client_secret="s3cret", scope="kafka"
+        )  # fmt: skip
+        provider = security.kafka_python()["sasl_oauth_token_provider"]
+        assert [provider.token(), security.kafka_python()["sasl_oauth_token_provider"].token()] == ["t", "t"]
+        (asked,) = server.asked
+    assert asked.body == b"grant_type=client_credentials&scope=kafka"
+    assert base64.b64decode(asked.headers["authorization"].removeprefix("Basic ")) == b"app:s3cret"

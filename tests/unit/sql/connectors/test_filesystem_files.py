@@ -142,6 +142,15 @@ def test_files_of_others(tmp_path: Path) -> None:
         ("parquet", "a INT", ", 'parquet.compression'='lzo'", "bad_option_value", "parquet.compression"),
         ("parquet", "a INT", ", 'parquet.size'='1'", "unknown_option", "parquet.size"),
         ("avro", "a INT", ", 'avro.codec'='xz'", "bad_option_value", "avro.codec"),
+        (
+            "protobuf",
+            "a INT",
+            ", 'protobuf.descriptor-file'='a.desc'",
+            "bad_option_value",
+            "files do not take 'protobuf'",
+        ),
+        ("avro-confluent", "a INT", "", "bad_option_value", "files do not take 'avro-confluent'"),
+        ("debezium-avro-confluent", "a INT", "", "bad_option_value", "do not say where they end"),
     ],
 )
 def test_what_is_refused(format: str, columns: str, options: str, kind: str, words: str, tmp_path: Path) -> None:

@@ -107,6 +107,93 @@ def test_times_of_records_in_the_zone_of_the_session() -> None:
     assert row == (1, AT.replace(hour=18, tzinfo=None))
 
 
+CHANGES = f"'scan.startup.mode'='earliest-offset'{GROUP}"
+SOURCE = (
+    "seen TIMESTAMP_LTZ(3) METADATA FROM 'value.ingestion-timestamp' VIRTUAL, made TIMESTAMP(3) METADATA FROM 'value.source.timestamp' VIRTUAL, "
+    "db STRING METADATA FROM 'value.source.database' VIRTUAL, `schema` STRING METADATA FROM 'value.source.schema' VIRTUAL, "
+    "tab STRING METADATA FROM 'value.source.table' VIRTUAL"
+)
+
+
+def debezium(op: str, before: str, after: str, source: str, rest: str = "") -> dict[str, Any]:
+    return {"value": f'{{"before":{before},"after":{after},"source":{source},"op":"{op}"{rest}}}'.encode()}
+
+
+@pytest.mark.parametrize("all_of_it", [False, True])
+def test_what_a_change_of_debezium_has_beside_its_rows(all_of_it: bool) -> None:
+    more = ", whole MAP<STRING, STRING> METADATA FROM 'value.source.properties' VIRTUAL" if all_of_it else ""
+    of_postgres = '{"version":"2.7","ts_ms":1700000000123,"db":"shop","schema":"public","table":"orders","snapshot":false,"lsn":24023128}'
+    made = rows(
+        f"id INT, {SOURCE}{more}, place BIGINT METADATA FROM 'offset' VIRTUAL", f"'format'='debezium-json', {CHANGES}",
+        debezium("c", "null", '{"id":1}', of_postgres, ',"ts_ms":1700000000500') | {"offset": 4},
+        {"value": b"", "offset": 5},
+        debezium("u", '{"id":1}', '{"id":2}', '{"ts_ms":1700000001000,"db":"shop","collection":"carts"}') | {"offset": 6},
+        debezium("d", '{"id":2}', "null", "null", ',"ts_ms":null') | {"offset": 7},
+        zone="Asia/Shanghai",
+    )  # fmt: skip
+
+    def at(ms: int, zone: Any = UTC) -> datetime:
+        return datetime.fromtimestamp(ms / 1000, zone)
+
+    in_shanghai = ZoneInfo("Asia/Shanghai")
+    first = (at(1700000000500), at(1700000000123, in_shanghai).replace(tzinfo=None), "shop", "public", "orders")
+    second = (None, at(1700000001000, in_shanghai).replace(tzinfo=None), "shop", None, "carts")
+    whole: list[Any] = [
+        [("version", "2.7"), ("ts_ms", "1700000000123"), ("db", "shop"), ("schema", "public"), ("table", "orders"), ("snapshot", "false"), ("lsn", "24023128")],
+        *[[("ts_ms", "1700000001000"), ("db", "shop"), ("collection", "carts")]] * 2,
+        None,
+    ]  # fmt: skip
+    expected = [(1, *first), (1, *second), (2, *second), (2, None, None, None, None, None)]
+    of_all = [(*row, each) if all_of_it else row for row, each in zip(expected, whole, strict=True)]
+    kinds, places = ("+I", "-U", "+U", "-D"), (4, 6, 6, 7)
+    assert made == [(*row, place, kind) for row, place, kind in zip(of_all, places, kinds, strict=True)]
+
+
+def test_the_schema_beside_a_change_of_debezium() -> None:
+    schema = '{"type":"struct","optional":false}'
+    record = debezium("c", "null", '{"id":1}', '{"table":"orders"}')["value"].decode()
+    (row,) = rows(
+        "id INT, s STRING METADATA FROM 'value.schema' VIRTUAL, tab STRING METADATA FROM 'value.source.table' VIRTUAL",
+        f"'value.format'='debezium-json', 'value.debezium-json.schema-include'='true', {CHANGES}",
+        {"value": f'{{"schema":{schema},"payload":{record}}}'.encode()},
+    )
+    assert row == (1, schema, "orders", "+I")
+    (row,) = rows(
+        "id INT, s STRING METADATA FROM 'value.schema' VIRTUAL", f"'format'='debezium-json', {CHANGES}", {"value": record.encode()}
+    )  # fmt: skip
+    assert row == (1, None, "+I")
+
+
+def test_what_a_change_of_canal_has_beside_its_rows() -> None:
+    record = (
+        '{"data":[{"id":"1"},{"id":"2"}],"old":[{"id":"0"},{}],"type":"UPDATE","database":"shop","table":"orders",'
+        '"sqlType":{"id":4,"name":12},"pkNames":["id"],"ts":1700000000500,"es":1700000000000}'
+    )
+    made = rows(
+        "id INT, db STRING METADATA FROM 'value.database' VIRTUAL, tab STRING METADATA FROM 'value.table' VIRTUAL, "
+        "kinds MAP<STRING, INT> METADATA FROM 'value.sql-type' VIRTUAL, names ARRAY<STRING> METADATA FROM 'value.pk-names' VIRTUAL, "
+        "seen TIMESTAMP_LTZ(3) METADATA FROM 'value.ingestion-timestamp' VIRTUAL, made TIMESTAMP_LTZ(3) METADATA FROM 'value.event-timestamp' VIRTUAL",
+        f"'format'='canal-json', 'canal-json.table.include'='orders', {CHANGES}",
+        {"value": record.replace("orders", "others").encode()},
+        {"value": record.encode()},
+    )
+    beside = ("shop", "orders", [("id", 4), ("name", 12)], ["id"], datetime.fromtimestamp(1700000000.5, UTC), datetime.fromtimestamp(1700000000, UTC))  # fmt: skip
+    assert made == [(number, *beside, kind) for number, kind in ((0, "-U"), (1, "+U"), (2, "-U"), (2, "+U"))]
+
+
+def test_what_a_change_of_maxwell_has_beside_its_rows() -> None:
+    record = b'{"database":"shop","table":"orders","type":"insert","ts":1700000000,"data":{"id":1},"primary_key_columns":["id"]}'
+    made = rows(
+        "id INT, db STRING METADATA FROM 'value.database' VIRTUAL, tab STRING METADATA FROM 'value.table' VIRTUAL, "
+        "names ARRAY<STRING> METADATA FROM 'value.primary-key-columns' VIRTUAL, seen TIMESTAMP_LTZ(3) METADATA FROM 'value.ingestion-timestamp' VIRTUAL",
+        f"'format'='maxwell-json', {CHANGES}",
+        {"value": record},
+        {"value": b'{"type":"delete","data":{"id":1}}'},
+    )
+    seen = datetime.fromtimestamp(1700000000, UTC)
+    assert made == [(1, "shop", "orders", ["id"], seen, "+I"), (1, None, None, None, None, "-D")]
+
+
 def test_what_key_and_value_both_have_is_read_of_the_value() -> None:
     options = f"'key.format'='json', 'key.fields'='id', {JSON}"
     assert rows("id INT, n INT", options, {"key": b'{"id": 1}', "value": b'{"id": 2, "n": 3}'}) == [(2, 3)]
@@ -283,6 +370,9 @@ def test_settings_of_clients() -> None:
         ("n INT, PRIMARY KEY (n) NOT ENFORCED", "'connector'='upsert-kafka', 'format'='json', 'key.format'='json'", "no option 'value.format'", "missing_option"),
         ("n INT, PRIMARY KEY (n) NOT ENFORCED", "'connector'='upsert-kafka', 'key.format'='json', 'value.format'='debezium-json'", "cannot be an upsert", "bad_option_value"),
         ("n INT, o BIGINT METADATA FROM 'offsett'", JSON, "no metadata 'offsett'", "unknown_column"),
+        ("n INT, o STRING METADATA FROM 'value.table'", JSON, "no metadata 'value.table'", "unknown_column"),
+        ("n INT, o STRING METADATA FROM 'value.table'", JSON.replace("'json'", "'debezium-json'"), "no metadata 'value.table'", "unknown_column"),
+        ("n INT, o INT METADATA FROM 'value.pk-names'", JSON.replace("'json'", "'canal-json'"), "pk-names of a record ARRAY", "type_mismatch"),
         ("n INT, o DATE METADATA FROM 'offset'", JSON, "offset of a record BIGINT", "type_mismatch"),
         ("n INT", f"{JSON}, 'properties.ssl.truststore.location'='ca.jks'", "keystore of Java", "bad_option_value"),
         ("n INT", f"{JSON}, 'properties.security.protocol'='SASL_SSL'", "needs a mechanism", "bad_option_value"),
@@ -300,6 +390,7 @@ def test_what_cannot_be_read_is_refused(columns: str, options: str, what: str, k
     ("columns", "options", "what"),
     [
         ("n INT, o BIGINT METADATA FROM 'offset'", "'format'='json'", "cannot be written"),
+        ("n INT, o STRING METADATA FROM 'value.table'", "'format'='canal-json'", "cannot be written"),
         ("n INT", "'format'='json', 'sink.transactional-id-prefix'='p'", "means nothing to at-least-once"),
         ("n INT", "'format'='json', 'sink.delivery-guarantee'='exactly-once', 'sink.transactional-id-prefix'='a b'", "cannot begin a transactional id"),
         ("n INT", "'format'='json', 'sink.partitioner'='fixed'", "'fixed' cannot be"),

@@ -25,7 +25,8 @@ TIMESTAMP, DECIMAL = SqlType("TIMESTAMP", (3,)), SqlType("DECIMAL", (10, 2))
 
 DIALECTS = [
     CsvDialect(), CsvDialect(";", "'", "\\"), CsvDialect(quote=""), CsvDialect("\t", '"', "\\", has_comments=True),
-    CsvDialect("|", has_comments=True),
+    CsvDialect("|", has_comments=True), CsvDialect(trims=True), CsvDialect(";", "'", "\\", trims=True), CsvDialect("\t", trims=True),
+    CsvDialect(ends_with_delimiter=False, drops_more=True), CsvDialect(ends_with_delimiter=False), CsvDialect(needs_all=True),
 ]  # fmt: skip
 pieces = st.sampled_from(
     ["a", "bc", "é", ",", ";", '"', '""', "'", "\\", "\t", "|", " ", "#", "", "1", "\r", "x,y", '"q"', "\0", '"a,b",'],
@@ -81,6 +82,58 @@ def test_fields_as_jackson_cuts_them() -> None:
     for record in ('"a', '"a"b', "a\\"):
         with pytest.raises(ValueError, match=r"close|closing|escape"):
             fields_of(record, CsvDialect(escape="\\"))
+
+
+TRIMMED = [
+    (' 1 , b" ', ["1", 'b"']), (' x , "q " ', ["x", "q "]), ("1, ", ["1", ""]), (" , ", ["", ""]), ('1," b "', ["1", " b "]),
+    ("\t1\t,\x01b\x01", ["1", "b"]), (" 1,b \r\nz", ["1", "b"]), ('" a" ,b', [" a", "b"]),
+]  # fmt: skip
+"""What Flink 2.3's Jackson makes of them with TRIM_SPACES."""
+
+
+@pytest.mark.parametrize(("record", "fields"), TRIMMED)
+def test_blanks_around_fields_in_no_quotes(record: str, fields: list[str]) -> None:
+    dialect = CsvDialect(trims=True)
+    assert fields_of(record, dialect) == fields
+    several = cut(binary([record.encode()] * 20), len(fields), dialect)
+    assert [column.to_pylist() for column in several.columns] == [[each] * 20 for each in fields]
+
+
+def test_blanks_that_are_delimiters_or_escaped() -> None:
+    assert fields_of("\t a\t", CsvDialect("\t", trims=True)) == ["", "a", ""]
+    assert fields_of(" x\t y ", CsvDialect("\t", trims=True)) == ["x", "y"]
+    assert fields_of(" a\\ ,\\ b", CsvDialect(escape="\\", trims=True)) == ["a", " b"]
+
+
+@pytest.mark.parametrize("count", [1, 40])
+@pytest.mark.parametrize(
+    ("option", "record", "otherwise", "given"),
+    [
+        ("trim_spaces", ' 1 , b" ', [1, ' b" '], [1, 'b"']),
+        ("ignore_trailing_unmappable", "1,b,3,4", ["error"], [1, "b"]),
+        ("empty_string_as_null", "1,", [1, ""], [1, None]),
+        ("empty_string_as_null", '1,""', [1, ""], [1, None]),
+    ],
+)
+def test_options_of_reading(option: str, record: str, otherwise: list[Any], given: list[Any], count: int) -> None:
+    types = {"a": INT, "b": STRING}
+    assert rows_of(types, *[record] * count, **{option: "true"}) == [given] * count
+    if otherwise == ["error"]:
+        with pytest.raises(EvaluationError):
+            rows_of(types, *[record] * count)
+    else:
+        assert rows_of(types, *[record] * count) == [otherwise] * count
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_how_many_fields_a_record_may_have(count: int) -> None:
+    types = {"a": INT, "b": STRING}
+    assert rows_of(types, *["1,b,"] * count) == [[1, "b"]] * count
+    with pytest.raises(EvaluationError, match="it has 3 fields, the table 2"):
+        rows_of(types, *["1,b,"] * count, allow_trailing_comma="false")
+    assert rows_of(types, "2,c", *["1"] * count, ignore_parse_errors="true") == [[2, "c"], *[[1, None]] * count]
+    lenient = {"ignore_parse_errors": "true", "fail_on_missing_columns": "true"}
+    assert rows_of(types, "2,c", *["1"] * count, **lenient) == [[2, "c"]]
 
 
 def rows_of(types: dict[str, SqlType], *records: str, **options: str) -> list[list[Any]]:

@@ -44,6 +44,17 @@ def test_rows_have_the_schema_that_flink_gives_them() -> None:
     assert encoder.format.subject_of("orders", is_key=False) == "orders-value"
 
 
+def test_a_provider_of_tokens_is_named_as_confluents_client_has_it() -> None:
+    properties = {
+        "issuer.endpoint.url": "https://login.example.com/token", "client.id": "etl", "client.secret": "env:NAME", "scope": "schemas",
+        "logical.cluster": "lsrc-1", "identity.pool.id": "pool-1",
+    }  # fmt: skip
+    given = {f"properties.bearer.auth.{name}": value for name, value in properties.items()}
+    registry = made(decoder_of, **given, **{"bearer-auth.credentials-source": "OAUTHBEARER"}).format.registry
+    names = ("token_url", "client_id", "client_secret", "scope", "logical_cluster", "identity_pool")
+    assert [getattr(registry, name) for name in names] == list(properties.values())
+
+
 def test_options_are_those_of_flink() -> None:
     given = {
         "subject": "s", "basic-auth.credentials-source": "USER_INFO", "basic-auth.user-info": "etl:env:NAME",
@@ -68,6 +79,10 @@ def test_options_are_those_of_flink() -> None:
         ({"basic-auth.user-info": "nobody"}, "is no user and password"),
         ({"basic-auth.credentials-source": "USER_INFO"}, "needs a login"),
         ({"bearer-auth.token": "x"}, "a login by token needs 'STATIC_TOKEN'"),
+        ({"bearer-auth.credentials-source": "SASL_INHERIT"}, "a login by token needs 'STATIC_TOKEN'"),
+        ({"bearer-auth.credentials-source": "OAUTHBEARER"}, "needs the property bearer.auth.issuer.endpoint.url"),
+        ({"properties.bearer.auth.scope": "x"}, "means nothing without a login by 'OAUTHBEARER'"),
+        ({"properties.bearer.auth.logical.cluster": "x"}, "logical_cluster means nothing without a token"),
         ({"url": "localhost"}, "no address of a registry"),
         ({"schema": "{"}, "the Avro schema cannot be read"),
         ({"properties.some.other": "1"}, "has no option 'avro-confluent.properties.some.other'"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from poundlock.arguments import refuse_without_effect
@@ -54,13 +54,13 @@ class AvroConfluent(RegistryFormat):
         super().__post_init__()
         if isinstance(self.schema, Mapping):
             object.__setattr__(self, "schema", json.dumps(self.schema))
-        self.check_schema(self._given, self.columns)
+        self.check_schema(self.schema, self.columns)  # type: ignore[arg-type]
         if self._given is not None:
             _parsed(self._given)
 
-    @property
+    @cached_property
     def _given(self) -> Given | None:
-        return self.schema  # type: ignore[return-value] # an object is made a text when it is given
+        return self.with_references(self.schema)  # type: ignore[arg-type] # an object is made a text when it is given
 
     def refuse_of_sink(self) -> None:
         super().refuse_of_sink()

@@ -1,6 +1,7 @@
 """Rows to values with the number of their schema: which schema that is, under which subject it is registered, and the bytes.
 
-Who writes asks the registry for the number once in a process. Registered is what is not there yet, by its text, so that a repetition changes
+Who writes asks the registry for a number once in a process, and not at all for one that the driver knows; for the newest schema of a subject each
+task asks, and takes the newest that is known where the registry does not answer. Registered is what is not there yet, by its text, so that a repetition changes
 nothing. A registry that does not answer fails the task for now, and its checkpoint is repeated.
 """
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from poundlock.connectors.kafka.schemas.client import client_of
 from poundlock.connectors.kafka.schemas.framing import head
-from poundlock.connectors.kafka.schemas.registered import Reference, RegisteredSchema
+from poundlock.connectors.kafka.schemas.registered import Answers, Reference, RegisteredSchema
 from poundlock.formats.arrays import indices_of
 
 if TYPE_CHECKING:
@@ -73,10 +74,13 @@ class RegistryEncoder:
 
     Args:
         is_single: whether the one column is the value itself, and no field of a record.
+        answers: what the registry answered to the driver.
     """
 
-    def __init__(self, format: RegistryFormat, *, is_key: bool, is_single: bool = False) -> None:
-        self._format, self._is_key, self._is_single = format, is_key, is_single
+    def __init__(
+        self, format: RegistryFormat, *, is_key: bool, is_single: bool = False, answers: Answers | None = None
+    ) -> None:
+        self._format, self._is_key, self._is_single, self._answers = format, is_key, is_single, answers
         self._known: dict[str, tuple[WrittenSchema, int]] = {}
         self._derived: tuple[pa.Schema, WrittenSchema] | None = None
 
@@ -122,8 +126,10 @@ class RegistryEncoder:
     def _ask(self, topic: str, columns: pa.Schema) -> tuple[WrittenSchema, int]:
         format = self._format
         client = client_of(format.registry)
+        if self._answers is not None:
+            client.learn(self._answers)
         if format.use_latest:
-            latest: RegisteredSchema = client.latest(format.subject_of(topic, is_key=self._is_key))
+            latest: RegisteredSchema = client.latest_or_known(format.subject_of(topic, is_key=self._is_key))
             return format.writing(columns, latest, is_single=self._is_single), latest.id
         written = self._written(columns)
         subject = format.subject_of(topic, is_key=self._is_key, name=written.name)

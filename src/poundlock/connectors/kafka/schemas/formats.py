@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from poundlock.arguments import FLAG, TEXT, check_choices, check_kind, check_object, refuse_without_effect
+from poundlock.arguments import FLAG, MAPPING, TEXT, check_choices, check_kind, check_object, refuse_without_effect
+from poundlock.connectors.kafka.schemas.references import check_given, referred
 from poundlock.connectors.kafka.schemas.registered import Given, Reference, RegisteredSchema, SchemaKind
 from poundlock.connectors.kafka.schemas.registry import SchemaRegistry
 from poundlock.errors import DefinitionError
@@ -30,7 +32,11 @@ class RegistryFormat(ABC):
         subject: under which a sink registers, and whose schemas a source fetches before it reads; None = as `subject_name_strategy` says.
         subject_name_strategy: "topic": the topic with "-value" or "-key" behind it; "record": the full name of the record; "topic-record": both.
         auto_register: whether a sink registers its schema where it is not registered yet.
-        use_latest: whether a sink writes by the newest schema of the subject, as it is when a process begins to write.
+        references: what `schema` refers to, by what it calls it: the full name of a type of Avro, the path of an import of Protobuf, a `$ref` of JSON
+            Schema. A text is registered before the schema, under that name as its subject, where it is not there yet; `registry.latest(…)` is one that
+            is there.
+        use_latest: whether a sink writes by the newest schema of the subject, as it is when a task begins to write; where the registry does not answer,
+            by the newest one that is known.
         on_incompatible: what becomes of a value whose schema the schema of the job cannot read: "fail" stops the job, "bad_record" makes a bad
             record of it.
     """
@@ -40,6 +46,7 @@ class RegistryFormat(ABC):
     subject: str | None = None
     subject_name_strategy: SubjectNameStrategy = "topic"
     auto_register: bool = True
+    references: Mapping[str, Given] = field(default_factory=dict, hash=False)
     use_latest: bool = False
     on_incompatible: OnIncompatible = "fail"
 
@@ -53,6 +60,7 @@ class RegistryFormat(ABC):
         name = type(self).__name__
         check_object(self.registry, "registry", (SchemaRegistry,), 'write SchemaRegistry("http://localhost:8081")')
         check_kind(name, TEXT, {"subject": self.subject}, optional=True)
+        check_kind(name, MAPPING, {"references": self.references})
         check_kind(name, FLAG, {"auto_register": self.auto_register, "use_latest": self.use_latest})
         check_choices(
             self,
@@ -73,6 +81,11 @@ class RegistryFormat(ABC):
         """Raise DefinitionError where the schema or the columns of a format are none, or contradict each other."""
         name = type(self).__name__
         check_kind(name, TEXT, {"columns": columns}, optional=True)
+        if self.references and not isinstance(schema, str):
+            raise DefinitionError(
+                f"{name}: references mean nothing without the text of a schema",
+                next="give schema=…, or leave references out: a schema of a registry has its own",
+            )
         if schema is None:
             return
         check_object(schema, "schema", (str, RegisteredSchema), f"give its text, or registry.latest(…), to {name}")
@@ -83,6 +96,14 @@ class RegistryFormat(ABC):
         if columns is not None:
             raise DefinitionError(f"{name}: schema and columns say the same", next="leave one of them out")
         refuse_without_effect(name, {"use_latest": (self.use_latest, False)}, because="schema is given")
+
+    def with_references(self, schema: Given | None) -> Given | None:
+        """Return the schema of the format with all that it refers to; raises DefinitionError where that cannot be."""
+        if not self.references or not isinstance(schema, str):
+            return schema
+        name = type(self).__name__
+        check_given(self.references, self.kind, name)
+        return RegisteredSchema(0, self.kind, schema, referred(self.kind, schema, self.references, name))
 
     def subject_of(self, topic: str, *, is_key: bool, name: str = "") -> str:
         """Return the subject of a topic's values or keys.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from poundlock.arguments import FLAG, TEXT, check_kind, refuse_without_effect
@@ -57,7 +58,12 @@ class JsonSchemaConfluent(RegistryFormat):
             from poundlock.connectors.kafka.schemas.kinds.json_schema import validator_of
 
             refuse_without_effect("JsonSchemaConfluent", {"title": (self.title, "Row")}, because="schema is given")
-            validator_of(text_of(self.schema), references_of(self.schema))
+            given = self._given or ""
+            validator_of(text_of(given), references_of(given))
+
+    @cached_property
+    def _given(self) -> Given | None:
+        return self.with_references(self.schema)
 
     def refuse_of_source(self) -> None:
         super().refuse_of_source()
@@ -91,7 +97,7 @@ class JsonSchemaConfluent(RegistryFormat):
         from poundlock.connectors.kafka.schemas.encoder import WrittenSchema
         from poundlock.connectors.kafka.schemas.kinds.json_schema import JsonWriter, schema_of, title_of
 
-        given: Given = latest or self.schema or schema_of(columns, self.title)
+        given: Given = latest or self._given or schema_of(columns, self.title)
         text, references = text_of(given), references_of(given)
         writer = JsonWriter(text, references, validate=self.validate)
         return WrittenSchema(writer, text, references, title_of(text))
@@ -100,5 +106,5 @@ class JsonSchemaConfluent(RegistryFormat):
     def registers(self) -> tuple[str, tuple[Reference, ...], str] | None:
         from poundlock.connectors.kafka.schemas.kinds.json_schema import title_of
 
-        given: Given | None = self.schema
+        given = self._given
         return None if given is None else (text_of(given), references_of(given), title_of(text_of(given)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from poundlock.arguments import TEXT, check_kind, refuse_without_effect
@@ -82,12 +82,17 @@ class ProtobufConfluent(RegistryFormat):
         if self.descriptor_set is not None or self.message_class is not None:
             files, name = given_message("ProtobufConfluent", self.message, self.descriptor_set, self.message_class)
         elif self.schema is not None:
-            files, _ = set_of_text(text_of(self.schema), {each.name: each.text for each in references_of(self.schema)})
+            given = self._given or ""
+            files, _ = set_of_text(text_of(given), {each.name: each.text for each in references_of(given)})
             name = self.message or first_message(files)
         else:
             return None
         object.__setattr__(self, "message", name)
         return files
+
+    @cached_property
+    def _given(self) -> Given | None:
+        return self.with_references(self.schema)
 
     def _descriptor(self) -> Descriptor:
         from poundlock.formats.protobuf.descriptors import message_in
@@ -140,28 +145,11 @@ class ProtobufConfluent(RegistryFormat):
 
     @property
     def registers(self) -> tuple[str, tuple[Reference, ...], str] | None:
+        from poundlock.connectors.kafka.schemas.kinds.protobuf import file_with_imports
+
         if self.descriptor_set is None:
             return None
-        given: Given | None = self.schema
-        if given is not None:
-            return text_of(given), references_of(given), str(self.message)
-        return self._encoded_file(), (), str(self.message)
-
-    def _encoded_file(self) -> str:
-        """Return the file of the message in base64, as Confluent's client for Python registers it.
-
-        Raises:
-            DefinitionError: it imports files that are not Google's.
-        """
-        from google.protobuf.descriptor_pb2 import FileDescriptorProto
-
-        file = self._descriptor().file
-        own = sorted(each.name for each in file.dependencies if not each.name.startswith("google/protobuf/"))
-        if own:
-            raise DefinitionError(
-                f"ProtobufConfluent: {file.name} imports {own[0]!r}, which has to be registered before it",
-                next="register both, and write by use_latest=True",
-            )
-        proto = FileDescriptorProto()
-        file.CopyToProto(proto)
-        return base64.standard_b64encode(proto.SerializeToString(deterministic=True)).decode()
+        if self._given is not None:
+            return text_of(self._given), references_of(self._given), str(self.message)
+        text, references = file_with_imports(self._descriptor().file)
+        return text, references, str(self.message)

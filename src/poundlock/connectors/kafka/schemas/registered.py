@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]
@@ -15,13 +15,17 @@ class Reference:
 
     Args:
         name: as the other one calls it: the full name of a type of Avro, the path of an import of Protobuf, or a URI of JSON Schema.
-        subject, version: where the registry has it.
+        subject, version: where the registry has it; version 0: it is registered there before the one that refers to it.
+        uses: the names of those that it refers to itself.
+        is_direct: whether the schema itself refers to it, and not only one that it refers to.
     """
 
     name: str
     subject: str
     version: int
     text: str
+    uses: tuple[str, ...] = ()
+    is_direct: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +35,15 @@ class RegisteredSchema:
     Args:
         id: its number, unique in the registry.
         references: all that it refers to, also through others, each behind those that it refers to itself.
+        subject, version: that it was asked for by; "" and 0 of one that was asked for by its number.
     """
 
     id: int
     kind: SchemaKind
     text: str
     references: tuple[Reference, ...] = ()
+    subject: str = ""
+    version: int = 0
 
 
 Given = str | RegisteredSchema
@@ -58,3 +65,19 @@ Pins = Mapping[int, RegisteredSchema]
 
 KEY_BYTES = "$key"
 """The column of a chunk that has the bytes of keys; no column of a user's is called so."""
+
+Registration = tuple[str, SchemaKind, str, tuple[Reference, ...]]
+"""What is asked for the number of a schema: subject, kind, text and what it refers to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a registry answered to one process, for others that it may not answer.
+
+    Args:
+        latest: the newest schemas of subjects as they were then.
+        numbers: what does not change.
+    """
+
+    latest: Mapping[str, RegisteredSchema] = field(default_factory=dict)
+    numbers: Mapping[Registration, int] = field(default_factory=dict)

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from poundlock.connectors.kafka.schemas.client import NotRegistered, client_of
+from collections.abc import Iterable, Mapping
+
+from poundlock.connectors.kafka.schemas.client import NotRegistered, client_of, open_client_of
 from poundlock.connectors.kafka.schemas.formats import RegistryFormat
+from poundlock.connectors.kafka.schemas.registered import Answers
+from poundlock.connectors.kafka.schemas.registry import SchemaRegistry
 from poundlock.errors import DefinitionError, TerminalError
+
+
+def known_answers(formats: Iterable[object]) -> Mapping[SchemaRegistry, Answers]:
+    """Return what the registries of some formats answered to this process; nothing is asked."""
+    registries = {format.registry for format in formats if isinstance(format, RegistryFormat)}
+    clients = {registry: open_client_of(registry) for registry in registries}
+    return {registry: client.answers() for registry, client in clients.items() if client is not None}
 
 
 def check_registry(format: RegistryFormat, topic: str | None, *, is_key: bool) -> None:

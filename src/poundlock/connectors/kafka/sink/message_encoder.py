@@ -99,7 +99,9 @@ class MessageMaker:
         self._sink = sink
         self._reject = reject
         self._encoder = _encoder(sink)
-        self._key_encoder = None if sink.key_format is None else _registered(sink.key_format, sink.key, is_key=True)
+        self._key_encoder = (
+            None if sink.key_format is None else _registered(sink, sink.key_format, sink.key, is_key=True)
+        )
 
     def messages(self, chunk: Chunk) -> Messages:
         """Return the messages of a chunk.
@@ -183,7 +185,7 @@ def _encoder(sink: KafkaSink) -> _Encode:
     if sink.format == "raw":
         return lambda batch, topics: (_as_bytes(_column(batch, str(sink.value))), {})
     if isinstance(sink.format, RegistryFormat):
-        return _registered(sink.format, sink.value, is_key=False)
+        return _registered(sink, sink.format, sink.value, is_key=False)
     columns = None if sink.value is None else [sink.value] if isinstance(sink.value, str) else list(sink.value)
     if sink.format == "avro":
         return _avro(columns, **sink.format_options)
@@ -208,10 +210,13 @@ def _rows(encoder: JsonEncoder | CsvEncoder) -> _Encode:
     return encode
 
 
-def _registered(format: RegistryFormat, columns: str | Sequence[str] | None, *, is_key: bool) -> _Encode:
+def _registered(
+    sink: KafkaSink, format: RegistryFormat, columns: str | Sequence[str] | None, *, is_key: bool
+) -> _Encode:
     """Return what makes values with the number of their schema. A column that is named alone is the value itself; null is no value then."""
     is_single = isinstance(columns, str)
-    encoder = RegistryEncoder(format, is_key=is_key, is_single=is_single)
+    answers = sink.answers.get(format.registry)
+    encoder = RegistryEncoder(format, is_key=is_key, is_single=is_single, answers=answers)
     names = [columns] if isinstance(columns, str) else None if columns is None else list(columns)
 
     def encode(batch: pa.RecordBatch, topics: _Topics) -> _Encoded:

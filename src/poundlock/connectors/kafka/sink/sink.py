@@ -33,6 +33,8 @@ from poundlock.connectors import reconcile
 from poundlock.connectors.commit_threads import ConnectionPool, commit_each
 from poundlock.connectors.kafka.checks import check_columns, check_sink
 from poundlock.connectors.kafka.schemas.formats import RegistryFormat
+from poundlock.connectors.kafka.schemas.registered import Answers
+from poundlock.connectors.kafka.schemas.registry import SchemaRegistry
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.sink import committer
 from poundlock.connectors.kafka.sink.client_options import ProduceSettings, parse
@@ -131,6 +133,7 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
     client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     job_tag: str = field(default="", repr=False)  # set by `bind`
     sink_tag: str = field(default="", repr=False)
+    answers: Mapping[SchemaRegistry, Answers] = field(default_factory=dict, repr=False, compare=False)  # as well
 
     bulk: ClassVar[bool] = True
     holds_readers: ClassVar[bool] = True  # a transaction that is left open
@@ -196,9 +199,11 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         check_columns(self, sink, columns)
 
     def bind(self, *, job_id: str, sink: str) -> KafkaSink:
-        """Return this sink for one job: its transactional ids are then its own."""
+        """Return this sink for one job: its transactional ids are then its own, and it knows what registries answered before."""
+        from poundlock.connectors.kafka.schemas.writing import known_answers
+
         job, name = tags(job_id, sink)
-        return replace(self, job_tag=job, sink_tag=name)
+        return replace(self, job_tag=job, sink_tag=name, answers=known_answers((self.format, self.key_format)))
 
     @property
     def task_modules(self) -> Sequence[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poundlock.errors import did_you_mean
 from poundlock.sql.connectors.kafka.metadata import KafkaMetadataColumn
@@ -21,6 +21,7 @@ class RecordColumns:
 
     Args:
         key: those of the key, as they are called in the data; `value` likewise.
+        metadata: those that show what the format of values has beside the rows.
     """
 
     table: TableContext
@@ -28,6 +29,7 @@ class RecordColumns:
     key: tuple[FormatColumn, ...]
     value: tuple[FormatColumn, ...]
     is_upsert: bool
+    metadata: tuple[FormatColumn, ...] = ()
 
     def decoders(self) -> tuple[RecordDecoder, RecordDecoder | None]:
         """Return what reads values and keys; no key where all that it has is read of the value.
@@ -35,7 +37,8 @@ class RecordColumns:
         Raises:
             OptionError: a format is missing, or cannot be.
         """
-        of_value, of_key = decoder_of(self._value_options, self._context(self.value)), self.key
+        context = replace(self._context(self.value), metadata=self.metadata)
+        of_value, of_key = decoder_of(self._value_options, context), self.key
         self._check_value(of_value.is_updating)
         if not self.is_upsert:  # what both have is read of the value
             of_key = tuple(each for each in of_key if each.column not in {other.column for other in self.value})
@@ -138,6 +141,7 @@ def record_columns(
         tuple(FormatColumn(f.name.removeprefix(prefix), f.column, f.type) for f in keys),
         tuple(FormatColumn(f.name, f.column, f.type) for f in of_value),
         is_upsert,
+        tuple(each.of_format for each in metadata if each.key),
     )
 
 

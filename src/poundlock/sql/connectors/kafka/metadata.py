@@ -15,6 +15,8 @@ from poundlock.sql.connectors.table import TableContext
 from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
 from poundlock.sql.expressions.tree import ColumnRef, cast_to
+from poundlock.sql.formats.change_metadata import KEYS
+from poundlock.sql.formats.format import FormatColumn
 from poundlock.sql.relations.fields import Field
 from poundlock.sql.tables import ConnectorColumn
 from poundlock.sql.types import BYTES, STRING, SqlType
@@ -49,10 +51,20 @@ FIELDS: Mapping[str, KafkaMetadata] = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaMetadataColumn:
-    """A column of a table that shows a field of the record."""
+    """A column of a table that shows a field of the record, or what the format of its value has beside the rows.
+
+    Args:
+        key: of the format; "": a field of the record.
+    """
 
     shows: KafkaMetadata
     field: Field
+    key: str = ""
+
+    @property
+    def of_format(self) -> FormatColumn:
+        """The column as the format is asked for it."""
+        return FormatColumn(self.key, self.field.column, self.shows.type)
 
     def read(self, records: pa.RecordBatch, context: EvaluationContext) -> pa.Array:
         """Return the column of some records."""
@@ -76,15 +88,21 @@ def metadata_of(table: TableContext, *, written: bool) -> tuple[KafkaMetadataCol
         OptionError: there is no such field, it is of another type, or cannot be written.
     """
     fields = {field.name: field for field in table.fields}
+    of_format = _of_format(table)
     made = []
     for column in table.definition.columns:
         if not isinstance(column, ConnectorColumn) or column.name not in fields:
             continue
-        what, shows = f"{table.name.name}.{column.name}", FIELDS.get(column.key)
+        what, field = f"{table.name.name}.{column.name}", fields[column.name]
+        shows, key = FIELDS.get(column.key), ""
+        if column.key in of_format:
+            key = column.key.removeprefix(_OF_VALUE)
+            shows = KafkaMetadata(field.column, of_format[column.key])
         if shows is None:
+            known = [*FIELDS, *of_format]
             raise OptionError(
                 f"{what}: a record of Kafka has no metadata {column.key!r}",
-                next=did_you_mean(column.key, FIELDS, f"use one of {', '.join(FIELDS)}"),
+                next=did_you_mean(column.key, known, f"use one of {', '.join(known)}"),
                 kind="unknown_column",
             )
         if written and not shows.is_writable:
@@ -96,8 +114,18 @@ def metadata_of(table: TableContext, *, written: bool) -> tuple[KafkaMetadataCol
                 next=f"declare it {shows.type}",
                 kind="type_mismatch",
             )
-        made.append(KafkaMetadataColumn(shows, fields[column.name]))
+        made.append(KafkaMetadataColumn(shows, field, key))
     return tuple(made)
+
+
+def _of_format(table: TableContext) -> Mapping[str, SqlType]:
+    """Return what the format of values has beside the rows, by the key of a column."""
+    options = table.definition.options
+    format = options.get("value.format") or options.get("format") or ""
+    return {f"{_OF_VALUE}{key}": each.type for key, each in KEYS.get(format, {}).items()}
+
+
+_OF_VALUE = "value."  # before what is of the format, as in Flink's connector
 
 
 def as_map(headers: pa.Array) -> pa.Array:

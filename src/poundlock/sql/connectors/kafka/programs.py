@@ -62,7 +62,9 @@ class KafkaDecodeProgram:
             for name, column in zip(keys.schema.names, keys.columns, strict=True):
                 columns[name] = self._key_column(columns, name, column)
         for each in self.metadata:
-            columns[each.field.column] = each.read(records, self.context)
+            name = each.field.column
+            shown = pa.RecordBatch.from_arrays([columns[name]], [name]) if each.key else records
+            columns[name] = each.read(shown, self.context)
         names = [*self.names, *([ROW_KIND] if self.is_updating else [])]
         return pa.RecordBatch.from_arrays([columns[name] for name in names], names), places
 

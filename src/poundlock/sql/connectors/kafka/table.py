@@ -64,7 +64,7 @@ class KafkaTable:
             "pattern": pattern,
             "start": start,
             "end": end,
-            "include_headers": any(each.shows.column == "headers" for each in metadata),
+            "include_headers": any(each.shows.column == "headers" and not each.key for each in metadata),
             "max_records_per_checkpoint": most,
         }
         source = _made(table.name.name, KafkaSource, given)

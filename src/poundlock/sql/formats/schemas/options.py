@@ -85,14 +85,13 @@ def _strategy(text: str) -> str | None:
 
 def _registry(options: TableOptions) -> SchemaRegistry:
     user, password = _login(options)
-    token = _token(options)
     keys = options.text("ssl.keystore.location")
     try:
         return SchemaRegistry(
             options.required("url"),
             username=user,
             password=password,
-            token=token,
+            **_token(options),
             ca=options.text("ssl.truststore.location"),
             certificate=keys,
             key=keys,
@@ -125,13 +124,41 @@ def _login(options: TableOptions) -> tuple[str | None, str | None]:
     return user, password
 
 
-def _token(options: TableOptions) -> str | None:
+def _token(options: TableOptions) -> dict[str, Any]:
+    """Return what is given of a login by token: the token, or who asks for one, by the names of Confluent's client."""
     source = options.text("bearer-auth.credentials-source")
     token = options.text("bearer-auth.token")
-    if (source is not None and source.upper() != "STATIC_TOKEN") or (source is None) is not (token is None):
+    properties = options.under(_PROPERTIES)
+    asked = {name: properties.text(f"bearer.auth.{word}") for name, word in _OF_PROVIDER.items()}
+    beside = {name: properties.text(f"bearer.auth.{word}") for name, word in _BESIDE.items()}
+    written = (source or "").upper()
+    if written not in ("", "STATIC_TOKEN", "OAUTHBEARER") or (written == "STATIC_TOKEN") is not (token is not None):
         raise OptionError(
             f"{options.table}: a login by token needs 'STATIC_TOKEN' as its source, and the token",
             next=f"write '{options.prefix}bearer-auth.credentials-source' = 'STATIC_TOKEN', and '{options.prefix}bearer-auth.token' = 'env:NAME'",
             kind="bad_option_value",
         )
-    return token
+    needed = next((word for name, word in _OF_PROVIDER.items() if asked[name] is None and name != "scope"), None)
+    if written == "OAUTHBEARER" and needed is not None:
+        raise OptionError(
+            f"{options.table}: a login by 'OAUTHBEARER' needs the property bearer.auth.{needed}",
+            next=f"add '{properties.prefix}bearer.auth.{needed}' = '…'",
+            kind="missing_option",
+        )
+    strange = next((word for name, word in _OF_PROVIDER.items() if asked[name] is not None), None)
+    if written != "OAUTHBEARER" and strange is not None:
+        raise OptionError(
+            f"{options.table}: the property bearer.auth.{strange} means nothing without a login by 'OAUTHBEARER'",
+            next=f"add '{options.prefix}bearer-auth.credentials-source' = 'OAUTHBEARER'",
+            kind="bad_option_value",
+        )
+    return {"token": token, **asked, **beside}
+
+
+_OF_PROVIDER = {
+    "token_url": "issuer.endpoint.url",
+    "client_id": "client.id",
+    "client_secret": "client.secret",
+    "scope": "scope",
+}
+_BESIDE = {"logical_cluster": "logical.cluster", "identity_pool": "identity.pool.id"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import pickle
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from poundlock import AvroConfluent, KafkaSink, KafkaSource, ProtobufConfluent, SchemaRegistry
-from poundlock.connectors.kafka.schemas.client import NotRegistered, RegistryClient
+from poundlock.connectors.kafka.schemas.client import NotRegistered, RegistryClient, client_of
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from support.certificates import self_signed
 
@@ -139,6 +140,31 @@ def test_versions_that_were_answered_once_are_there_when_the_registry_is_away(st
     assert client.versions("other-value") == []
     stand_in.answers["GET /subjects/t-value/versions"] = (503, {"error_code": 50301, "message": "later"})
     assert [each.id for each in client.versions("t-value")] == [1]
+
+
+def test_what_a_sink_asks_is_there_when_the_registry_is_away_also_in_other_processes(stand_in: StandIn) -> None:
+    answer = {"subject": "t-value", "version": 3, "id": 7, "schema": TEXT}
+    stand_in.answers["GET /subjects/t-value/versions/latest"] = (200, answer)
+    stand_in.answers["POST /subjects/u-value"] = (200, answer | {"subject": "u-value"})
+    where = SchemaRegistry(stand_in.url, timeout="1 s")
+    sink = KafkaSink("localhost:9", "t", format=AvroConfluent(where, use_latest=True))
+    assert sink.bind(job_id="j", sink="s").answers == {}, "nothing is asked for it"
+    driver = client_of(where)
+    assert driver.latest_or_known("t-value").id == 7
+    assert driver.id_of("u-value", "AVRO", TEXT, (), register=False) == 7
+    bound = pickle.loads(pickle.dumps(sink.bind(job_id="j", sink="s")))
+    stand_in.answers["GET /subjects/t-value/versions/latest"] = (503, {"error_code": 50301, "message": "later"})
+    del stand_in.answers["POST /subjects/u-value"]
+    assert driver.latest_or_known("t-value").id == 7
+    with pytest.raises(TransientError):
+        driver.latest("t-value")
+    task = RegistryClient(where)
+    with pytest.raises(TransientError):
+        task.latest_or_known("t-value")
+    task.learn(bound.answers[where])
+    assert (task.latest_or_known("t-value").id, task.id_of("u-value", "AVRO", TEXT, (), register=False)) == (7, 7)
+    stand_in.answers["GET /subjects/t-value/versions/latest"] = (200, answer | {"version": 4, "id": 9})
+    assert task.latest_or_known("t-value").id == 9
 
 
 REGISTRY = SchemaRegistry("http://127.0.0.1:9")

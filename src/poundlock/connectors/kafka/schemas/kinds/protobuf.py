@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.message import DecodeError
 
 from poundlock.connectors.kafka.schemas.codec import Incompatible, SchemaReader, head_of
 from poundlock.connectors.kafka.schemas.encoder import EncodedValues, SchemaWriter
 from poundlock.connectors.kafka.schemas.framing import SIZE
-from poundlock.connectors.kafka.schemas.registered import RegisteredSchema
+from poundlock.connectors.kafka.schemas.registered import Reference, RegisteredSchema
 from poundlock.errors import DefinitionError
 from poundlock.formats.encode import values
 from poundlock.formats.protobuf.compatibility import why_unreadable
@@ -168,6 +170,35 @@ class ProtobufWriter(SchemaWriter):
                 pieces.append(b"")
         np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)), out=ends[1:])
         return EncodedValues(b"".join(pieces), ends, bad)
+
+
+def file_with_imports(file: FileDescriptor) -> tuple[str, tuple[Reference, ...]]:
+    """Return a file in base64, as Confluent's client for Python registers it, and the files that it imports, each under its path as subject."""
+    made: dict[str, Reference] = {}
+
+    def add(each: FileDescriptor, is_direct: bool) -> tuple[str, ...]:
+        uses = tuple(of.name for of in each.dependencies if not of.name.startswith(_OF_GOOGLE))
+        for of in each.dependencies:
+            if of.name in uses and of.name not in made:
+                inner = add(of, False)
+                made[of.name] = Reference(of.name, of.name, 0, _base64(of), inner, is_direct=False)
+            if of.name in uses and is_direct:
+                made[of.name] = replace(made[of.name], is_direct=True)
+        return uses
+
+    add(file, True)
+    return _base64(file), tuple(made.values())
+
+
+_OF_GOOGLE = "google/protobuf/"  # every registry has these
+
+
+def _base64(file: FileDescriptor) -> str:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    proto = FileDescriptorProto()
+    file.CopyToProto(proto)
+    return base64.standard_b64encode(proto.SerializeToString(deterministic=True)).decode()
 
 
 def _numbers(message: Descriptor) -> Iterator[int]:
