@@ -89,6 +89,8 @@ class CdcEnumerator:
             # A later start may have tables that were not there yet.
             tables = as_declared_now(connection, [table for name, table in self._tables.items() if name in then])
         log = [] if before.lsn is None else self._log_splits(tables, before.lsn, known, str(last.lsn))
+        if last.state is None:  # no rows of before are read here
+            return log
         chunks = [
             (table, chunk)
             for table in tables
