@@ -64,7 +64,9 @@ def test_tables_of_postgres_go_into_another_as_they_change(postgres_server: Embe
 
     with Scripts(tmp_path).running(script) as until:
         until(is_copied)
-        server.execute("DELETE FROM orders_1 WHERE id < 20", "UPDATE orders_2 SET price = 9, id = id + 100 WHERE id > 3")
+        server.execute(
+            "DELETE FROM orders_1 WHERE id < 20", "UPDATE orders_2 SET price = 9, id = id + 100 WHERE id > 3"
+        )
         until(is_copied)
     server.execute("INSERT INTO orders_2 VALUES (500, 1)", "UPDATE orders_1 SET price = 2 WHERE id = 40")
     with Scripts(tmp_path).running(script) as until:  # it goes on from what it has read

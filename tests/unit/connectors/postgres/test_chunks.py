@@ -97,7 +97,11 @@ def test_rows_that_changed_are_put_back_where_their_keys_are() -> None:
 
     read = [batch("b", "d"), batch(), batch("e", "g")]
     there = pa.RecordBatch.from_pydict({"k": ["h", "a", "e", "f"], "v": ["then"] * 4})
-    made = [row for each in as_they_were(read, ("k",), {("e",), ("d",), ("h",), ("a",), ("f",)}, there) for row in each.to_pylist()]
+    made = [
+        row
+        for each in as_they_were(read, ("k",), {("e",), ("d",), ("h",), ("a",), ("f",)}, there)
+        for row in each.to_pylist()
+    ]
     assert [(row["k"], row["v"]) for row in made] == [
         ("a", "then"), ("b", "vb"), ("e", "then"), ("f", "then"), ("g", "vg"), ("h", "then"),
     ]  # fmt: skip

@@ -169,7 +169,9 @@ def test_changes_of_several_tables_are_numbered_within_their_transaction() -> No
     other = LoggedTable("public.o", 7, '"public"."o"', tuple(COLUMNS), (23, 25), ("id",), "id")
     described = RelationMessage(7, "public", "o", "f", (("id", 23, -1), ("v", 25, -1)))
     mixed = [Change("insert", oid, None, ("1", "v"), False) for oid in (OID, 7, 9, OID)]
-    made = LoggedChanges([TABLE, other], start=0).of([DESCRIBED, described, Begin(5, TIME, 1), *mixed, Truncate((7, OID))])
+    made = LoggedChanges([TABLE, other], start=0).of(
+        [DESCRIBED, described, Begin(5, TIME, 1), *mixed, Truncate((7, OID))]
+    )
     assert [(change.table.name, change.op, change.number) for change in made] == [
         ("public.t", "insert", 1), ("public.o", "insert", 2), ("public.t", "insert", 3), ("public.o", "truncate", 4), ("public.t", "truncate", 5),
     ]  # fmt: skip

@@ -14,10 +14,10 @@ import pytest
 from poundlock import DefinitionError, PostgresSource
 from poundlock.checkpoint.capabilities import HasPlace
 from poundlock.connectors.base import SplitSource
+from poundlock.connectors.chunked_snapshot import Frontier
 from poundlock.connectors.postgres.connection import identifier, literal
 from poundlock.connectors.postgres.errors import Use, explain
 from poundlock.connectors.postgres.source.incremental import Seen, settled
-from poundlock.connectors.chunked_snapshot import Frontier
 from poundlock.connectors.postgres.source.positions import (
     ColumnPosition,
     HeldState,
@@ -256,8 +256,17 @@ POSITIONS: list[tuple[PostgresPosition, dict[str, Any]]] = [
             HeldState("3-1", "1:2:"),
         ),
         {
-            "slot_name": "slot", "lsn": "0/16B3748", "state": {"name": "3-1", "seen": "1:2:"},
-            "tables": {"public.t": {"oid": 16390, "known": {"below": "7", "cuts": ["5"]}, "files": "88", "published": {"version": "7.1", "by": ["all"]}}},
+            "slot_name": "slot",
+            "lsn": "0/16B3748",
+            "state": {"name": "3-1", "seen": "1:2:"},
+            "tables": {
+                "public.t": {
+                    "oid": 16390,
+                    "known": {"below": "7", "cuts": ["5"]},
+                    "files": "88",
+                    "published": {"version": "7.1", "by": ["all"]},
+                }
+            },
         },
     ),
 ]
@@ -286,7 +295,15 @@ def test_a_position_of_another_mode_is_refused(
 
 
 def test_a_position_that_an_earlier_version_wrote_is_of_a_table_all_of_which_is_known() -> None:
-    old = {"slot": "s", "lsn": "0/2", "oid": 7, "published": {"version": "7.1", "by": ["all"]}, "plan": "p", "snapshot": "x", "of": 3}
+    old = {
+        "slot": "s",
+        "lsn": "0/2",
+        "oid": 7,
+        "published": {"version": "7.1", "by": ["all"]},
+        "plan": "p",
+        "snapshot": "x",
+        "of": 3,
+    }
     assert LogPosition.from_json(old, "t") == LogPosition(
         "s", "0/2", {"": KnownTable(7, Frontier(whole=True), "", Publication("7.1", ("all",)))}
     )

@@ -104,7 +104,11 @@ def test_options_become_those_of_the_source() -> None:
 
 def test_patterns_of_schema_and_table_mean_several_tables() -> None:
     columns = "id INT, n INT, s STRING METADATA FROM 'schema_name', tab STRING METADATA FROM 'table_name'"
-    options = {"schema_name": "shop|public", "table_name": "orders_[0-9]+", "scan__incremental__snapshot__chunk__size": "100"}
+    options = {
+        "schema_name": "shop|public",
+        "table_name": "orders_[0-9]+",
+        "scan__incremental__snapshot__chunk__size": "100",
+    }
     made = PostgresCdcTable().source(context(columns, **options))
     source, program = made.source, made.program
     assert isinstance(source, PostgresSource)

@@ -22,8 +22,8 @@ from poundlock.connectors.postgres.source.positions import HeldState, KnownTable
 from poundlock.connectors.postgres.source.states import Held
 from poundlock.connectors.postgres.source.tables import (
     LoggedTable,
-    as_declared_now,
     as_planned,
+    check_declared,
     files_of,
     rows_of_a_chunk,
 )
@@ -87,7 +87,8 @@ class CdcEnumerator:
             known = self._check(connection, before if before.lsn is not None else last, str(before.lsn or last.lsn))
             then = self._by_name(last)
             # A later start may have tables that were not there yet.
-            tables = as_declared_now(connection, [table for name, table in self._tables.items() if name in then])
+            tables = [table for name, table in self._tables.items() if name in then]
+            check_declared(connection, tables)
         log = [] if before.lsn is None else self._log_splits(tables, before.lsn, known, str(last.lsn))
         if last.state is None:  # no rows of before are read here
             return log
@@ -356,7 +357,8 @@ def _value_at(connection: Any, table: LoggedTable, sign: str, border: str | None
     """Return a value of the column that a table is cut by, as text: of the rows from a border on, the one behind some others."""
     column = identifier(str(table.cut_by))
     where = f" WHERE {column} {sign} {table.border(border)}" if border is not None else ""
+    # With the table's name it is the column that they are ordered by, and not its text.
     row = connection.execute(
-        f"SELECT {column}::text FROM {table.source}{where} ORDER BY {column} OFFSET {passed} LIMIT 1"
+        f"SELECT {column}::text FROM {table.source}{where} ORDER BY {table.source}.{column} OFFSET {passed} LIMIT 1"
     ).fetchone()
     return None if row is None else str(row[0])

@@ -236,7 +236,7 @@ class PostgresSource:
             self._check_cdc()
 
     def _check_cdc(self) -> None:
-        if self.table is None or self.where is not None:
+        if self.query is not None or self.where is not None:
             raise DefinitionError(
                 'mode "cdc" reads a table, whole', next="name it in table=…, and filter the rows in the job"
             )

@@ -215,27 +215,22 @@ _DECLARED = (
 )
 
 
-def as_declared_now(connection: Any, tables: Sequence[LoggedTable]) -> list[LoggedTable]:
-    """Return tables with the types that their columns are declared with now.
+def check_declared(connection: Any, tables: Sequence[LoggedTable]) -> None:
+    """Raise TerminalError unless the columns of tables are there and declared as they were.
 
     So a column that a change in the log is without was added later: were it gone, it would not be here.
-
-    Raises:
-        TerminalError: a column is gone.
     """
     rows = connection.execute(_DECLARED, [[table.oid for table in tables]]).fetchall()
     types = {(oid, name): declared for oid, name, declared, _ in rows}
     known = {oid for oid, *_ in rows}
     for table in tables:
-        gone = [c.name for c in table.columns if (table.oid, c.name) not in types]
-        if gone and table.oid in known:
-            raise TerminalError(
-                f"column {gone[0]!r} of {table.name} is gone, since the job was started",
-                next="start the job again: it then reads the columns that there are",
-            )
-    return [
-        replace(table, declared=tuple(types.get((table.oid, c.name), 0) for c in table.columns)) for table in tables
-    ]
+        for column, declared in zip(table.columns, table.declared, strict=True):
+            now = types.get((table.oid, column.name))
+            if now != declared and table.oid in known:
+                raise TerminalError(
+                    f"column {column.name!r} of {table.name} is {'gone' if now is None else 'of another type'}, since the job was started",
+                    next="start the job again: it then reads the columns that there are",
+                )
 
 
 def rows_of_a_chunk(connection: Any, table: LoggedTable, split_bytes: int) -> int:
