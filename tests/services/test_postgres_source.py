@@ -145,7 +145,7 @@ def impatient(pg: Any) -> Iterator[None]:
     """The role's sessions are cut short after a moment, whatever they do, unless they say otherwise."""
     limits = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"]
     limits += ["transaction_timeout"] if pg.connect().info.server_version >= 170000 else []
-    pg.execute(*(f"ALTER ROLE postgres SET {name} = '300ms'" for name in limits))
+    pg.execute(*(f"ALTER ROLE postgres SET {name} = '800ms'" for name in limits))
     yield
     pg.execute("ALTER ROLE postgres RESET ALL")
 

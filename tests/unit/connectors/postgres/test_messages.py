@@ -148,7 +148,7 @@ def test_columns_that_changed_stop_where_a_row_has_them() -> None:
     for columns in ((("id", 20, -1), ("v", 25, -1)), (("v", 25, -1),)):
         changed = RelationMessage(OID, "public", "t", "f", columns)
         assert len(rows([DESCRIBED, *insert(1, "1"), changed])) == 1
-        with pytest.raises(TerminalError, match="columns of public.t changed before 0/2: column 'id'"):
+        with pytest.raises(TerminalError, match=r"columns of public\.t changed before 0/2: column .id."):
             rows([DESCRIBED, *insert(1, "1"), changed, *insert(2, "2")])
         assert rows([changed, *insert(2, "2"), DESCRIBED, *insert(5, "5")], start=3)[0]["after"]["id"] == 5
 
