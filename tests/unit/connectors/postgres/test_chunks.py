@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 
 from poundlock import DefinitionError, PostgresSource
-from poundlock.connectors.change_envelopes import micros_of_time
-from poundlock.connectors.chunk_rows import as_they_were
-from poundlock.connectors.chunked_snapshot import Frontier, RowChange
+from poundlock.connectors.changes.chunk_rows import as_they_were
+from poundlock.connectors.changes.chunked_snapshot import Frontier, RowChange
+from poundlock.connectors.changes.envelopes import micros_of_time
 from poundlock.connectors.postgres.source.cdc_messages import Begin
-from poundlock.connectors.postgres.source.cdc_rows import LoggedChange, as_batch, as_read
+from poundlock.connectors.postgres.source.cdc_rows import DecodedChange, as_batch, as_read
 from poundlock.connectors.postgres.source.debezium import as_envelopes
 from poundlock.connectors.postgres.source.positions import HeldState
 from poundlock.connectors.postgres.source.states import Visibility, place_of
-from poundlock.connectors.postgres.source.tables import LoggedTable
-from poundlock.connectors.postgres.source.work import ChunkWork, inside, knows, payload_of, work_of
+from poundlock.connectors.postgres.source.tables import PublishedTable
+from poundlock.connectors.postgres.source.work import SnapshotChunkWork, inside, knows, payload_of, work_of
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import TerminalError
 
@@ -28,8 +28,8 @@ DSN = "postgresql://me@localhost/db"
 CDC: dict[str, Any] = {"mode": "cdc", "slot": "s", "publication": "p"}
 
 
-def table(oid: int, cut_by: str | None = "k") -> LoggedTable:
-    return LoggedTable("public.t", 1, "t", (Column("v", 25), Column("k", oid)), (25, oid), ("k",), cut_by)
+def table(oid: int, cut_by: str | None = "k") -> PublishedTable:
+    return PublishedTable("public.t", 1, "t", (Column("v", 25), Column("k", oid)), (25, oid), ("k",), cut_by)
 
 
 def test_a_state_has_the_transactions_that_the_server_says() -> None:
@@ -87,7 +87,7 @@ def test_a_table_that_is_not_cut_is_one_chunk() -> None:
 
 
 def test_work_is_json_on_its_way() -> None:
-    work = ChunkWork(table(23), None, "9", 77, HeldState("a-1", "1:1:"), "5", "s", "p", "tables", "db")
+    work = SnapshotChunkWork(table(23), None, "9", 77, HeldState("a-1", "1:1:"), "5", "s", "p", "tables", "db")
     assert work_of(json.loads(json.dumps(payload_of(work)))) == work
 
 
@@ -114,7 +114,7 @@ def test_a_change_as_debezium_writes_it() -> None:
         "t": (1083, -1), "f": (701, -1), "l": (1007, -1),
     }  # fmt: skip
     of = tuple(Column(name, oid, modifier) for name, (oid, modifier) in columns.items())
-    known = LoggedTable("shop.orders", 1, "o", of, tuple(c.oid for c in of), ("id",), "id")
+    known = PublishedTable("shop.orders", 1, "o", of, tuple(c.oid for c in of), ("id",), "id")
     time = datetime(2020, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
     row = {
         "id": 1, "n": Decimal("1.50"), "d": date(1970, 1, 11), "ms": datetime(1970, 1, 1, 0, 0, 1), "us": datetime(1970, 1, 1, 0, 0, 1),
@@ -132,7 +132,7 @@ def test_a_change_as_debezium_writes_it() -> None:
         "connector": "postgresql", "ts_ms": 0, "snapshot": "true", "db": "db", "schema": "shop", "table": "orders", "txId": None, "lsn": 77,
         "row": 0,
     }  # fmt: skip
-    gone = LoggedChange("delete", known, Begin(5, time, 9), 2, RowChange(("7",) + (None,) * 9, None), True)
+    gone = DecodedChange("delete", known, Begin(5, time, 9), 2, RowChange(("7",) + (None,) * 9, None), True)
     (made,) = as_envelopes(as_batch([gone], has_table=True), known, "db").to_pylist()
     value = json.loads(made["value"])
     assert (value["op"], value["after"], value["before"]["id"], made["key"]) == ("d", None, 7, '{"id":7}')

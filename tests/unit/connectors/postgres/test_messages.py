@@ -20,8 +20,8 @@ from poundlock.connectors.postgres.source.cdc_messages import (
     lsn_text,
     parse,
 )
-from poundlock.connectors.postgres.source.cdc_rows import LoggedChanges, as_batch, change_schema
-from poundlock.connectors.postgres.source.tables import LoggedTable
+from poundlock.connectors.postgres.source.cdc_rows import DecodedChanges, as_batch, change_schema
+from poundlock.connectors.postgres.source.tables import PublishedTable
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import TerminalError
 
@@ -78,13 +78,18 @@ def test_places_are_written_as_the_server_does(written: str) -> None:
     assert lsn_text(lsn_of(written)) == written
 
 
-TABLE = LoggedTable("public.t", OID, '"public"."t"', tuple(COLUMNS), (23, 25), ("id",), "id")
+TABLE = PublishedTable("public.t", OID, '"public"."t"', tuple(COLUMNS), (23, 25), ("id",), "id")
 
 
 def rows(
-    messages: list[Message | None], start: int = 0, end: int = 10_000, *, full: bool = False, table: LoggedTable = TABLE
+    messages: list[Message | None],
+    start: int = 0,
+    end: int = 10_000,
+    *,
+    full: bool = False,
+    table: PublishedTable = TABLE,
 ) -> list[dict[str, Any]]:
-    found = list(LoggedChanges([table], full=full, start=start, end=end).of(messages))
+    found = list(DecodedChanges([table], full=full, start=start, end=end).of(messages))
     if not found:
         return []
     batch = as_batch(found, has_table=False)
@@ -162,14 +167,14 @@ def test_a_column_that_came_later_is_null_and_one_that_is_not_read_is_passed_ove
     assert [row["after"] for row in found] == [{"id": 1, "v": None}, {"id": 2, "v": "b"}]
     # What is undone has to be whole.
     with pytest.raises(TerminalError, match="column 'v' is not as it was"):
-        list(LoggedChanges([TABLE], start=0, later=False).of([before, Begin(1, TIME, 1), change]))
+        list(DecodedChanges([TABLE], start=0, later=False).of([before, Begin(1, TIME, 1), change]))
 
 
 def test_changes_of_several_tables_are_numbered_within_their_transaction() -> None:
-    other = LoggedTable("public.o", 7, '"public"."o"', tuple(COLUMNS), (23, 25), ("id",), "id")
+    other = PublishedTable("public.o", 7, '"public"."o"', tuple(COLUMNS), (23, 25), ("id",), "id")
     described = RelationMessage(7, "public", "o", "f", (("id", 23, -1), ("v", 25, -1)))
     mixed = [Change("insert", oid, None, ("1", "v"), False) for oid in (OID, 7, 9, OID)]
-    made = LoggedChanges([TABLE, other], start=0).of(
+    made = DecodedChanges([TABLE, other], start=0).of(
         [DESCRIBED, described, Begin(5, TIME, 1), *mixed, Truncate((7, OID))]
     )
     assert [(change.table.name, change.op, change.number) for change in made] == [
@@ -180,7 +185,7 @@ def test_changes_of_several_tables_are_numbered_within_their_transaction() -> No
 def test_chosen_columns_are_found_by_name() -> None:
     described = RelationMessage(OID, "public", "t", "f", (("w", 25, -1), ("id", 23, -1), ("v", 25, -1)))
     change = Change("insert", OID, None, ("w", "1", UNCHANGED), False)
-    chosen = LoggedTable("public.t", OID, '"public"."t"', (Column("id", 23),), (23,))
+    chosen = PublishedTable("public.t", OID, '"public"."t"', (Column("id", 23),), (23,))
     (row,) = rows([described, Begin(1, TIME, 1), change], table=chosen)
     assert row["after"] == {"id": 1}
     assert (row["op"], row["lsn"], row["number"], row["xid"], row["commit_time"], row["before"]) == (

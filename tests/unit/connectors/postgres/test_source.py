@@ -14,7 +14,7 @@ import pytest
 from poundlock import DefinitionError, PostgresSource
 from poundlock.checkpoint.capabilities import HasPlace
 from poundlock.connectors.base import SplitSource
-from poundlock.connectors.chunked_snapshot import Frontier
+from poundlock.connectors.changes.chunked_snapshot import Frontier
 from poundlock.connectors.postgres.connection import identifier, literal
 from poundlock.connectors.postgres.errors import Use, explain
 from poundlock.connectors.postgres.source.incremental import Seen, settled

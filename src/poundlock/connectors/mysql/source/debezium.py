@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from poundlock.connectors.change_envelopes import Row, days, envelopes, micros, micros_of_time, zoned
+from poundlock.connectors.changes.envelopes import Row, days, envelopes, micros, micros_of_time, zoned
 from poundlock.connectors.mysql.source.catalog import LoggedTable
 from poundlock.connectors.mysql.types import MySqlColumn
 

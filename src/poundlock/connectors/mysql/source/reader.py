@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from poundlock.connectors.base import ReaderContext, Split
-from poundlock.connectors.chunk_rows import in_key_order, keys_of, without
-from poundlock.connectors.chunked_snapshot import Frontier, RowChange, Undone
+from poundlock.connectors.changes.chunk_rows import in_key_order, keys_of, without
+from poundlock.connectors.changes.chunked_snapshot import Frontier, RowChange, Undone
 from poundlock.connectors.mysql.connection import MySqlLogin, identifier, load_pymysql, rows_of
 from poundlock.connectors.mysql.source.catalog import LoggedTable
 from poundlock.connectors.mysql.source.debezium import as_envelopes

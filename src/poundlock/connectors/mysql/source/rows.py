@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from poundlock.connectors.chunked_snapshot import RowChange
+from poundlock.connectors.changes.chunked_snapshot import RowChange
 from poundlock.connectors.mysql.source.log import Image, LoggedTransaction
 from poundlock.connectors.mysql.source.positions import LogPlace
 from poundlock.connectors.mysql.types import MySqlColumn, from_logged

@@ -14,20 +14,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import Split
-from poundlock.connectors.chunked_snapshot import Chunk, Frontier, is_whole, next_frontiers
+from poundlock.connectors.changes.chunked_snapshot import Chunk, Frontier, is_whole, next_frontiers
 from poundlock.connectors.postgres.connection import identifier
 from poundlock.connectors.postgres.source import slots, states
 from poundlock.connectors.postgres.source.cdc_messages import lsn_of, lsn_text
 from poundlock.connectors.postgres.source.positions import HeldState, KnownTable, LogPosition
 from poundlock.connectors.postgres.source.states import Held
 from poundlock.connectors.postgres.source.tables import (
-    LoggedTable,
+    PublishedTable,
     as_planned,
     check_declared,
     files_of,
     rows_of_a_chunk,
 )
-from poundlock.connectors.postgres.source.work import ChunkWork, LogWork, payload_of
+from poundlock.connectors.postgres.source.work import DecodingWork, SnapshotChunkWork, payload_of
 from poundlock.errors import DefinitionError, SourceGoneError, TransientError
 from poundlock.storage import Storage
 from poundlock.values import size
@@ -50,7 +50,7 @@ class CdcEnumerator:
         self._source = source
         self._workspace = workspace
         self._connection: Any = None
-        self._tables: dict[str, LoggedTable] = {}
+        self._tables: dict[str, PublishedTable] = {}
         self._held: list[Held] = []
         self._begun: LogPosition | None = None
         self._looked_ms: int | None = None
@@ -127,7 +127,7 @@ class CdcEnumerator:
             self._connection = None
 
     def _release(self, up_to: int | None) -> None:
-        """Let go of states of places up to one; None = of all."""
+        """Close the connections that hold states of places up to one; None = all."""
         for held in self._held:
             if up_to is None or held.lsn <= up_to:
                 held.close()
@@ -302,12 +302,12 @@ class CdcEnumerator:
     # --- work ---------------------------------------------------------------------------------------------------------
 
     def _log_splits(
-        self, tables: Sequence[LoggedTable], start: str, known: dict[str, KnownTable], last: str
+        self, tables: Sequence[PublishedTable], start: str, known: dict[str, KnownTable], last: str
     ) -> list[Split]:
         source, end = self._source, lsn_of(last)
         if lsn_of(start) >= end:
             return []
-        work = LogWork(
+        work = DecodingWork(
             slots.as_function(str(source.slot), str(source.publication), end),
             lsn_of(start),
             end,
@@ -319,9 +319,9 @@ class CdcEnumerator:
         )
         return [Split(f"{start}-{last}", payload_of(work), name=f"changes up to {last}")]
 
-    def _chunk_split(self, table: LoggedTable, chunk: Chunk, end: LogPosition, number: int) -> Split:
+    def _chunk_split(self, table: PublishedTable, chunk: Chunk, end: LogPosition, number: int) -> Split:
         assert end.state is not None
-        work = ChunkWork(
+        work = SnapshotChunkWork(
             table,
             chunk.low,
             chunk.high,
@@ -343,17 +343,17 @@ def _all_known(table: KnownTable) -> KnownTable:
     return KnownTable(table.oid, Frontier(whole=True), "", table.published)
 
 
-def _border_after(connection: Any, table: LoggedTable, border: str | None, rows: int) -> str | None:
+def _border_after(connection: Any, table: PublishedTable, border: str | None, rows: int) -> str | None:
     """Return the border of the chunk of a table that begins at a border, None if it has the last rows."""
     if table.cut_by is None:
         return None
-    found = _value_at(connection, table, ">=", border, rows)
-    if border is not None and found == border:  # more rows than a chunk has with one value: the next value ends it
-        found = _value_at(connection, table, ">", border, 0)
-    return found
+    value = _value_at(connection, table, ">=", border, rows)
+    if border is not None and value == border:  # more rows than a chunk has with one value: the next value ends it
+        value = _value_at(connection, table, ">", border, 0)
+    return value
 
 
-def _value_at(connection: Any, table: LoggedTable, sign: str, border: str | None, passed: int) -> str | None:
+def _value_at(connection: Any, table: PublishedTable, sign: str, border: str | None, passed: int) -> str | None:
     """Return a value of the column that a table is cut by, as text: of the rows from a border on, the one behind some others."""
     column = identifier(str(table.cut_by))
     where = f" WHERE {column} {sign} {table.border(border)}" if border is not None else ""

@@ -13,14 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from poundlock.connectors.chunk_rows import as_they_were, keys_of
-from poundlock.connectors.chunked_snapshot import Frontier, RowChange, Undone
+from poundlock.connectors.changes.chunk_rows import as_they_were, keys_of
+from poundlock.connectors.changes.chunked_snapshot import Frontier, RowChange, Undone
 from poundlock.connectors.postgres.connection import PostgresLogin, identifier
 from poundlock.connectors.postgres.source import slots, states
 from poundlock.connectors.postgres.source.cdc_messages import Values, lsn_text, parse
 from poundlock.connectors.postgres.source.cdc_rows import (
-    LoggedChange,
-    LoggedChanges,
+    DecodedChange,
+    DecodedChanges,
     as_batch,
     as_read,
     images_of,
@@ -28,8 +28,8 @@ from poundlock.connectors.postgres.source.cdc_rows import (
     size_of,
 )
 from poundlock.connectors.postgres.source.debezium import as_envelopes
-from poundlock.connectors.postgres.source.tables import LoggedTable, files_of
-from poundlock.connectors.postgres.source.work import ChunkWork, LogWork, inside, knows
+from poundlock.connectors.postgres.source.tables import PublishedTable, files_of
+from poundlock.connectors.postgres.source.work import DecodingWork, SnapshotChunkWork, inside, knows
 from poundlock.connectors.postgres.types import from_csv
 from poundlock.errors import TerminalError, TransientError
 
@@ -47,9 +47,9 @@ class CdcReader:
     def __init__(self, login: PostgresLogin, what: str, sleep: Callable[[float], None] = time.sleep) -> None:
         self._login, self._what, self._sleep = login, what, sleep
 
-    def batches(self, work: LogWork | ChunkWork) -> Iterator[pa.RecordBatch]:
+    def batches(self, work: DecodingWork | SnapshotChunkWork) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a piece of work."""
-        if isinstance(work, LogWork):
+        if isinstance(work, DecodingWork):
             return self._changes(work)
         return (
             self._shown(as_read(rows, work.table, work.at, has_table=work.output != "one table"), work.table, work)
@@ -57,14 +57,14 @@ class CdcReader:
         )
 
     @staticmethod
-    def _shown(rows: pa.RecordBatch, table: LoggedTable, work: LogWork | ChunkWork) -> pa.RecordBatch:
+    def _shown(rows: pa.RecordBatch, table: PublishedTable, work: DecodingWork | SnapshotChunkWork) -> pa.RecordBatch:
         return as_envelopes(rows, table, work.database) if work.output == "debezium" else rows
 
-    def _changes(self, work: LogWork) -> Iterator[pa.RecordBatch]:
+    def _changes(self, work: DecodingWork) -> Iterator[pa.RecordBatch]:
         known = {table.name: knows(table, work.known[table.name]) for table in work.tables}
-        made = LoggedChanges(work.tables, full=work.full, start=work.start, end=work.end)
+        made = DecodedChanges(work.tables, full=work.full, start=work.start, end=work.end)
         is_apart = work.output == "debezium"  # each table has a form of its own
-        held: list[LoggedChange] = []
+        held: list[DecodedChange] = []
         size = 0
         with self._login.reading(f"reading changes of {self._what}") as connection:
             messages = slots.messages(connection, work.changes, self._what, sleep=self._sleep)
@@ -80,10 +80,10 @@ class CdcReader:
             if held:
                 yield self._batch(held, work)
 
-    def _batch(self, held: list[LoggedChange], work: LogWork) -> pa.RecordBatch:
+    def _batch(self, held: list[DecodedChange], work: DecodingWork) -> pa.RecordBatch:
         return self._shown(as_batch(held, has_table=work.output != "one table"), held[0].table, work)
 
-    def _chunk(self, work: ChunkWork) -> Iterator[pa.RecordBatch]:
+    def _chunk(self, work: SnapshotChunkWork) -> Iterator[pa.RecordBatch]:
         table = work.table
         with self._login.reading(f"reading {table.name}") as connection:
             if states.begin_at(connection, work.state):
@@ -100,7 +100,7 @@ class CdcReader:
             as_rows = pa.RecordBatch.from_arrays(there.flatten(), schema=pa.schema(list(row_type(table.columns))))
             yield from as_they_were(self._rows(connection, work), table.key, keys, as_rows)
 
-    def _rows(self, connection: Any, work: ChunkWork) -> Iterator[pa.RecordBatch]:
+    def _rows(self, connection: Any, work: SnapshotChunkWork) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a chunk as the transaction sees them, in the order of their keys."""
         held: list[bytes] = []
         size, is_checked = 0, False
@@ -119,7 +119,7 @@ class CdcReader:
         if held:
             yield from_csv(b"".join(held), work.table.columns, work.table.name)
 
-    def _check_files(self, work: ChunkWork) -> None:
+    def _check_files(self, work: SnapshotChunkWork) -> None:
         """Raise TransientError if the table was emptied or written anew, before which older states of it show nothing.
 
         From its first row on, the reading's transaction keeps everybody from that.
@@ -131,7 +131,7 @@ class CdcReader:
                     next=_AGAIN,
                 )
 
-    def _undone(self, work: ChunkWork, until: int) -> _Remembering:
+    def _undone(self, work: SnapshotChunkWork, until: int) -> _Remembering:
         table = work.table
         undone = _Remembering(partial(_key_of, [table.place_of(name) for name in table.key]))
         is_inside = inside(table, work.low, work.high)
@@ -139,7 +139,7 @@ class CdcReader:
         with self._login.reading(f"reading changes of {table.name}") as log:
             states.flushed_to(log, until, self._sleep)
             messages = slots.messages(log, function, table.name, sleep=self._sleep)
-            made = LoggedChanges([table], start=work.at, later=False)
+            made = DecodedChanges([table], start=work.at, later=False)
             try:
                 for change in made.of(parse(data) for data in messages):
                     if change.op == "truncate":
@@ -182,7 +182,7 @@ def _key_of(places: list[int], row: Values) -> Hashable:
     return tuple(row[place] for place in places)
 
 
-def _within(change: LoggedChange, is_known: Callable[[Values], bool], frontier: Frontier) -> LoggedChange | None:
+def _within(change: DecodedChange, is_known: Callable[[Values], bool], frontier: Frontier) -> DecodedChange | None:
     """Return what a change is to somebody who knows some rows alone; None = nothing."""
     if change.op == "truncate":
         return change if frontier.whole or frontier.below is not None else None
@@ -196,7 +196,7 @@ def _within(change: LoggedChange, is_known: Callable[[Values], bool], frontier: 
     return change._replace(op=op, row=row)
 
 
-def _select(work: ChunkWork) -> str:
+def _select(work: SnapshotChunkWork) -> str:
     table = work.table
     borders = [(">=", work.low), ("<", work.high)]
     conditions = [
@@ -207,7 +207,7 @@ def _select(work: ChunkWork) -> str:
     return f"SELECT {columns} FROM {table.source}{where} ORDER BY {', '.join(_order(table))}"
 
 
-def _order(table: LoggedTable) -> list[str]:
+def _order(table: PublishedTable) -> list[str]:
     """Return what rows are ordered by: their key, in the order that its values have here."""
     kinds: Mapping[str, pa.DataType] = {column.name: column.arrow for column in table.columns}
     texts = [name for name in table.key if kinds[name] == pa.string()]

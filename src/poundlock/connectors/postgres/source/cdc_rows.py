@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from poundlock.connectors.chunked_snapshot import RowChange
+from poundlock.connectors.changes.chunked_snapshot import RowChange
 from poundlock.connectors.postgres.source.cdc_messages import (
     UNCHANGED,
     Begin,
@@ -19,7 +19,7 @@ from poundlock.connectors.postgres.source.cdc_messages import (
     Values,
     lsn_text,
 )
-from poundlock.connectors.postgres.source.tables import LoggedTable
+from poundlock.connectors.postgres.source.tables import PublishedTable
 from poundlock.connectors.postgres.types import Column, from_texts
 from poundlock.errors import TerminalError
 
@@ -33,7 +33,7 @@ _HEAD = [
 _TABLE = pa.field("table", pa.string())
 
 
-class LoggedChange(NamedTuple):
+class DecodedChange(NamedTuple):
     """One change, and which one of its transaction it is.
 
     Args:
@@ -43,7 +43,7 @@ class LoggedChange(NamedTuple):
     """
 
     op: str
-    table: LoggedTable
+    table: PublishedTable
     transaction: Begin
     number: int
     row: RowChange[Values]
@@ -62,7 +62,7 @@ def change_schema(columns: Sequence[Column], *, has_table: bool = False) -> pa.S
     return pa.schema([*head, pa.field("before", row), pa.field("after", row)])
 
 
-def as_read(rows: pa.RecordBatch, table: LoggedTable, lsn: int, *, has_table: bool) -> pa.RecordBatch:
+def as_read(rows: pa.RecordBatch, table: PublishedTable, lsn: int, *, has_table: bool) -> pa.RecordBatch:
     """Return rows that were there at a place of the log as change rows: op "read", without a number, time or image before."""
     schema, count = change_schema(table.columns, has_table=has_table), rows.num_rows
     after = pa.StructArray.from_arrays(rows.columns, fields=list(schema.field("after").type))
@@ -71,7 +71,7 @@ def as_read(rows: pa.RecordBatch, table: LoggedTable, lsn: int, *, has_table: bo
     return pa.RecordBatch.from_arrays([*head, pa.nulls(count, schema.field("before").type), after], schema=schema)
 
 
-def as_batch(changes: Sequence[LoggedChange], *, has_table: bool) -> pa.RecordBatch:
+def as_batch(changes: Sequence[DecodedChange], *, has_table: bool) -> pa.RecordBatch:
     """Return changes as rows, of tables with the same columns."""
     table = changes[0].table
     heads: Mapping[str, list[Any]] = {
@@ -107,7 +107,7 @@ def size_of(values: Values | None) -> int:
 
 
 @dataclass
-class LoggedChanges:
+class DecodedChanges:
     """Makes changes of the messages of a range of the log.
 
     Args:
@@ -117,7 +117,7 @@ class LoggedChanges:
         later: whether a column that is not there was added later; else the table is another one, which is refused.
     """
 
-    tables: Sequence[LoggedTable]
+    tables: Sequence[PublishedTable]
     _: KW_ONLY
     full: bool = False
     start: int
@@ -125,7 +125,7 @@ class LoggedChanges:
     later: bool = True
     _places: dict[int, list[int | None] | str] = field(default_factory=dict, init=False)
 
-    def of(self, messages: Iterable[Message | None]) -> Iterator[LoggedChange]:
+    def of(self, messages: Iterable[Message | None]) -> Iterator[DecodedChange]:
         """Yield changes in the order of commits and in that of a transaction's changes.
 
         Raises:
@@ -152,9 +152,9 @@ class LoggedChanges:
                     if oid in tables:
                         number += 1
                         nothing: RowChange[Values] = RowChange(None, None)
-                        yield LoggedChange("truncate", tables[oid], transaction, number, nothing, True)
+                        yield DecodedChange("truncate", tables[oid], transaction, number, nothing, True)
 
-    def _described(self, message: RelationMessage, table: LoggedTable) -> list[int | None] | str:
+    def _described(self, message: RelationMessage, table: PublishedTable) -> list[int | None] | str:
         """Return where each column is, None where it is not there; or why that cannot be said."""
         place = {name: (i, oid) for i, (name, oid, _) in enumerate(message.columns)}
         made: list[int | None] = []
@@ -169,7 +169,7 @@ class LoggedChanges:
                 made.append(place[column.name][0])
         return made
 
-    def _change(self, message: Change, table: LoggedTable, transaction: Begin, number: int) -> LoggedChange:
+    def _change(self, message: Change, table: PublishedTable, transaction: Begin, number: int) -> DecodedChange:
         is_whole = message.op == "insert" or (message.old is not None and not message.old_is_key)
         if self.full and not is_whole:
             raise TerminalError(
@@ -187,14 +187,14 @@ class LoggedChanges:
         old, new = (_ours(values, places) for values in (message.old, message.new))
         if new is not None and UNCHANGED in new:
             new = _completed(new, old, table, old_is_key=message.old_is_key)
-        return LoggedChange(message.op, table, transaction, number, RowChange(old, new), is_whole)
+        return DecodedChange(message.op, table, transaction, number, RowChange(old, new), is_whole)
 
 
 def _ours(values: Values | None, places: Sequence[int | None]) -> Values | None:
     return None if values is None else tuple(None if i is None else values[i] for i in places)
 
 
-def _completed(new: Values, old: Values | None, table: LoggedTable, *, old_is_key: bool) -> Values:
+def _completed(new: Values, old: Values | None, table: PublishedTable, *, old_is_key: bool) -> Values:
     """Put long values that did not change into the new row, from the old one."""
     before = [UNCHANGED] if old is None else [o for o, n in zip(old, new, strict=True) if n is UNCHANGED]
     # Where only the key is known, null stands for whatever the other columns hold; a column of a key is never null.

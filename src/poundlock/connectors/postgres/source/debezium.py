@@ -10,14 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from poundlock.connectors.change_envelopes import Row, days, envelopes, micros, micros_of_time, zoned
-from poundlock.connectors.postgres.source.tables import LoggedTable
+from poundlock.connectors.changes.envelopes import Row, days, envelopes, micros, micros_of_time, zoned
+from poundlock.connectors.postgres.source.tables import PublishedTable
 from poundlock.connectors.postgres.types import Column
 
 _MILLISECONDS = 3  # digits of a second, up to which a timestamp is a number of milliseconds
 
 
-def as_envelopes(changes: pa.RecordBatch, table: LoggedTable, database: str) -> pa.RecordBatch:
+def as_envelopes(changes: pa.RecordBatch, table: PublishedTable, database: str) -> pa.RecordBatch:
     """Return change rows of one table as Debezium's.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import msgspec
 
-from poundlock.connectors.chunked_snapshot import Frontier
+from poundlock.connectors.changes.chunked_snapshot import Frontier
 from poundlock.errors import DefinitionError
 from poundlock.storage.json_record import typed, untyped
 
@@ -116,6 +116,16 @@ class LogPosition(PostgresPosition, frozen=True):
         old = OneTablePosition.from_json(value, what)
         tables = {} if old.lsn is None else {"": KnownTable(old.oid, Frontier(whole=True), "", old.published)}
         return cls(old.slot, old.lsn, tables)
+
+    @property
+    def described(self) -> str:
+        """It in words."""
+        parts = [
+            f"{name} {'not yet' if known.below is None else f'below {known.below}'}"
+            for name, known in ((name, table.known) for name, table in self.tables.items())
+            if not known.whole
+        ]
+        return "; ".join([f"changes up to {self.lsn} of slot {self.slot_name}", *parts])
 
 
 class OneTablePosition(PostgresPosition, frozen=True):

@@ -187,8 +187,7 @@ def messages(
 def begun(connection: Any, function: str, what: str) -> list[tuple[int, int]]:
     """Return where the commits of a slot's transactions stand in the log, and the numbers of these transactions."""
     begins = messages(connection, function, what, only=f"get_byte(data, 0) = {ord('B')}")
-    found = [parse(data) for data in begins]
-    return [(each.commit, each.xid) for each in found if isinstance(each, Begin)]
+    return [(each.commit, each.xid) for each in map(parse, begins) if isinstance(each, Begin)]
 
 
 def check_published(

@@ -5,7 +5,6 @@ A source is a value: it holds no connection, can be pickled and compared, and sh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 from poundlock.arguments import NAMES, TEXT, check_choices, check_kind, refuse_without_effect
 from poundlock.connectors.base import Enumerator, ReaderContext, ReplayPromise
-from poundlock.connectors.change_envelopes import SCHEMA
+from poundlock.connectors.changes.envelopes import SCHEMA
 from poundlock.connectors.examination import Examination
 from poundlock.connectors.postgres.connection import PostgresLogin, clock_ahead
 from poundlock.connectors.postgres.errors import load_psycopg
@@ -26,14 +25,13 @@ from poundlock.connectors.postgres.source.positions import ColumnPosition, LogPo
 from poundlock.connectors.postgres.source.reader import PostgresReader
 from poundlock.connectors.postgres.source.relation import Relation, look_up
 from poundlock.connectors.postgres.source.snapshot import SnapshotEnumerator, key_of
-from poundlock.connectors.postgres.source.tables import LoggedTable, check_ready, logged_tables
+from poundlock.connectors.postgres.source.tables import PublishedTable, check_ready, check_settings, published_tables
 from poundlock.connectors.postgres.source.work import Output
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage
 from poundlock.values import Clock, SystemClock, duration, positive_number, size, span_ms
 
 Mode = Literal["snapshot", "incremental", "cdc"]
-_SLOT = re.compile(r"[a-z0-9_]{1,63}")
 _OWN = {
     "snapshot": ("key", "ranges", "lost_snapshot", "ranges_per_checkpoint"),
     "incremental": ("column", "start", "until", "append_only"),
@@ -154,7 +152,7 @@ class PostgresSource:
     login: PostgresLogin = field(init=False, compare=False)
     # Once asked for, so that tasks need not ask.
     _schema: list[pa.Schema] = field(default_factory=list, init=False, repr=False, compare=False)
-    _tables: list[LoggedTable] = field(default_factory=list, init=False, repr=False, compare=False)
+    _tables: list[PublishedTable] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_kind("PostgresSource", TEXT, {"query": self.query, "slot": self.slot}, optional=True)
@@ -233,37 +231,7 @@ class PostgresSource:
         if self.mode == "incremental" and self.column is None:
             raise DefinitionError('mode "incremental" needs a column whose values only grow', next='write column="id"')
         if self.mode == "cdc":
-            self._check_cdc()
-
-    def _check_cdc(self) -> None:
-        if self.query is not None or self.where is not None:
-            raise DefinitionError(
-                'mode "cdc" reads a table, whole', next="name it in table=…, and filter the rows in the job"
-            )
-        if self.slot is None or self.publication is None:
-            raise DefinitionError(
-                'mode "cdc" needs a slot and a publication',
-                next='CREATE PUBLICATION my_pub FOR TABLE …; then write slot="my_job", publication="my_pub"',
-            )
-        if not _SLOT.fullmatch(self.slot):
-            raise DefinitionError(
-                f"{self.slot!r} is no name for a replication slot", next='use lower case letters, digits and "_"'
-            )
-        for pattern in self.tables or ():
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise DefinitionError(
-                    f"tables=[…]: {pattern!r} is no regular expression: {error}",
-                    next='write such as "public\\.orders_.*"',
-                ) from None
-        if self.tables is not None and (not self.tables or len(set(self.tables)) != len(self.tables)):
-            raise DefinitionError("tables=[…] is empty, or names one twice", next='write tables=["public.orders"]')
-        if self.initial == "none":
-            given = {"chunk_size": (self.chunk_size, None), "chunks_per_checkpoint": (self.chunks_per_checkpoint, 16)}
-            refuse_without_effect("PostgresSource", given, because='initial is "none"')
-        if self.chunk_size is not None and self.split_size != size("64 MB"):
-            raise DefinitionError("chunk_size and split_size both say how large a chunk is", next="write one of them")
+            check_settings(self)
 
     @property
     def shown(self) -> str:
@@ -344,10 +312,10 @@ class PostgresSource:
                 self._schema.append(schema)
         return self._schema[0]
 
-    def planned(self, connection: Any) -> list[LoggedTable]:
+    def planned(self, connection: Any) -> list[PublishedTable]:
         """Return the tables of "cdc" with the columns that the job was planned with; what is added later waits for its next start."""
         if not self._tables:
-            self._tables.extend(logged_tables(connection, self))
+            self._tables.extend(published_tables(connection, self))
         return self._tables
 
     def refuse_preview(self) -> None:
@@ -369,7 +337,7 @@ class PostgresSource:
         with self.login.reading(f"looking up {self.shown}") as connection:
             if self.mode == "cdc":
                 check_ready(connection, self)
-                for table in logged_tables(connection, self):  # this user may see a table and not read it
+                for table in published_tables(connection, self):  # this user may see a table and not read it
                     connection.execute(f"SELECT 1 FROM {table.source} WHERE false")
                 return
             relation = look_up(connection, self)
@@ -420,12 +388,4 @@ class PostgresSource:
             return f"{self.shown}: {at.next} of {'?' if at.plan is None else at.of} ranges read"
         if self.mode == "incremental":
             return f"{self.shown}: {self.column} up to {ColumnPosition.from_json(position, self.reads).value}"
-        place = LogPosition.from_json(position, self.reads)
-        parts = [
-            f"{name} {'not yet' if known.below is None else f'below {known.below}'}"
-            for name, known in ((name, table.known) for name, table in place.tables.items())
-            if not known.whole
-        ]
-        return f"{self.shown}: changes up to {place.lsn} of slot {place.slot_name}" + (
-            f"; {', '.join(parts)}" if parts else ""
-        )
+        return f"{self.shown}: {LogPosition.from_json(position, self.reads).described}"

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from poundlock.arguments import refuse_without_effect
 from poundlock.connectors.postgres.connection import identifier, literal
 from poundlock.connectors.postgres.source import slots
 from poundlock.connectors.postgres.source.relation import OneTable, Relation, Wanted, look_up
 from poundlock.connectors.postgres.source.relation import as_planned as with_planned
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import DefinitionError, TerminalError
+from poundlock.values import size
 
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.source.source import PostgresSource
@@ -23,20 +25,51 @@ ORDERED = {
     21: "smallint", 23: "integer", 20: "bigint", 1082: "date", 1114: "timestamp", 1184: "timestamptz", 2950: "uuid",
 }  # fmt: skip
 """Types whose values have one order, in the server and here, so that a table can be cut by them; by the number of the type."""
+_SLOT = re.compile(r"[a-z0-9_]{1,63}")
 _ROW_BYTES = 100  # where the server does not know how many rows there are
 
 
+def check_settings(source: PostgresSource) -> None:
+    """Raise DefinitionError unless the settings of a source are such that changes can be read by them."""
+    if source.query is not None or source.where is not None:
+        raise DefinitionError(
+            'mode "cdc" reads a table, whole', next="name it in table=…, and filter the rows in the job"
+        )
+    if source.slot is None or source.publication is None:
+        raise DefinitionError(
+            'mode "cdc" needs a slot and a publication',
+            next='CREATE PUBLICATION my_pub FOR TABLE …; then write slot="my_job", publication="my_pub"',
+        )
+    if not _SLOT.fullmatch(source.slot):
+        raise DefinitionError(
+            f"{source.slot!r} is no name for a replication slot", next='use lower case letters, digits and "_"'
+        )
+    for pattern in source.tables or ():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise DefinitionError(
+                f"tables=[…]: {pattern!r} is no regular expression: {error}",
+                next='write such as "public\\.orders_.*"',
+            ) from None
+    if source.tables is not None and (not source.tables or len(set(source.tables)) != len(source.tables)):
+        raise DefinitionError("tables=[…] is empty, or names one twice", next='write tables=["public.orders"]')
+    if source.initial == "none":
+        given = {"chunk_size": (source.chunk_size, None), "chunks_per_checkpoint": (source.chunks_per_checkpoint, 16)}
+        refuse_without_effect("PostgresSource", given, because='initial is "none"')
+    if source.chunk_size is not None and source.split_size != size("64 MB"):
+        raise DefinitionError("chunk_size and split_size both say how large a chunk is", next="write one of them")
+
+
 @dataclass(frozen=True, slots=True)
-class LoggedTable:
+class PublishedTable:
     """A table, with the columns that are read."""
 
     name: str  # "schema.table"
     oid: int
     source: str  # SQL that stands behind FROM
     columns: tuple[Column, ...]
-    declared: tuple[
-        int, ...
-    ]  # for each of them, the number of the type it was declared with, which for a domain is another one
+    declared: tuple[int, ...]  # the numbers of the types they were declared with, which for a domain is another one
     key: tuple[str, ...] = ()  # the columns by which rows are told apart; none = they are not
     cut_by: str | None = None  # the column by which it is cut into chunks; None = it is one chunk
 
@@ -69,7 +102,7 @@ def named(connection: Any, patterns: Sequence[str]) -> list[str]:
     """
     rows = connection.execute(_NAMES).fetchall()
     names = {name: bool(is_part) for name, is_part in rows}
-    found: dict[str, None] = {}
+    matches: dict[str, None] = {}
     for pattern in patterns:
         fitting = (
             [pattern] if pattern in names else [n for n, part in names.items() if not part and re.fullmatch(pattern, n)]
@@ -79,8 +112,8 @@ def named(connection: Any, patterns: Sequence[str]) -> list[str]:
                 f"there is no table {pattern} in database {connection.info.dbname!r}, or this user may not see its schema",
                 next='write tables=["schema.table"], or a regular expression of such names: "public\\.orders_[0-9]+"',
             )
-        found.update(dict.fromkeys(fitting))
-    return sorted(found)
+        matches.update(dict.fromkeys(fitting))
+    return sorted(matches)
 
 
 _NAMES = """
@@ -97,11 +130,11 @@ def relations(connection: Any, source: PostgresSource) -> list[tuple[str, Relati
     """
     if source.table is not None:
         return [_named(connection, source)]
-    found = []
+    matches = []
     for name in named(connection, source.tables or ()):
         space, _, table = name.partition(".")
-        found.append(_named(connection, OneTable(f"{identifier(space)}.{identifier(table)}", name, source.columns)))
-    return found
+        matches.append(_named(connection, OneTable(f"{identifier(space)}.{identifier(table)}", name, source.columns)))
+    return matches
 
 
 def _named(connection: Any, wanted: Wanted) -> tuple[str, Relation]:
@@ -113,7 +146,7 @@ def _named(connection: Any, wanted: Wanted) -> tuple[str, Relation]:
     return (str(row[0]) if row is not None else wanted.shown), relation
 
 
-def logged_tables(connection: Any, source: PostgresSource) -> list[LoggedTable]:
+def published_tables(connection: Any, source: PostgresSource) -> list[PublishedTable]:
     """Return the tables of a source with what their changes need.
 
     Raises:
@@ -132,7 +165,7 @@ def logged_tables(connection: Any, source: PostgresSource) -> list[LoggedTable]:
     return [_in_order(table, list(first)) for table in tables]
 
 
-def _in_order(table: LoggedTable, names: Sequence[str]) -> LoggedTable:
+def _in_order(table: PublishedTable, names: Sequence[str]) -> PublishedTable:
     places = [table.place_of(name) for name in names]
     return replace(
         table,
@@ -141,7 +174,7 @@ def _in_order(table: LoggedTable, names: Sequence[str]) -> LoggedTable:
     )
 
 
-def as_planned(connection: Any, source: PostgresSource, planned: Sequence[LoggedTable]) -> list[LoggedTable]:
+def as_planned(connection: Any, source: PostgresSource, planned: Sequence[PublishedTable]) -> list[PublishedTable]:
     """Return tables as they are now, with the columns that the job was planned with; what was added since waits for its next start.
 
     Raises:
@@ -157,9 +190,9 @@ def as_planned(connection: Any, source: PostgresSource, planned: Sequence[Logged
     return made
 
 
-def _logged(connection: Any, source: PostgresSource, name: str, relation: Relation) -> LoggedTable:
+def _logged(connection: Any, source: PostgresSource, name: str, relation: Relation) -> PublishedTable:
     declared, columns = declared_columns(connection, relation)
-    table = LoggedTable(name, relation.oid, relation.source, columns, declared)
+    table = PublishedTable(name, relation.oid, relation.source, columns, declared)
     names = {column.name: column for column in columns}
     if lone := [name for name in source.columns or () if name not in names]:
         raise DefinitionError(
@@ -215,7 +248,7 @@ _DECLARED = (
 )
 
 
-def check_declared(connection: Any, tables: Sequence[LoggedTable]) -> None:
+def check_declared(connection: Any, tables: Sequence[PublishedTable]) -> None:
     """Raise TerminalError unless the columns of tables are there and declared as they were.
 
     So a column that a change in the log is without was added later: were it gone, it would not be here.
@@ -233,7 +266,7 @@ def check_declared(connection: Any, tables: Sequence[LoggedTable]) -> None:
                 )
 
 
-def rows_of_a_chunk(connection: Any, table: LoggedTable, split_bytes: int) -> int:
+def rows_of_a_chunk(connection: Any, table: PublishedTable, split_bytes: int) -> int:
     """Return how many rows take about so many bytes."""
     size, rows = connection.execute(
         "SELECT coalesce(sum(pg_relation_size(part)), 0), coalesce(sum(greatest(reltuples, 0)), 0) FROM ("

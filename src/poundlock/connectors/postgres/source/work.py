@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from poundlock.connectors.chunked_snapshot import Frontier
+from poundlock.connectors.changes.chunked_snapshot import Frontier
 from poundlock.connectors.postgres.source.cdc_messages import Values
 from poundlock.connectors.postgres.source.positions import HeldState
-from poundlock.connectors.postgres.source.tables import LoggedTable
+from poundlock.connectors.postgres.source.tables import PublishedTable
 from poundlock.connectors.postgres.types import Column, no_place
 from poundlock.storage.json_record import typed, untyped
 
@@ -20,7 +20,7 @@ Output = Literal["one table", "tables", "debezium"]
 """The form of rows: those of one table, those of several with the name of their table, or Debezium's."""
 
 
-class LogWork(msgspec.Struct, frozen=True, tag="log"):
+class DecodingWork(msgspec.Struct, frozen=True, tag="log"):
     """The changes of tables between two places of the log.
 
     Args:
@@ -32,14 +32,14 @@ class LogWork(msgspec.Struct, frozen=True, tag="log"):
     changes: str
     start: int
     end: int
-    tables: tuple[LoggedTable, ...]
+    tables: tuple[PublishedTable, ...]
     known: dict[str, Frontier]
     full: bool
     output: Output
     database: str
 
 
-class ChunkWork(msgspec.Struct, frozen=True, tag="chunk"):
+class SnapshotChunkWork(msgspec.Struct, frozen=True, tag="chunk"):
     """The rows of a table from a border to before another, as they were at a place of the log.
 
     Args:
@@ -48,7 +48,7 @@ class ChunkWork(msgspec.Struct, frozen=True, tag="chunk"):
         slot, publication: what the log is read by where nobody does.
     """
 
-    table: LoggedTable
+    table: PublishedTable
     low: str | None
     high: str | None
     at: int
@@ -60,24 +60,24 @@ class ChunkWork(msgspec.Struct, frozen=True, tag="chunk"):
     database: str
 
 
-def payload_of(work: LogWork | ChunkWork) -> dict[str, Any]:
+def payload_of(work: DecodingWork | SnapshotChunkWork) -> dict[str, Any]:
     """Return work as JSON."""
     return untyped(work)
 
 
-def work_of(payload: Mapping[str, Any]) -> LogWork | ChunkWork:
+def work_of(payload: Mapping[str, Any]) -> DecodingWork | SnapshotChunkWork:
     """Return what JSON says."""
-    return typed(payload, LogWork) if payload["type"] == "log" else typed(payload, ChunkWork)
+    return typed(payload, DecodingWork) if payload["type"] == "log" else typed(payload, SnapshotChunkWork)
 
 
-def knows(table: LoggedTable, frontier: Frontier) -> Callable[[Values], bool]:
+def knows(table: PublishedTable, frontier: Frontier) -> Callable[[Values], bool]:
     """Return whether a row, as the log has it, is known."""
     if frontier.whole:
         return lambda row: True
     return (lambda row: False) if frontier.below is None else inside(table, None, frontier.below)
 
 
-def inside(table: LoggedTable, low: str | None, high: str | None) -> Callable[[Values], bool]:
+def inside(table: PublishedTable, low: str | None, high: str | None) -> Callable[[Values], bool]:
     """Return whether a row, as the log has it, is in a chunk."""
     if table.cut_by is None or (low is None and high is None):
         return lambda row: True
