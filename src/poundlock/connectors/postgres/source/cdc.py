@@ -19,7 +19,7 @@ from poundlock.connectors.postgres.connection import identifier
 from poundlock.connectors.postgres.source import slots, states
 from poundlock.connectors.postgres.source.cdc_messages import lsn_of, lsn_text
 from poundlock.connectors.postgres.source.positions import HeldState, KnownTable, LogPosition
-from poundlock.connectors.postgres.source.states import Held
+from poundlock.connectors.postgres.source.states import HeldSnapshot
 from poundlock.connectors.postgres.source.tables import (
     PublishedTable,
     as_planned,
@@ -51,7 +51,7 @@ class CdcEnumerator:
         self._workspace = workspace
         self._connection: Any = None
         self._tables: dict[str, PublishedTable] = {}
-        self._held: list[Held] = []
+        self._held: list[HeldSnapshot] = []
         self._begun: LogPosition | None = None
         self._looked_ms: int | None = None
         self._empty_to = 0  # up to here the log was looked at, and has nothing for this job
@@ -190,7 +190,7 @@ class CdcEnumerator:
         known = self._looked_at(connection, before)
         return None if reach is None else LogPosition(at.slot_name, lsn_text(reach), known)
 
-    def _hold(self, connection: Any, at: LogPosition, lsn: int) -> Held:
+    def _hold(self, connection: Any, at: LogPosition, lsn: int) -> HeldSnapshot:
         """Return a state of the tables that is that of a place."""
         login, name = self._source.login, str(self._source.slot)
         if at.state is None:  # the beginning of a slot is such a place, whatever is known of the one before

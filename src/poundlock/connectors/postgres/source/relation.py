@@ -23,7 +23,7 @@ _WITH_PLACES = ("r", "p", "m")
 _MOST_RANGES = 4096
 
 
-class Wanted(Protocol):
+class WantedRelation(Protocol):
     """What is to be read: a source, or one of its tables."""
 
     @property
@@ -98,7 +98,7 @@ class Relation:
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
 
-def look_up(connection: Any, wanted: Wanted) -> Relation:
+def look_up(connection: Any, wanted: WantedRelation) -> Relation:
     """Return what is to be read as the server knows it.
 
     Raises:
@@ -163,7 +163,7 @@ WHERE i.indrelid = %s AND i.indisprimary AND k.place <= i.indnkeyatts HAVING cou
 """
 
 
-def _columns(connection: Any, source: str, wanted: Wanted) -> tuple[Column, ...]:
+def _columns(connection: Any, source: str, wanted: WantedRelation) -> tuple[Column, ...]:
     description: Sequence[Any] = connection.execute(f"SELECT * FROM {source} LIMIT 0").description or ()
     every = [column_of(each) for each in description]
     if not every or (wanted.columns is not None and not wanted.columns):

@@ -66,7 +66,7 @@ def place_of(seen: Visibility, begun: Sequence[tuple[int, int]], end: int) -> in
 
 
 @dataclass
-class Held:
+class HeldSnapshot:
     """A state of the tables that is that of a place, for as long as the connection stays open."""
 
     connection: Any
@@ -83,7 +83,7 @@ def one_state(snapshot: str) -> list[str]:
     return [_BEGIN, f"SET TRANSACTION SNAPSHOT '{snapshot}'"]
 
 
-def make_slot(login: PostgresLogin, name: str, *, temporary: bool = False) -> Held:
+def make_slot(login: PostgresLogin, name: str, *, temporary: bool = False) -> HeldSnapshot:
     """Make a slot by the replication protocol, which gives the state that belongs to its beginning.
 
     It waits for transactions that run. A temporary slot goes with the connection.
@@ -110,7 +110,7 @@ def make_slot(login: PostgresLogin, name: str, *, temporary: bool = False) -> He
         for statement in one_state(snapshot):
             looking.execute(statement)
         seen = str(looking.execute("SELECT pg_current_snapshot()::text").fetchone()[0])
-    return Held(connection, lsn_of(lsn), HeldState(snapshot, seen))
+    return HeldSnapshot(connection, lsn_of(lsn), HeldState(snapshot, seen))
 
 
 def hold(
@@ -119,7 +119,7 @@ def hold(
     begun: Callable[[int], Sequence[tuple[int, int]]],
     after: HeldState,
     sleep: Callable[[float], None] = time.sleep,
-) -> Held:
+) -> HeldSnapshot:
     """Return a state of now that is that of a place in the log.
 
     Args:
@@ -141,7 +141,7 @@ def hold(
             if not seen.is_before(Visibility.of(after.seen)):
                 flushed_to(connection, end, sleep)
                 if (place := place_of(seen, begun(end), end)) is not None:
-                    return Held(held, place, HeldState(str(name), str(text)))
+                    return HeldSnapshot(held, place, HeldState(str(name), str(text)))
             held.execute("ROLLBACK")
             sleep(_LOOK_S)
             waited += _LOOK_S

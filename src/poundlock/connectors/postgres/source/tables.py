@@ -12,7 +12,7 @@ import pyarrow as pa
 from poundlock.arguments import refuse_without_effect
 from poundlock.connectors.postgres.connection import identifier, literal
 from poundlock.connectors.postgres.source import slots
-from poundlock.connectors.postgres.source.relation import OneTable, Relation, Wanted, look_up
+from poundlock.connectors.postgres.source.relation import OneTable, Relation, WantedRelation, look_up
 from poundlock.connectors.postgres.source.relation import as_planned as with_planned
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import DefinitionError, TerminalError
@@ -137,7 +137,7 @@ def relations(connection: Any, source: PostgresSource) -> list[tuple[str, Relati
     return matches
 
 
-def _named(connection: Any, wanted: Wanted) -> tuple[str, Relation]:
+def _named(connection: Any, wanted: WantedRelation) -> tuple[str, Relation]:
     relation = look_up(connection, wanted)
     row = connection.execute(
         "SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s",
@@ -199,8 +199,8 @@ def _logged(connection: Any, source: PostgresSource, name: str, relation: Relati
             f"column {lone[0]!r} of {name} is generated, and not in the log",
             next="leave it out of columns=[…], and compute it in the job",
         )
-    is_told_apart = bool(relation.keys) and all(key in names and not _is_list(names[key]) for key in relation.keys)
-    table = replace(table, key=relation.keys if is_told_apart else ())
+    has_key = bool(relation.keys) and all(key in names and not _is_list(names[key]) for key in relation.keys)
+    table = replace(table, key=relation.keys if has_key else ())
     if source.key is not None:
         return replace(table, cut_by=_chosen(connection, source, relation, names))
     first = table.key[0] if table.key else None
