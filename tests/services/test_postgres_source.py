@@ -145,7 +145,7 @@ def impatient(pg: Any) -> Iterator[None]:
     """The role's sessions are cut short after a moment, whatever they do, unless they say otherwise."""
     limits = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"]
     limits += ["transaction_timeout"] if pg.connect().info.server_version >= 170000 else []
-    pg.execute(*(f"ALTER ROLE postgres SET {name} = '300ms'" for name in limits))
+    pg.execute(*(f"ALTER ROLE postgres SET {name} = '800ms'" for name in limits))
     yield
     pg.execute("ALTER ROLE postgres RESET ALL")
 
@@ -618,23 +618,6 @@ def test_a_slot_that_is_gone_or_invalidated_stops_the_job(table: Any, tmp_path: 
         table.execute("ALTER SYSTEM RESET max_slot_wal_keep_size", "SELECT pg_reload_conf()")
 
 
-def test_changed_columns_stop_the_job_and_it_goes_on_with_those_that_stayed(table: Any, tmp_path: Path) -> None:
-    life = Life(cdc(table, initial="none"), tmp_path)
-    life.checkpoint()
-    table.execute(
-        "INSERT INTO t VALUES (1, 'a')", "ALTER TABLE t ADD COLUMN n int DEFAULT 5", "INSERT INTO t VALUES (2, 'b')"
-    )
-    with pytest.raises(TerminalError, match="'n' is not as it was") as caught:
-        life.rows()
-    assert "columns=[" in caught.value.next
-    life.die()
-    again = Life(cdc(table, initial="none", columns=["id", "v"]), tmp_path, life.at)
-    assert changes(again.until(2)) == [("insert", None, {"id": 1, "v": "a"}), ("insert", None, {"id": 2, "v": "b"})]
-    fresh = Life(cdc(table, initial="none"), tmp_path, again.at)
-    table.execute("INSERT INTO t VALUES (3, 'c')")
-    assert changes(fresh.until(1)) == [("insert", None, {"id": 3, "v": "c", "n": 5})]
-
-
 def test_the_first_state_outlives_the_servers_patience(table: Any, tmp_path: Path, impatient: None) -> None:
     table.execute("INSERT INTO t VALUES (1, 'a')")
     life = Life(cdc(table), tmp_path)
@@ -741,7 +724,8 @@ def test_what_else_is_done_to_a_publication_costs_nothing(table: Any, tmp_path: 
     table.execute("CREATE TABLE other (id int PRIMARY KEY)")
     life = Life(cdc(table, initial="none"), tmp_path)
     life.checkpoint()
-    life.at.pop("published")  # as an older version wrote it
+    ((oid,),) = table.execute("SELECT 't'::regclass::oid::int8")
+    life.at = {"slot": "s", "lsn": life.at["lsn"], "oid": oid}  # as an older version wrote it
     doings = [
         "ALTER PUBLICATION pub ADD TABLE other",
         "ALTER PUBLICATION pub DROP TABLE other",

@@ -173,11 +173,16 @@ SUBJECTS = (
                 ("a table, column or publication that is not there", "a publication that leaves out rows, columns or kinds of changes", "a slot that another job reads"),
                 ("type what the second line says into psql: docs/postgres.md",),
             ),
-            ErrorCode(3, "A replication slot could not be made for now.", ("all slots are in use", "a long transaction holds it up"), ("a restart tries again", "raise max_replication_slots")),
+            ErrorCode(
+                3,
+                "A replication slot could not be made for now, or a chunk of a table cannot be read as it was at its place in the log.",
+                ("all slots are in use", "a long transaction holds it up", "a table that was emptied or altered while a chunk of it was read"),
+                ("a restart tries again", "raise max_replication_slots", "where the chunk was decided already, start the job over into an empty target"),
+            ),
             ErrorCode(
                 4,
                 "The table has changed in a way that the job cannot follow, or the server did not log all that is needed.",
-                ("a column that was added, dropped or altered", "REPLICA IDENTITY is not FULL", "a value behind which nothing new can come"),
+                ("a column that was dropped or altered", "REPLICA IDENTITY is not FULL", "a value behind which nothing new can come"),
                 ("start the job again to read on with the columns as they are now", "ALTER TABLE … REPLICA IDENTITY FULL"),
             ),
             ErrorCode(

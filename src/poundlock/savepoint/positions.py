@@ -238,7 +238,8 @@ class WholePosition:
                 raise self._wrong(position, f"has {_text(value)} for {name}")
         end = {**position, **wanted}
         if "lsn" in position:  # changes of PostgreSQL
-            if end["slot"] != position["slot"] or not _LSN.fullmatch(str(end["lsn"])):
+            slot = "slot_name" if "slot_name" in position else "slot"
+            if end[slot] != position[slot] or not _LSN.fullmatch(str(end["lsn"])):
                 raise self._wrong(position, "is no place in the log that its slot keeps")
         elif {"value", "cuts", "done"} <= position.keys():  # rows of PostgreSQL behind a value
             end = {**end, "cuts": [], "done": wanted.get("done", False)}

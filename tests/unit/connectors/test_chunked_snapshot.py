@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from poundlock.connectors.chunked_snapshot import (
+from poundlock.connectors.changes.chunked_snapshot import (
     Chunk,
     Frontier,
     RowChange,

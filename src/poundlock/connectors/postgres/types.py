@@ -100,7 +100,7 @@ def from_csv(data: bytes, columns: Sequence[Column], what: str) -> pa.RecordBatc
             for a, c in zip(arrays, columns, strict=True)
         ]
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise _no_place(what, error) from None
+        raise no_place(what, error) from None
     return pa.RecordBatch.from_arrays(made, schema=pa.schema([(c.name, c.arrow) for c in columns]))
 
 
@@ -125,7 +125,7 @@ def from_texts(texts: Sequence[str | None], column: Column, what: str) -> pa.Arr
             return pc.if_else(pc.is_valid(array), pc.equal(array, "t"), pa.scalar(None, pa.bool_()))
         return array if column.arrow == pa.string() else array.cast(column.arrow)
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise _no_place(f"{what}, column {column.name!r}", error) from None
+        raise no_place(f"{what}, column {column.name!r}", error) from None
 
 
 _ELEMENTS: dict[pa.DataType, Callable[[str], Any]] = {
@@ -181,7 +181,8 @@ def _from_json(texts: pa.Array, column: Column) -> pa.Array:
     return pa.array(values, pa.list_(element))
 
 
-def _no_place(what: str, error: Exception) -> TerminalError:
+def no_place(what: str, error: Exception) -> TerminalError:
+    """Return the error of a value that does not fit its column's Arrow type."""
     return TerminalError(
         f"{what}: a value does not fit: {str(error).splitlines()[0][:300]}",
         next="give query=… and cast the column there, such as ::text, or leave such rows out with where=…",

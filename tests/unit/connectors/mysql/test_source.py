@@ -9,7 +9,7 @@ import pytest
 
 from poundlock import DefinitionError, MySqlSource
 from poundlock.connectors.base import replay_of
-from poundlock.connectors.chunked_snapshot import Frontier
+from poundlock.connectors.changes.chunked_snapshot import Frontier
 from poundlock.connectors.mysql.source.positions import LogPlace, MySqlPosition
 
 DSN = "mysql://etl:secret@db.example:3307/shop"

@@ -20,7 +20,8 @@ from poundlock.connectors.postgres.source.cdc_messages import (
     lsn_text,
     parse,
 )
-from poundlock.connectors.postgres.source.cdc_rows import ChangeRows, change_schema
+from poundlock.connectors.postgres.source.cdc_rows import DecodedChanges, as_batch, change_schema
+from poundlock.connectors.postgres.source.tables import PublishedTable
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import TerminalError
 
@@ -77,21 +78,23 @@ def test_places_are_written_as_the_server_does(written: str) -> None:
     assert lsn_text(lsn_of(written)) == written
 
 
-def rows(messages: list[Message | None], start: int = 0, end: int = 10_000, **more: Any) -> list[dict[str, Any]]:
-    settings: dict[str, Any] = {"columns": COLUMNS, "declared": [23, 25], "whole": True, **more}
-    made = ChangeRows(
-        OID,
-        settings["columns"],
-        settings["declared"],
-        whole=settings["whole"],
-        full=settings.get("full", False),
-        start=start,
-        end=end,
-        what="t",
-    )
-    found = list(made.batches(messages))
-    assert all(batch.schema.equals(change_schema(settings["columns"])) for batch in found)
-    return [row for batch in found for row in batch.to_pylist()]
+TABLE = PublishedTable("public.t", OID, '"public"."t"', tuple(COLUMNS), (23, 25), ("id",), "id")
+
+
+def rows(
+    messages: list[Message | None],
+    start: int = 0,
+    end: int = 10_000,
+    *,
+    full: bool = False,
+    table: PublishedTable = TABLE,
+) -> list[dict[str, Any]]:
+    found = list(DecodedChanges([table], full=full, start=start, end=end).of(messages))
+    if not found:
+        return []
+    batch = as_batch(found, has_table=False)
+    assert batch.schema.equals(change_schema(table.columns))
+    return list(batch.to_pylist())
 
 
 def insert(commit: int, *values: str, oid: int = OID) -> list[Message | None]:
@@ -104,15 +107,6 @@ def test_a_transaction_belongs_to_the_range_in_which_its_commit_begins() -> None
     ranges = [(0, 100), (100, 200), (200, 205), (205, 300), (300, 301)]
     found = [[row["after"]["id"] for row in rows(messages, a, b)] for a, b in ranges]
     assert found == [[], [1], [2, 3], [], [4]]
-
-
-def test_batches_are_bounded_by_their_bytes_and_not_by_rows() -> None:
-    made = ChangeRows(OID, COLUMNS, [23, 25], whole=True, start=0, end=10_000, what="t")
-    long = "x" * (3 << 20)
-    changes: list[Message | None] = [Change("insert", OID, None, (str(n), long), False) for n in range(7)]
-    found = list(made.batches([DESCRIBED, Begin(1, TIME, 1), *changes, Commit(1, 11)]))
-    assert [batch.num_rows for batch in found] == [3, 3, 1]
-    assert [row["after"]["id"] for batch in found for row in batch.to_pylist()] == list(range(7))
 
 
 def test_other_tables_of_the_publication_are_left_out() -> None:
@@ -155,26 +149,44 @@ def test_an_old_key_has_no_long_values() -> None:
     assert row["after"] == {"id": 2, "v": "long"}
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        (("id", 23, -1),),
-        (("id", 20, -1), ("v", 25, -1)),
-        (("id", 23, -1), ("v", 25, -1), ("w", 25, -1)),
-    ],
-)
-def test_columns_that_changed_stop_where_a_row_has_them(columns: tuple[tuple[str, int, int], ...]) -> None:
-    changed = RelationMessage(OID, "public", "t", "f", columns)
-    assert len(rows([DESCRIBED, *insert(1, "1"), changed])) == 1
-    with pytest.raises(TerminalError, match="columns of t changed before 0/2"):
-        rows([DESCRIBED, *insert(1, "1"), changed, *insert(2, "2")])
-    assert rows([changed, *insert(2, "2"), DESCRIBED, *insert(5, "5")], start=3)[0]["after"]["id"] == 5
+def test_columns_that_changed_stop_where_a_row_has_them() -> None:
+    for columns in ((("id", 20, -1), ("v", 25, -1)), (("v", 25, -1),)):
+        changed = RelationMessage(OID, "public", "t", "f", columns)
+        assert len(rows([DESCRIBED, *insert(1, "1"), changed])) == 1
+        with pytest.raises(TerminalError, match=r"columns of public\.t changed before 0/2: column .id."):
+            rows([DESCRIBED, *insert(1, "1"), changed, *insert(2, "2")])
+        assert rows([changed, *insert(2, "2"), DESCRIBED, *insert(5, "5")], start=3)[0]["after"]["id"] == 5
+
+
+def test_a_column_that_came_later_is_null_and_one_that_is_not_read_is_passed_over() -> None:
+    before = RelationMessage(OID, "public", "t", "f", (("id", 23, -1),))
+    after = RelationMessage(OID, "public", "t", "f", (("w", 25, -1), ("id", 23, -1), ("v", 25, -1)))
+    change = Change("insert", OID, None, ("1",), False)
+    later = Change("insert", OID, None, ("x", "2", "b"), False)
+    found = rows([before, Begin(1, TIME, 1), change, after, Begin(2, TIME, 2), later])
+    assert [row["after"] for row in found] == [{"id": 1, "v": None}, {"id": 2, "v": "b"}]
+    # What is undone has to be whole.
+    with pytest.raises(TerminalError, match="column 'v' is not as it was"):
+        list(DecodedChanges([TABLE], start=0, later=False).of([before, Begin(1, TIME, 1), change]))
+
+
+def test_changes_of_several_tables_are_numbered_within_their_transaction() -> None:
+    other = PublishedTable("public.o", 7, '"public"."o"', tuple(COLUMNS), (23, 25), ("id",), "id")
+    described = RelationMessage(7, "public", "o", "f", (("id", 23, -1), ("v", 25, -1)))
+    mixed = [Change("insert", oid, None, ("1", "v"), False) for oid in (OID, 7, 9, OID)]
+    made = DecodedChanges([TABLE, other], start=0).of(
+        [DESCRIBED, described, Begin(5, TIME, 1), *mixed, Truncate((7, OID))]
+    )
+    assert [(change.table.name, change.op, change.number) for change in made] == [
+        ("public.t", "insert", 1), ("public.o", "insert", 2), ("public.t", "insert", 3), ("public.o", "truncate", 4), ("public.t", "truncate", 5),
+    ]  # fmt: skip
 
 
 def test_chosen_columns_are_found_by_name() -> None:
     described = RelationMessage(OID, "public", "t", "f", (("w", 25, -1), ("id", 23, -1), ("v", 25, -1)))
     change = Change("insert", OID, None, ("w", "1", UNCHANGED), False)
-    (row,) = rows([described, Begin(1, TIME, 1), change], columns=[Column("id", 23)], declared=[23], whole=False)
+    chosen = PublishedTable("public.t", OID, '"public"."t"', (Column("id", 23),), (23,))
+    (row,) = rows([described, Begin(1, TIME, 1), change], table=chosen)
     assert row["after"] == {"id": 1}
     assert (row["op"], row["lsn"], row["number"], row["xid"], row["commit_time"], row["before"]) == (
         "insert", 1, 1, 1, TIME, None

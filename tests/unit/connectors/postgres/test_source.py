@@ -14,11 +14,14 @@ import pytest
 from poundlock import DefinitionError, PostgresSource
 from poundlock.checkpoint.capabilities import HasPlace
 from poundlock.connectors.base import SplitSource
+from poundlock.connectors.changes.chunked_snapshot import Frontier
 from poundlock.connectors.postgres.connection import identifier, literal
 from poundlock.connectors.postgres.errors import Use, explain
 from poundlock.connectors.postgres.source.incremental import Seen, settled
 from poundlock.connectors.postgres.source.positions import (
     ColumnPosition,
+    HeldState,
+    KnownTable,
     LogPosition,
     PostgresPosition,
     Publication,
@@ -244,10 +247,27 @@ POSITIONS: list[tuple[PostgresPosition, dict[str, Any]]] = [
         ColumnPosition("90", (), True, read="public_t by id"),
         {"value": "90", "cuts": [], "done": True, "read": "public_t by id"},
     ),
-    (LogPosition("slot", None), {"slot": "slot", "lsn": None}),
+    (LogPosition("slot", None), {"slot_name": "slot", "lsn": None}),
     (
-        LogPosition("slot", "0/16B3748", 16390, Publication("7.1", ("all",))),
-        {"slot": "slot", "lsn": "0/16B3748", "oid": 16390, "published": {"version": "7.1", "by": ["all"]}},
+        LogPosition(
+            "slot",
+            "0/16B3748",
+            {"public.t": KnownTable(16390, Frontier("7", False, ("5",)), "88", Publication("7.1", ("all",)))},
+            HeldState("3-1", "1:2:"),
+        ),
+        {
+            "slot_name": "slot",
+            "lsn": "0/16B3748",
+            "state": {"name": "3-1", "seen": "1:2:"},
+            "tables": {
+                "public.t": {
+                    "oid": 16390,
+                    "known": {"below": "7", "cuts": ["5"]},
+                    "files": "88",
+                    "published": {"version": "7.1", "by": ["all"]},
+                }
+            },
+        },
     ),
 ]
 
@@ -272,6 +292,23 @@ def test_a_position_of_another_mode_is_refused(
     ) as caught:
         kind.from_json(plain, "public_t")
     assert str(caught.value).count("\n") == 1
+
+
+def test_a_position_that_an_earlier_version_wrote_is_of_a_table_all_of_which_is_known() -> None:
+    old = {
+        "slot": "s",
+        "lsn": "0/2",
+        "oid": 7,
+        "published": {"version": "7.1", "by": ["all"]},
+        "plan": "p",
+        "snapshot": "x",
+        "of": 3,
+    }
+    assert LogPosition.from_json(old, "t") == LogPosition(
+        "s", "0/2", {"": KnownTable(7, Frontier(whole=True), "", Publication("7.1", ("all",)))}
+    )
+    assert LogPosition.from_json({"slot": "s", "lsn": None}, "t") == LogPosition("s", None)
+    assert "slot" not in LogPosition("s", "0/2").to_json(), "an earlier version refuses what it would misread"
 
 
 def test_a_whole_table_is_read_when_no_range_is_left() -> None:

@@ -59,6 +59,16 @@ def test_changes_are_rows_with_their_kinds() -> None:
     assert [row[2] for row in rows][1:] == [AT] * 3
 
 
+def test_rows_of_several_tables_say_of_which_they_are() -> None:
+    program = MySqlCdcTable().source(context("id INT, tab STRING METADATA FROM 'table_name'", table_name="a|b")).program
+    assert program is not None
+    schema = change_schema([MySqlColumn("id", "int", "int(11)")])
+    head = {"op": "read", "file": "bin.1", "pos": 4, "number": None, "gtid": None, "commit_time": None, "before": None}
+    changes = [{**head, "table": f"shop.{name}", "after": {"id": 1}} for name in "ab"]
+    made, _ = program.run(pa.RecordBatch.from_pylist(changes, schema))
+    assert made.columns[1].to_pylist() == ["a", "b"]
+
+
 def test_options_say_how_it_is_read() -> None:
     plain = source()
     assert (plain.names, plain.start, plain.columns) == (("shop.orders",), "initial", ("id", "ok"))
@@ -86,7 +96,6 @@ def test_options_say_how_it_is_read() -> None:
         ({"scan__incremental__snapshot__enabled": "false"}, "is not there"),
         ({"debezium__snapshot__mode": "never"}, "has no option 'debezium.snapshot.mode'"),
         ({"slot__name": "s"}, "has no option 'slot.name'"),
-        ({"table_name": "a|b"}, "no metadata 'table_name'"),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], what: str) -> None:

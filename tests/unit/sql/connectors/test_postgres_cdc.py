@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
+from poundlock import PostgresSource
 from poundlock.connectors.postgres.source.cdc_rows import change_schema
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import TerminalError
@@ -101,6 +102,28 @@ def test_options_become_those_of_the_source() -> None:
     assert (source.initial, source.before, source.publication) == ("none", "key", "dbz_publication")
 
 
+def test_patterns_of_schema_and_table_mean_several_tables() -> None:
+    columns = "id INT, n INT, s STRING METADATA FROM 'schema_name', tab STRING METADATA FROM 'table_name'"
+    options = {
+        "schema_name": "shop|public",
+        "table_name": "orders_[0-9]+",
+        "scan__incremental__snapshot__chunk__size": "100",
+    }
+    made = PostgresCdcTable().source(context(columns, **options))
+    source, program = made.source, made.program
+    assert isinstance(source, PostgresSource)
+    assert program is not None
+    assert (source.table, source.tables, source.chunk_size) == (None, (r"(?:shop|public)\.(?:orders_[0-9]+)",), 100)
+    change = {
+        "op": "update", "lsn": 1, "number": 1, "xid": 1, "commit_time": AT, "table": "shop.orders_7", "before": row(1, 5), "after": row(1, 6),
+    }  # fmt: skip
+    given = pa.RecordBatch.from_pylist([change], change_schema([Column("id", 23), Column("n", 23)], has_table=True))
+    rows_of, _ = program.run(given)
+    assert list(zip(*(column.to_pylist() for column in rows_of.columns), strict=True)) == [
+        (1, 5, "shop", "orders_7", "-U"), (1, 6, "shop", "orders_7", "+U"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("columns", "options", "what"),
     [
@@ -113,6 +136,9 @@ def test_options_become_those_of_the_source() -> None:
         ("id INT", {"debezium__skipped__operations": "c"}, "'c' cannot be"),
         ("id INT", {"scan__snapshot__fetch__size": "5"}, "no option 'scan.snapshot.fetch.size'"),
         ("id INT, x STRING METADATA", {}, "no metadata 'x'"),
+        ("id INT", {"table_name": "t_.*", "scan__startup__mode": "snapshot"}, "reads one table, and its name is a pattern"),
+        ("id INT", {"table_name": "t_(.*"}, "no regular expression"),
+        ("id INT", {"scan__incremental__snapshot__chunk__size": "9", "scan__startup__mode": "latest-offset"}, "has no effect"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(columns: str, options: dict[str, str], what: str) -> None:

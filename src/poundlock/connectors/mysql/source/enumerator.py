@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import Split
-from poundlock.connectors.chunked_snapshot import Chunk, Frontier, is_whole, next_frontiers
+from poundlock.connectors.changes.chunked_snapshot import Chunk, Frontier, is_whole, next_frontiers
 from poundlock.connectors.mysql.connection import identifier, rows_of
 from poundlock.connectors.mysql.source.catalog import LoggedTable, look_up
 from poundlock.connectors.mysql.source.log import ChangedRows, LoggedTransaction, Statement, events

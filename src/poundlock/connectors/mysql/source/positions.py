@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from poundlock.connectors.chunked_snapshot import Frontier
+from poundlock.connectors.changes.chunked_snapshot import Frontier
 from poundlock.errors import DefinitionError
 from poundlock.storage.json_record import typed, untyped
 

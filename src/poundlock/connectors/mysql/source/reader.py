@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from poundlock.connectors.base import ReaderContext, Split
-from poundlock.connectors.chunked_snapshot import Frontier, RowChange, Undone
+from poundlock.connectors.changes.chunk_rows import in_key_order, keys_of, without
+from poundlock.connectors.changes.chunked_snapshot import Frontier, RowChange, Undone
 from poundlock.connectors.mysql.connection import MySqlLogin, identifier, load_pymysql, rows_of
 from poundlock.connectors.mysql.source.catalog import LoggedTable
 from poundlock.connectors.mysql.source.debezium import as_envelopes
@@ -21,7 +22,6 @@ from poundlock.connectors.mysql.source.rows import (
     as_batch,
     as_read,
     images_of,
-    in_key_order,
     row_type,
     size_of,
 )
@@ -82,7 +82,7 @@ class MySqlReader:
         with self._login.reading(f"reading {table.name}", conv=_unconverted()) as connection:
             undone = self._undone(work, self._begin(connection, work))
             changed = _keys(undone.shown, table) if undone.rows else set()
-            batches = [_without(batch, table, changed) for batch in _selected(connection, work, schema)]
+            batches = [without(batch, table.key, changed) for batch in _selected(connection, work, schema)]
         there = images_of(undone.there(), table.columns, table.name)
         batches.append(pa.RecordBatch.from_arrays(there.flatten(), schema=schema))
         rows = in_key_order(batches, table.key, schema)
@@ -274,14 +274,7 @@ def _selected(connection: Any, work: ChunkWork, schema: pa.Schema) -> Iterator[p
 def _keys(rows: list[Image], table: LoggedTable) -> set[tuple[Any, ...]]:
     """Return the keys of rows of the log, by values as columns have them."""
     images = images_of(rows, [table.column(name) for name in table.key], table.name)
-    return set(zip(*(column.to_pylist() for column in images.flatten()), strict=True))
-
-
-def _without(batch: pa.RecordBatch, table: LoggedTable, changed: set[tuple[Any, ...]]) -> pa.RecordBatch:
-    if not changed:
-        return batch
-    keys = zip(*(batch.column(name).to_pylist() for name in table.key), strict=True)
-    return batch.filter(pa.array([key not in changed for key in keys], pa.bool_()))
+    return set(keys_of(pa.RecordBatch.from_struct_array(images), table.key))
 
 
 def _unconverted() -> Mapping[Any, Any]:

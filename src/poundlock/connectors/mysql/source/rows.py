@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from poundlock.connectors.chunked_snapshot import RowChange
+from poundlock.connectors.changes.chunked_snapshot import RowChange
 from poundlock.connectors.mysql.source.log import Image, LoggedTransaction
 from poundlock.connectors.mysql.source.positions import LogPlace
 from poundlock.connectors.mysql.types import MySqlColumn, from_logged
@@ -83,11 +83,3 @@ def as_read(table: str, rows: pa.RecordBatch, columns: Sequence[MySqlColumn], pl
 def size_of(image: Image | None) -> int:
     """Return about how many bytes a row takes."""
     return 0 if image is None else sum(len(v) if isinstance(v, (str, bytes)) else 16 for v in image.values())
-
-
-def in_key_order(rows: Iterable[pa.RecordBatch], key: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows in the order of their keys, so that a second reading gives them in the same one."""
-    table = pa.Table.from_batches(list(rows), schema)
-    ordered = table.sort_by([(name, "ascending") for name in key]).combine_chunks()
-    batches = ordered.to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from poundlock.arguments import NAMES, TEXT, check_choices, check_kind, refuse_without_effect
 from poundlock.connectors.base import Enumerator, ReaderContext, ReplayPromise
+from poundlock.connectors.changes.envelopes import SCHEMA
 from poundlock.connectors.mysql.connection import MySqlLogin, rows_of
 from poundlock.connectors.mysql.source.catalog import LoggedTable, check_logged, look_up
-from poundlock.connectors.mysql.source.debezium import SCHEMA
 from poundlock.connectors.mysql.source.enumerator import MySqlEnumerator
 from poundlock.connectors.mysql.source.log import ServerIds
 from poundlock.connectors.mysql.source.positions import MySqlPosition

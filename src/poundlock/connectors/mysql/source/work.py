@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from poundlock.connectors.chunked_snapshot import Frontier
+from poundlock.connectors.changes.chunked_snapshot import Frontier
 from poundlock.connectors.mysql.source.catalog import LoggedTable
 from poundlock.connectors.mysql.source.positions import LogPlace
 from poundlock.connectors.mysql.types import MySqlColumn

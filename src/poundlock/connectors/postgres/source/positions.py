@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import msgspec
 
+from poundlock.connectors.changes.chunked_snapshot import Frontier
 from poundlock.errors import DefinitionError
 from poundlock.storage.json_record import typed, untyped
 
@@ -71,13 +72,69 @@ class Publication(msgspec.Struct, frozen=True):
     by: tuple[str, ...]
 
 
+class HeldState(msgspec.Struct, frozen=True):
+    """A state of all tables that is exactly that of a place in the log.
+
+    Args:
+        name: the server's name of it, for as long as a connection holds it.
+        seen: which transactions it has, as the server writes it; what tells it from another one of the same name.
+    """
+
+    name: str
+    seen: str
+
+
+class KnownTable(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A table at a place in the log.
+
+    Args:
+        oid: its number; a table that is made again has another one.
+        known: how much of it is known.
+        files: what names the files that its rows are in, while not all of it is known.
+        published: what publishes it; None = not looked at.
+    """
+
+    oid: int
+    known: Frontier = Frontier()
+    files: str = ""
+    published: Publication | None = None
+
+
 class LogPosition(PostgresPosition, frozen=True):
-    """A place in the server's log; the first one is behind the rows of before it, too."""
+    """A place in the server's log, and what is known of the tables there."""
+
+    slot_name: str
+    lsn: str | None  # the place, such as "0/16B3748"; None = there is no slot yet
+    tables: dict[str, KnownTable] = {}
+    state: HeldState | None = None  # that of the place, which chunks are read from; None = none are
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any], what: str) -> LogPosition:
+        """Return what a JSON object says, also one of a version that read one table alone; raises as that of the base."""
+        if "slot" not in value:
+            return super().from_json(value, what)
+        old = OneTablePosition.from_json(value, what)
+        tables = {} if old.lsn is None else {"": KnownTable(old.oid, Frontier(whole=True), "", old.published)}
+        return cls(old.slot, old.lsn, tables)
+
+    @property
+    def described(self) -> str:
+        """It in words."""
+        parts = [
+            f"{name} {'not yet' if known.below is None else f'below {known.below}'}"
+            for name, known in ((name, table.known) for name, table in self.tables.items())
+            if not known.whole
+        ]
+        return "; ".join([f"changes up to {self.lsn} of slot {self.slot_name}", *parts])
+
+
+class OneTablePosition(PostgresPosition, frozen=True):
+    """What versions wrote that read one table, whole and from one state."""
 
     slot: str
-    lsn: str | None  # the place, such as "0/16B3748"; None = there is no slot yet
-    oid: int = 0  # the table
-    published: Publication | None = None  # as it was there; None = not looked at
-    plan: str | None = None  # how the rows of before are cut; None = none are read
-    snapshot: str = ""  # the server's name of the state that they are read from
-    of: int = 0  # how many ranges they are
+    lsn: str | None
+    oid: int = 0
+    published: Publication | None = None
+    plan: str | None = None  # how the rows of before were cut; None = none were read
+    snapshot: str = ""
+    of: int = 0

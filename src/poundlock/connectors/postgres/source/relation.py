@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from poundlock.connectors.postgres.connection import identifier, literal
 from poundlock.connectors.postgres.types import Column, column_of
@@ -18,11 +18,44 @@ from poundlock.errors import DefinitionError, TerminalError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from poundlock.connectors.postgres.source.source import PostgresSource
-
 # Tables, partitioned tables and materialized views: their rows have a physical place that ranges can be made of.
 _WITH_PLACES = ("r", "p", "m")
 _MOST_RANGES = 4096
+
+
+class WantedRelation(Protocol):
+    """What is to be read: a source, or one of its tables."""
+
+    @property
+    def table(self) -> str | None:
+        """A table, as SQL names it."""
+
+    @property
+    def query(self) -> str | None:
+        """A SELECT instead."""
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """The columns wanted, None = all."""
+
+    @property
+    def where(self) -> str | None:
+        """A condition on the rows."""
+
+    @property
+    def shown(self) -> str:
+        """What people know it by."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneTable:
+    """A table of several."""
+
+    table: str
+    shown: str
+    columns: Sequence[str] | None
+    query: str | None = None
+    where: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +70,18 @@ class Relation:
     pages: int = 0  # of its greatest part
     page_size: int = 8192  # bytes
     size: int = 0  # bytes
-    key: str | None = None  # its primary key, where that is one column
-    full_identity: bool = False  # changes are logged with the whole row as it was before
+    keys: tuple[str, ...] = ()  # the columns of its primary key, in the key's order
+    identity: str = ""  # the catalog's letter for what is logged of a row as it was before a change
+
+    @property
+    def key(self) -> str | None:
+        """Its primary key, where that is one column."""
+        return self.keys[0] if len(self.keys) == 1 else None
+
+    @property
+    def full_identity(self) -> bool:
+        """Whether changes are logged with the whole row as it was before."""
+        return self.identity == "f"
 
     @property
     def has_places(self) -> bool:
@@ -55,7 +98,7 @@ class Relation:
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
 
-def look_up(connection: Any, wanted: PostgresSource) -> Relation:
+def look_up(connection: Any, wanted: WantedRelation) -> Relation:
     """Return what is to be read as the server knows it.
 
     Raises:
@@ -79,10 +122,8 @@ def look_up(connection: Any, wanted: PostgresSource) -> Relation:
     columns = _columns(connection, source, wanted)
     if wanted.where:
         connection.execute(f"EXPLAIN SELECT 1 FROM {source} WHERE {wanted.where}")
-    single = key[0][0] if key is not None and len(key[0]) == 1 else None
-    return Relation(
-        source, columns, wanted.where, oid, kind, int(pages), int(page_size), int(size), single, identity == "f"
-    )
+    keys = tuple(key[0]) if key is not None else ()
+    return Relation(source, columns, wanted.where, oid, kind, int(pages), int(page_size), int(size), keys, identity)
 
 
 def as_planned(relation: Relation, schema: pa.Schema, what: str) -> Relation:
@@ -115,12 +156,14 @@ CROSS JOIN LATERAL (
 WHERE c.oid = %s
 """
 _KEY = """
-SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
-WHERE i.indrelid = %s AND i.indisprimary HAVING count(*) > 0
+SELECT array_agg(a.attname::text ORDER BY k.place) FROM pg_index i
+CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k (number, place)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+WHERE i.indrelid = %s AND i.indisprimary AND k.place <= i.indnkeyatts HAVING count(*) > 0
 """
 
 
-def _columns(connection: Any, source: str, wanted: PostgresSource) -> tuple[Column, ...]:
+def _columns(connection: Any, source: str, wanted: WantedRelation) -> tuple[Column, ...]:
     description: Sequence[Any] = connection.execute(f"SELECT * FROM {source} LIMIT 0").description or ()
     every = [column_of(each) for each in description]
     if not every or (wanted.columns is not None and not wanted.columns):

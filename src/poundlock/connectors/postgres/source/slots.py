@@ -7,27 +7,31 @@ is later says nothing about that. But what is created again gets a new number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from poundlock.connectors.postgres.connection import NO_LIMITS, PostgresLogin, identifier, literal
-from poundlock.connectors.postgres.source.cdc_messages import lsn_of, lsn_text
+from poundlock.connectors.postgres.connection import identifier, literal
+from poundlock.connectors.postgres.source.cdc_messages import Begin, lsn_of, lsn_text, parse
 from poundlock.connectors.postgres.source.positions import Publication
 from poundlock.connectors.postgres.source.relation import Relation
-from poundlock.errors import DefinitionError, SourceGoneError, TransientError
+from poundlock.errors import DefinitionError, SourceGoneError
 
-# The table, what it is a part of, and the schemas of these, each as the publication names it.
+# Each table, what it is a part of, and the schemas of these, as the publication names them.
 _BY = """
-WITH p AS (SELECT oid, puballtables, oid::text || '.' || xmin::text AS version FROM pg_publication WHERE pubname = %s),
-t AS (SELECT %s::oid AS oid UNION SELECT relid FROM pg_partition_ancestors(%s::oid::regclass))
-SELECT p.version, 'all' FROM p WHERE p.puballtables
-UNION ALL SELECT p.version, 'table ' || r.oid FROM p JOIN pg_publication_rel r ON r.prpubid = p.oid JOIN t ON t.oid = r.prrelid
+WITH p AS (SELECT oid, puballtables, oid::text || '.' || xmin::text AS version FROM pg_publication WHERE pubname = %(name)s),
+w AS (SELECT unnest(%(oids)s::oid[]) AS read),
+t AS (SELECT read, read AS oid FROM w UNION SELECT read, a.relid FROM w CROSS JOIN LATERAL pg_partition_ancestors(read::regclass) a)
+SELECT w.read::int8, p.version, 'all' FROM p CROSS JOIN w WHERE p.puballtables
+UNION ALL SELECT t.read::int8, p.version, 'table ' || r.oid FROM p JOIN pg_publication_rel r ON r.prpubid = p.oid JOIN t ON t.oid = r.prrelid
 """
 _BY_SCHEMA = """
-UNION ALL SELECT p.version, 'schema ' || n.oid FROM p JOIN pg_publication_namespace n ON n.pnpubid = p.oid
-WHERE n.pnnspid IN (SELECT relnamespace FROM pg_class JOIN t ON t.oid = pg_class.oid)
+UNION ALL SELECT t.read::int8, p.version, 'schema ' || n.oid FROM p JOIN pg_publication_namespace n ON n.pnpubid = p.oid
+JOIN pg_class c ON c.relnamespace = n.pnnspid JOIN t ON t.oid = c.oid
 """
+_WAIT_S = 60.0
+_LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,48 +127,67 @@ def advance(connection: Any, name: str, to: int) -> None:
         connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [name, lsn_text(to)])
 
 
-@dataclass
-class Exported:
-    """A slot just made, and the state of the tables at its very beginning, for as long as the connection stays open."""
-
-    connection: Any
-    lsn: int
-    snapshot: str
-
-    def close(self) -> None:
-        """Close the connection that holds the state; the slot stays."""
-        self.connection.close()
-
-
-def export(login: PostgresLogin, name: str) -> Exported:
-    """Make a slot by the replication protocol, which alone gives the state of the tables that belongs to it.
-
-    Raises:
-        DefinitionError: the user may not.
-        TransientError: the server cannot now.
-    """
-    from psycopg import pq
-
-    connection = login.replication()
-    connection.pgconn.exec_(NO_LIMITS.encode())  # it only waits while the state is read
-    with_snapshot = "(SNAPSHOT 'export')" if connection.info.server_version >= 150000 else "EXPORT_SNAPSHOT"
-    result = connection.pgconn.exec_(
-        f"CREATE_REPLICATION_SLOT {identifier(name)} LOGICAL pgoutput {with_snapshot}".encode()
-    )
-    if result.status != pq.ExecStatus.TUPLES_OK:
-        message = " ".join(result.error_message.decode(errors="replace").split())
-        connection.close()
-        raise TransientError(f"replication slot {name!r} could not be made: {message}", next="a restart tries again")
-    lsn, snapshot = result.get_value(0, 1).decode(), result.get_value(0, 2).decode()
-    return Exported(connection, lsn_of(lsn), snapshot)
-
-
 def as_function(name: str, publication: str, end: int) -> str:
     """Return SQL for the messages of a slot up to a place; they stay in the slot."""
     return (
         f"pg_logical_slot_peek_binary_changes({literal(name)}, '{lsn_text(end)}', NULL,"
         f" 'proto_version', '1', 'publication_names', {literal(identifier(publication))})"
     )
+
+
+def messages(
+    connection: Any, function: str, what: str, *, only: str = "", sleep: Callable[[float], None] = time.sleep
+) -> Iterator[bytes]:
+    """Yield a slot's messages.
+
+    One session at a time can read a slot: the one of a dead attempt goes in a moment, and others of this job wait for each other.
+
+    Args:
+        function: of `as_function`.
+        what: what is read, for people.
+        only: a condition on the message `data`.
+
+    Raises:
+        SourceGoneError: the publication was missing for a while.
+    """
+    from psycopg.errors import ObjectInUse
+
+    # Since version 18 the server leaves the changes out where the publication was missing, and only warns.
+    missing: list[str] = []
+
+    def noticed(notice: Any) -> None:
+        if notice.sqlstate == "55000":
+            missing.append(notice.sqlstate)
+
+    connection.add_notice_handler(noticed)
+    connection.execute("SET client_min_messages = warning")
+    waited, started = 0.0, False
+    where = f" WHERE {only}" if only else ""
+    try:
+        while True:
+            try:
+                for (data,) in connection.cursor().stream(f"SELECT data FROM {function}{where}", binary=True):
+                    started = True
+                    yield bytes(data)
+                break
+            except ObjectInUse:
+                if started or waited >= _WAIT_S:
+                    raise
+                sleep(_LOOK_S)
+                waited += _LOOK_S
+    finally:
+        connection.remove_notice_handler(noticed)
+    if missing and not only:  # who looks what there is looks at the publication, too, and says more
+        raise SourceGoneError(
+            f"the publication of {what} was missing for a while, and changes of that time are not given",
+            next="start the job over, with an empty target, a new checkpoint and another slot",
+        )
+
+
+def begun(connection: Any, function: str, what: str) -> list[tuple[int, int]]:
+    """Return where the commits of a slot's transactions stand in the log, and the numbers of these transactions."""
+    begins = messages(connection, function, what, only=f"get_byte(data, 0) = {ord('B')}")
+    return [(each.commit, each.xid) for each in map(parse, begins) if isinstance(each, Begin)]
 
 
 def check_published(
@@ -214,11 +237,16 @@ def check_published(
         )
 
 
-def published(connection: Any, publication: str, oid: int) -> Publication:
-    """Return how a publication is now, for a table."""
+def published(connection: Any, publication: str, oids: Sequence[int]) -> dict[int, Publication]:
+    """Return how a publication is now, for each of some tables."""
     query = _BY + (_BY_SCHEMA if connection.info.server_version >= 150000 else "")
-    rows = connection.execute(query, [publication, oid, oid]).fetchall()
-    return Publication(rows[0][0] if rows else "", tuple(sorted(by for _, by in rows)))
+    rows = connection.execute(query, {"name": publication, "oids": list(oids)}).fetchall()
+    by: dict[int, set[str]] = {oid: set() for oid in oids}
+    versions: dict[int, str] = {}
+    for oid, version, names in rows:
+        by[oid].add(names)
+        versions[oid] = version
+    return {oid: Publication(versions.get(oid, ""), tuple(sorted(by[oid]))) for oid in oids}
 
 
 def refuse_gap(before: Publication, now: Publication, *, publication: str, what: str) -> None:

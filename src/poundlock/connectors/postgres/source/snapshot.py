@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from poundlock.connectors.postgres.source.source import PostgresSource
 
 
-def one_state(snapshot: str) -> list[str]:
-    """Return the statements that begin a transaction which sees an exported snapshot."""
-    return ["BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", f"SET TRANSACTION SNAPSHOT '{snapshot}'"]
-
-
 def copy_payload(select: str, columns: Sequence[Column], snapshot: str | None = None, **more: Any) -> dict[str, Any]:
     """Return what a reader needs to read the rows of a SELECT."""
     payload = {"select": select, "columns": _fields(columns), **more}

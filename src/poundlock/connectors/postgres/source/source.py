@@ -5,7 +5,6 @@ A source is a value: it holds no connection, can be pickled and compared, and sh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
@@ -15,34 +14,35 @@ import pyarrow as pa
 
 from poundlock.arguments import NAMES, TEXT, check_choices, check_kind, refuse_without_effect
 from poundlock.connectors.base import Enumerator, ReaderContext, ReplayPromise
+from poundlock.connectors.changes.envelopes import SCHEMA
 from poundlock.connectors.examination import Examination
 from poundlock.connectors.postgres.connection import PostgresLogin, clock_ahead
 from poundlock.connectors.postgres.errors import load_psycopg
-from poundlock.connectors.postgres.source.cdc import CdcEnumerator, declared_columns
+from poundlock.connectors.postgres.source.cdc import CdcEnumerator
 from poundlock.connectors.postgres.source.cdc_rows import change_schema
 from poundlock.connectors.postgres.source.incremental import IncrementalEnumerator, column_kind
 from poundlock.connectors.postgres.source.positions import ColumnPosition, LogPosition, SnapshotPosition
 from poundlock.connectors.postgres.source.reader import PostgresReader
 from poundlock.connectors.postgres.source.relation import Relation, look_up
-from poundlock.connectors.postgres.source.slots import check_ready
 from poundlock.connectors.postgres.source.snapshot import SnapshotEnumerator, key_of
-from poundlock.connectors.postgres.types import Column
+from poundlock.connectors.postgres.source.tables import PublishedTable, check_ready, check_settings, published_tables
+from poundlock.connectors.postgres.source.work import Output
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage
 from poundlock.values import Clock, SystemClock, duration, positive_number, size, span_ms
 
 Mode = Literal["snapshot", "incremental", "cdc"]
-_SLOT = re.compile(r"[a-z0-9_]{1,63}")
 _OWN = {
     "snapshot": ("key", "ranges", "lost_snapshot", "ranges_per_checkpoint"),
     "incremental": ("column", "start", "until", "append_only"),
-    "cdc": ("slot", "publication", "key"),
+    "cdc": ("slot", "publication", "key", "tables", "chunk_size"),
 }
 _CHOICES = {
     "mode": tuple(_OWN),
     "lost_snapshot": ("stop", "newer"),
     "initial": ("snapshot", "none"),
     "before": ("full", "key"),
+    "output": ("rows", "debezium"),
 }
 # Argument to (the modes that look at it, its field, its default).
 _TUNING: dict[str, tuple[tuple[Mode, ...], str, object]] = {
@@ -52,9 +52,15 @@ _TUNING: dict[str, tuple[tuple[Mode, ...], str, object]] = {
     "max_rows_per_checkpoint": (("incremental",), "max_rows_per_checkpoint", 1_000_000),
     "initial": (("cdc",), "initial", "snapshot"),
     "before": (("cdc",), "before", "full"),
+    "output": (("cdc",), "output", "rows"),
+    "chunks_per_checkpoint": (("cdc",), "chunks_per_checkpoint", 16),
     "max_wal_per_checkpoint": (("cdc",), "max_wal_per_checkpoint", size("64 MB")),
     "poll_every": (("incremental", "cdc"), "poll_ms", 1_000),
 }
+
+
+def _several(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 @dataclass(frozen=True)
@@ -63,20 +69,25 @@ class PostgresSource:
 
     Mode "snapshot" reads all rows as they were at one moment, then ends. Mode "incremental" reads rows in the order of a
     column that only grows, and goes on with new ones. Mode "cdc" reads every insert, update and delete from the server's
-    log, in rows with the columns `op`, `lsn`, `number`, `xid`, `commit_time`, `before` and `after`.
+    log, in rows with the columns `op`, `lsn`, `number`, `xid`, `commit_time`, `before` and `after`. Of `tables`, which have the
+    same columns, they have the column `table`, too; with output="debezium" tables need not be alike, and rows have the columns
+    `table`, `key` and `value`, the last two as Debezium's JSON.
 
     Args:
         dsn: "postgresql://user@host:5432/database", or the words of libpq, or "env:NAME" or "file:PATH" where it stands.
         table: name of a table, such as "public.events".
+        tables: several tables for "cdc": names, "public.orders", or regular expressions of names, "public\\.orders_[0-9]+". A table
+            that comes to be meant later is read from its beginning at the next start.
         query: a SELECT instead of a table; not for "cdc".
         mode: "snapshot", "incremental" or "cdc".
         password: the password, "env:NAME" or "file:PATH"; None = in the dsn, or as libpq finds one.
         columns: the columns wanted; None = all.
         where: SQL condition on the rows; not for "cdc".
-        key: column by which a snapshot is cut into ranges; None = by physical place, a query in one piece.
+        key: column by which a snapshot is cut into ranges; None = by physical place, a query in one piece. For "cdc" the column that
+            chunks are cut by: a whole number, date, time or uuid without nulls; None = the first of the primary key, where it is one.
         ranges: SQL conditions by which a snapshot is cut instead, one for each piece of a task's work. A row that meets none of
             them is not read, so each has to meet one, and no more than one.
-        split_size: about how much of a table one task reads at a time in a snapshot.
+        split_size: about how much of a table one task reads at a time, in a snapshot and of the rows before the changes.
         ranges_per_checkpoint: cut a snapshot into checkpoints of so many ranges; None = all of it is one checkpoint, so
             that a crash before its end starts it over from a newer state.
         lost_snapshot: what to do after a crash with ranges that are left over: "stop", or read them as they are now:
@@ -96,6 +107,9 @@ class PostgresSource:
         initial: "snapshot": the rows that are there at the first start come first, with op "read"; "none": changes only.
         before: "full": rows as they were before an update or delete, which needs REPLICA IDENTITY FULL; "key": what the
             table's replica identity gives, which for most is the key of deleted rows.
+        output: "rows", or "debezium".
+        chunk_size: about how many rows one task of "cdc" reads at a time of those that are there; None = as split_size says.
+        chunks_per_checkpoint: how many such pieces one checkpoint of "cdc" reads.
         max_wal_per_checkpoint: most of the server's log that one checkpoint reads.
         poll_every: least time between two looks while nothing is new.
         clock: where the time comes from.
@@ -107,6 +121,7 @@ class PostgresSource:
     dsn: str = field(repr=False)
     _: KW_ONLY
     table: str | None = None
+    tables: str | Sequence[str] | None = None
     query: str | None = None
     mode: Mode = "snapshot"
     password: str | None = field(default=None, repr=False)
@@ -128,22 +143,28 @@ class PostgresSource:
     publication: str | None = None
     initial: Literal["snapshot", "none"] = "snapshot"
     before: Literal["full", "key"] = "full"
+    output: Literal["rows", "debezium"] = "rows"
+    chunk_size: int | None = None
+    chunks_per_checkpoint: int = 16
     max_wal_per_checkpoint: str | int = "64 MB"
     poll_every: str | timedelta = "1 s"
     clock: Clock = field(default_factory=SystemClock, compare=False)
     login: PostgresLogin = field(init=False, compare=False)
     # Once asked for, so that tasks need not ask.
     _schema: list[pa.Schema] = field(default_factory=list, init=False, repr=False, compare=False)
+    _tables: list[PublishedTable] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_kind("PostgresSource", TEXT, {"query": self.query, "slot": self.slot}, optional=True)
         check_kind("PostgresSource", NAMES, {"columns": self.columns, "ranges": self.ranges}, optional=True)
+        check_kind("PostgresSource", NAMES, {"tables": self.tables}, optional=True)
         query = self.query.strip().rstrip(";") if self.query is not None else None
         given = (self.columns,) if isinstance(self.columns, str) else self.columns
         columns = None if given is None else tuple(given)
         for name, value in (
             ("query", query),
             ("columns", columns),
+            ("tables", None if self.tables is None else _several(self.tables)),
             ("ranges", None if self.ranges is None else tuple(self.ranges)),
             ("login", PostgresLogin(self.dsn, self.password)),
             ("start", None if self.start is None else str(self.start)),
@@ -168,12 +189,19 @@ class PostgresSource:
         return span_ms(self.poll_every)
 
     def _check(self) -> None:
-        if (self.table is None) == (self.query is None):
+        if [self.table, self.query, self.tables].count(None) != 2:
             raise DefinitionError(
-                "PostgresSource needs exactly one of table and query", next='write table="public.events"'
+                "PostgresSource needs exactly one of table and query, or for changes of several tables",
+                next='write table="public.events"',
             )
         check_choices(self, _CHOICES)
-        for name in ("ranges_per_checkpoint", "rows_per_split", "max_rows_per_checkpoint"):
+        for name in (
+            "ranges_per_checkpoint",
+            "rows_per_split",
+            "max_rows_per_checkpoint",
+            "chunk_size",
+            "chunks_per_checkpoint",
+        ):
             if (value := getattr(self, name)) is not None:
                 positive_number(name, value)
         if self.ranges is not None and (self.key is not None or not self.ranges):
@@ -203,27 +231,21 @@ class PostgresSource:
         if self.mode == "incremental" and self.column is None:
             raise DefinitionError('mode "incremental" needs a column whose values only grow', next='write column="id"')
         if self.mode == "cdc":
-            self._check_cdc()
-
-    def _check_cdc(self) -> None:
-        if self.table is None or self.where is not None:
-            raise DefinitionError(
-                'mode "cdc" reads a table, whole', next="name it in table=…, and filter the rows in the job"
-            )
-        if self.slot is None or self.publication is None:
-            raise DefinitionError(
-                'mode "cdc" needs a slot and a publication',
-                next='CREATE PUBLICATION my_pub FOR TABLE …; then write slot="my_job", publication="my_pub"',
-            )
-        if not _SLOT.fullmatch(self.slot):
-            raise DefinitionError(
-                f"{self.slot!r} is no name for a replication slot", next='use lower case letters, digits and "_"'
-            )
+            check_settings(self)
 
     @property
     def shown(self) -> str:
         """What people know it by."""
+        if self.tables is not None:
+            return ", ".join(self.tables)
         return self.table if self.table is not None else "a query"
+
+    @property
+    def form(self) -> Output:
+        """The form of its change rows."""
+        if self.output == "debezium":
+            return "debezium"
+        return "tables" if self.tables is not None else "one table"
 
     @property
     def reads(self) -> str:
@@ -245,7 +267,9 @@ class PostgresSource:
         """What a second reading of a range gives, which goes by the mode and by what is known of the table."""
         if self.mode == "cdc":
             return ReplayPromise(
-                "exact", "a position is a place in the server's log, which the slot keeps until it is decided"
+                "exact",
+                "a position is a place in the server's log, which the slot keeps until it is decided, and rows that were there before "
+                "are read as they were at that place",
             )
         if self.mode == "incremental":
             if self.append_only and self.settle_ms:
@@ -275,13 +299,24 @@ class PostgresSource:
         """
         if not self._schema:
             with self.login.reading(f"looking up {self.shown}") as connection:
-                relation = look_up(connection, self)
-                schema = pa.schema([(column.name, column.arrow) for column in relation.columns])
                 if self.mode == "cdc":
-                    _, columns = declared_columns(connection, relation, chosen=self.columns is not None)
-                    schema = change_schema([Column(*fields) for fields in columns])
+                    columns = self.planned(connection)[0].columns
+                    schema = (
+                        SCHEMA
+                        if self.output == "debezium"
+                        else change_schema(columns, has_table=self.tables is not None)
+                    )
+                else:
+                    relation = look_up(connection, self)
+                    schema = pa.schema([(column.name, column.arrow) for column in relation.columns])
                 self._schema.append(schema)
         return self._schema[0]
+
+    def planned(self, connection: Any) -> list[PublishedTable]:
+        """Return the tables of "cdc" with the columns that the job was planned with; what is added later waits for its next start."""
+        if not self._tables:
+            self._tables.extend(published_tables(connection, self))
+        return self._tables
 
     def refuse_preview(self) -> None:
         """Raise DefinitionError for changes: their replication slot is made, and moved on, by reading."""
@@ -300,6 +335,11 @@ class PostgresSource:
         """
         self.login.check()
         with self.login.reading(f"looking up {self.shown}") as connection:
+            if self.mode == "cdc":
+                check_ready(connection, self)
+                for table in published_tables(connection, self):  # this user may see a table and not read it
+                    connection.execute(f"SELECT 1 FROM {table.source} WHERE false")
+                return
             relation = look_up(connection, self)
             # Refused by name here, and not in the tasks: this user may see the table and not read it.
             connection.execute(relation.select("false", *(self.ranges or ())))
@@ -307,16 +347,6 @@ class PostgresSource:
                 self._check_key(connection, relation)
             if self.mode == "incremental":
                 self._check_growing(connection, relation)
-            if self.mode == "cdc":
-                _, columns = declared_columns(connection, relation, chosen=self.columns is not None)
-                check_ready(
-                    connection,
-                    relation,
-                    publication=str(self.publication),
-                    columns=[str(name) for name, *_ in columns],
-                    needs_old=self.before == "full",
-                    what=self.shown,
-                )
 
     def examine(self) -> Examination:
         """Do what `preflight` does, which makes nothing, and see what time the server has; see `Examinable`."""
@@ -358,5 +388,4 @@ class PostgresSource:
             return f"{self.shown}: {at.next} of {'?' if at.plan is None else at.of} ranges read"
         if self.mode == "incremental":
             return f"{self.shown}: {self.column} up to {ColumnPosition.from_json(position, self.reads).value}"
-        place = LogPosition.from_json(position, self.reads)
-        return f"{self.shown}: changes up to {place.lsn} of slot {place.slot}"
+        return f"{self.shown}: {LogPosition.from_json(position, self.reads).described}"

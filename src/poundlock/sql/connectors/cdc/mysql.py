@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from poundlock.connectors.mysql.source.source import MySqlSource
 from poundlock.errors import DefinitionError, did_you_mean
-from poundlock.sql.connectors.cdc.rows import CdcProgram, TableColumns
+from poundlock.sql.connectors.cdc.rows import CdcProgram, PartOfName, TableColumns
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import TableContext, TableSink, TableSource
 from poundlock.sql.errors import OptionError
@@ -129,13 +129,14 @@ class MySqlCdcTable:
         for column in table.definition.columns:
             if not isinstance(column, ConnectorColumn) or column.name not in known:
                 continue
-            if column.key not in _METADATA or (column.key == "table_name" and len(names) > 1):
+            if column.key not in _METADATA:
                 raise OptionError(
                     f"{table.name.name}.{column.name}: a change has no metadata {column.key!r} here",
-                    next=did_you_mean(
-                        column.key, _METADATA, f"use one of {', '.join(_METADATA)}; table_name of one table alone"
-                    ),
+                    next=did_you_mean(column.key, _METADATA, f"use one of {', '.join(_METADATA)}"),
                     kind="unknown_column",
                 )
-            made[column.name] = None if column.key == "op_ts" else options.required(column.key.replace("_", "-"))
+            if column.key == "table_name" and len(names) > 1:
+                made[column.name] = PartOfName(1)
+            else:
+                made[column.name] = None if column.key == "op_ts" else options.required(column.key.replace("_", "-"))
         return made

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
 from poundlock.connectors.postgres.source.source import PostgresSource
 from poundlock.errors import DefinitionError, did_you_mean
-from poundlock.sql.connectors.cdc.rows import CdcProgram, SnapshotProgram, TableColumns
+from poundlock.sql.connectors.cdc.rows import CdcProgram, PartOfName, SnapshotProgram, TableColumns
 from poundlock.sql.connectors.options import TableOptions
 from poundlock.sql.connectors.table import TableContext, TableSink, TableSource
 from poundlock.sql.connectors.upserts import gives_upserts
@@ -20,6 +21,8 @@ _STARTS = ("initial", "latest-offset", "snapshot")
 _PUBLICATION = "dbz_publication"
 """The publication that Debezium reads where none is named."""
 _METADATA = ("database_name", "schema_name", "table_name", "op_ts")
+_IN_PATTERNS = re.compile(r"[*+?\[\](){}|\\^]")
+"""What stands in regular expressions, and as good as never in names of tables."""
 
 
 class PostgresCdcTable:
@@ -61,7 +64,7 @@ class PostgresCdcTable:
 
     @staticmethod
     def _given(options: TableOptions) -> dict[str, Any]:
-        """Return which table of which server is read, and as whom."""
+        """Return which tables of which server are read, and as whom."""
         user, host = options.required("username"), options.required("hostname")
         port, database = options.whole("port", 5432), options.required("database-name")
         schema, table = options.required("schema-name"), options.required("table-name")
@@ -77,7 +80,7 @@ class PostgresCdcTable:
         return {
             "dsn": f"postgresql://{where}",
             "password": options.required("password"),
-            "table": f"{_quoted(schema)}.{_quoted(table)}",
+            **_tables(schema, table),
             "key": key,
         }
 
@@ -93,8 +96,21 @@ class PostgresCdcTable:
             )
         publication = options.text("debezium.publication.name", _PUBLICATION)
         poll = options.whole("debezium.poll.interval.ms", 500)
+        chunk = options.whole("scan.incremental.snapshot.chunk.size")
+        if chunk is not None and start != "initial":
+            raise OptionError(
+                f"{options.table}: 'scan.incremental.snapshot.chunk.size' has no effect with 'scan.startup.mode' = {start!r}",
+                next="leave it out",
+                kind="bad_option_value",
+            )
         if start == "snapshot":
             options.text("slot.name")
+            if _is_pattern(options):
+                raise OptionError(
+                    f"{options.table}: 'scan.startup.mode' = 'snapshot' reads one table, and its name is a pattern",
+                    next="write 'scan.startup.mode' = 'initial', or the name of one table",
+                    kind="bad_option_value",
+                )
             return {"mode": "snapshot"}
         before: Literal["key", "full"] = "key" if is_upsert else "full"
         return {
@@ -103,6 +119,7 @@ class PostgresCdcTable:
             "publication": publication,
             "initial": "snapshot" if start == "initial" else "none",
             "before": before,
+            "chunk_size": chunk,
             "poll_every": f"{poll} ms",
         }
 
@@ -132,8 +149,26 @@ class PostgresCdcTable:
                     next=did_you_mean(column.key, _METADATA, f"use one of {', '.join(_METADATA)}"),
                     kind="unknown_column",
                 )
-            made[column.name] = None if column.key == "op_ts" else options.required(column.key.replace("_", "-"))
+            if _is_pattern(options) and column.key in _PARTS:
+                made[column.name] = _PARTS[column.key]
+            else:
+                made[column.name] = None if column.key == "op_ts" else options.required(column.key.replace("_", "-"))
         return made
+
+
+_PARTS = {"schema_name": PartOfName(0), "table_name": PartOfName(1)}
+
+
+def _is_pattern(options: TableOptions) -> bool:
+    """Return whether several tables may be meant, as Flink has it: by regular expressions of schema and table."""
+    return any(_IN_PATTERNS.search(options.required(name)) for name in ("schema-name", "table-name"))
+
+
+def _tables(schema: str, table: str) -> dict[str, Any]:
+    patterns = [name if _IN_PATTERNS.search(name) else re.escape(name) for name in (schema, table)]
+    if patterns == [re.escape(schema), re.escape(table)]:
+        return {"table": f"{_quoted(schema)}.{_quoted(table)}"}
+    return {"tables": [f"(?:{patterns[0]})\\.(?:{patterns[1]})"]}
 
 
 def _quoted(name: str) -> str:

@@ -31,25 +31,37 @@ _TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 
 
 @dataclass(frozen=True)
+class PartOfName:
+    """Of the name of each row's table, such as "shop.orders", the part before the first point (0) or that behind it (1)."""
+
+    number: int
+
+    def of(self, names: pa.Array) -> pa.Array:
+        """Return it of each row."""
+        return pc.list_element(pc.split_pattern(names, ".", max_splits=1), self.number)
+
+
+@dataclass(frozen=True)
 class TableColumns:
     """The columns of a table in SQL, of rows as the server has them.
 
     Args:
         fields: the columns that come out.
-        beside: the columns that are no data: what each row has, None for the time of its change.
+        beside: the columns that are no data: what each row has, or what of the name of its table; None for the time of its change.
     """
 
     fields: tuple[Field, ...]
-    beside: Mapping[str, str | None]
+    beside: Mapping[str, str | PartOfName | None]
     context: EvaluationContext
     table: str
 
-    def of(self, rows: pa.RecordBatch, times: pa.Array) -> list[pa.Array]:
+    def of(self, rows: pa.RecordBatch, times: pa.Array, tables: pa.Array | None = None) -> list[pa.Array]:
         """Return the columns.
 
         Args:
             rows: by the names of the server's columns.
             times: of the changes, null for rows that were there before.
+            tables: the table of each row; None where nothing is made of it.
 
         Raises:
             TerminalError: a column of the server's is of a type whose values the declared one does not hold.
@@ -64,6 +76,9 @@ class TableColumns:
                 # Rows that were there before have the time 0, as Flink's have.
                 given: pa.Array = pc.coalesce(times, column_of(np.zeros(1, np.int64), times.type)[0])
                 made.append(self._cast(given, _TYPES[times.type], field))
+            elif isinstance(value, PartOfName):
+                assert tables is not None
+                made.append(self._cast(value.of(tables), STRING, field))
             else:
                 made.append(self._cast(pa.repeat(texts_of([value])[0], rows.num_rows), STRING, field))
         return made
@@ -188,7 +203,8 @@ class CdcProgram:
             joined([one, other]).take(taken) for one, other in zip(before.flatten(), after.flatten(), strict=True)
         ]
         rows = pa.RecordBatch.from_arrays(columns, names)
-        made = self.columns.of(rows, changes.column("commit_time").take(indices_of(of)))
+        tables = changes.column("table").take(indices_of(of)) if "table" in changes.schema.names else None
+        made = self.columns.of(rows, changes.column("commit_time").take(indices_of(of)), tables)
         return pa.RecordBatch.from_arrays([*made, _KINDS.take(indices_of(kinds))], [*self.columns.names, ROW_KIND]), of
 
     def _moved(self, before: pa.Array, after: pa.Array) -> Flags:
