@@ -8,41 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from poundlock.errors import did_you_mean
 from poundlock.formats.arrays import column_of, ends_in, indices_of, numbers_in, valid_in
-from poundlock.sql.coercion import can_cast
+from poundlock.sql.connectors.messages.fields import MessageField, fields_shown, read_as
 from poundlock.sql.connectors.table import TableContext
-from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
-from poundlock.sql.expressions.tree import ColumnRef, cast_to
+from poundlock.sql.expressions.tree import cast_to
 from poundlock.sql.relations.fields import Field
-from poundlock.sql.tables import ConnectorColumn
 from poundlock.sql.types import BYTES, STRING, SqlType
 
 HEADERS = SqlType("MAP", of=(STRING, BYTES))
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaMetadata:
-    """A field of a record.
-
-    Args:
-        column: what source and sink call it.
-        is_writable: whether a table's rows may say it.
-    """
-
-    column: str
-    type: SqlType
-    is_writable: bool = False
-
-
-FIELDS: Mapping[str, KafkaMetadata] = {
-    "topic": KafkaMetadata("topic", STRING),
-    "partition": KafkaMetadata("partition", SqlType("INT")),
-    "offset": KafkaMetadata("offset", SqlType("BIGINT")),
-    "timestamp": KafkaMetadata("timestamp", SqlType("TIMESTAMP_LTZ", (3,)), is_writable=True),
-    "timestamp-type": KafkaMetadata("timestamp_type", STRING),
-    "headers": KafkaMetadata("headers", HEADERS, is_writable=True),
+FIELDS: Mapping[str, MessageField] = {
+    "topic": MessageField("topic", STRING),
+    "partition": MessageField("partition", SqlType("INT")),
+    "offset": MessageField("offset", SqlType("BIGINT")),
+    "timestamp": MessageField("timestamp", SqlType("TIMESTAMP_LTZ", (3,)), is_writable=True),
+    "timestamp-type": MessageField("timestamp_type", STRING),
+    "headers": MessageField("headers", HEADERS, is_writable=True),
 }
 """By Flink's names."""
 
@@ -51,15 +34,14 @@ FIELDS: Mapping[str, KafkaMetadata] = {
 class KafkaMetadataColumn:
     """A column of a table that shows a field of the record."""
 
-    shows: KafkaMetadata
+    shows: MessageField
     field: Field
 
     def read(self, records: pa.RecordBatch, context: EvaluationContext) -> pa.Array:
         """Return the column of some records."""
         given = records.column(self.shows.column)
         given = as_map(given) if self.shows.type == HEADERS else given
-        one = pa.RecordBatch.from_arrays([given], ["given"])
-        return evaluate(cast_to(ColumnRef("given", self.shows.type), self.field.type), one, context)
+        return read_as(given, self.shows.type, self.field, context)
 
     def written(self, rows: pa.RecordBatch, context: EvaluationContext) -> pa.Array:
         """Return the field of the records that rows become."""
@@ -75,29 +57,8 @@ def metadata_of(table: TableContext, *, written: bool) -> tuple[KafkaMetadataCol
     Raises:
         OptionError: there is no such field, it is of another type, or cannot be written.
     """
-    fields = {field.name: field for field in table.fields}
-    made = []
-    for column in table.definition.columns:
-        if not isinstance(column, ConnectorColumn) or column.name not in fields:
-            continue
-        what, shows = f"{table.name.name}.{column.name}", FIELDS.get(column.key)
-        if shows is None:
-            raise OptionError(
-                f"{what}: a record of Kafka has no metadata {column.key!r}",
-                next=did_you_mean(column.key, FIELDS, f"use one of {', '.join(FIELDS)}"),
-                kind="unknown_column",
-            )
-        if written and not shows.is_writable:
-            raise OptionError(f"{what}: {column.key} of a record cannot be written", next="declare it METADATA VIRTUAL")
-        given, wanted = (shows.type, column.type) if not written else (column.type, shows.type)
-        if not can_cast(given, wanted):
-            raise OptionError(
-                f"{what} is {column.type}, and {column.key} of a record {shows.type}",
-                next=f"declare it {shows.type}",
-                kind="type_mismatch",
-            )
-        made.append(KafkaMetadataColumn(shows, fields[column.name]))
-    return tuple(made)
+    shown = fields_shown(table, FIELDS, "a record", "Kafka", written=written)
+    return tuple(KafkaMetadataColumn(shows, field) for shows, field in shown)
 
 
 def as_map(headers: pa.Array) -> pa.Array:
