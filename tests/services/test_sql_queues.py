@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from support.sql_scripts import Answers
 pytestmark = [pytest.mark.services, pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
 
 ROWS = [{"n": n, "word": f"w{n}"} for n in range(20)]
-Table = tuple[str, Mapping[str, str], str]
-"""Columns of metadata, options, and what makes the metadata of a row."""
+Table = tuple[str, Mapping[str, str], str, Sequence[str]]
+"""Columns of metadata, options, what makes the metadata of a row, and settings of the job."""
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def rabbitmq() -> Iterator[Table]:
     with running_or_skipped("RabbitMQ", EmbeddedRabbitMQ) as broker:
         broker.declare("words")
         options = {"url": broker.url, "queue": "words", "routing-key": "words", "source.deduplicate": "message-id"}
-        yield "beside STRING METADATA FROM 'message-id'", options, "word || '!'"
+        yield "beside STRING METADATA FROM 'message-id'", options, "word || '!'", ()
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def mqtt() -> Iterator[Table]:
     with running_or_skipped("Mosquitto", EmbeddedMosquitto) as broker:
         broker.session("words-job", "words/#")
         options = {"url": broker.url, "topic": "words/#", "client-id": "words-job"}
-        yield "beside STRING METADATA FROM 'topic'", options, "'words/' || word"
+        yield "beside STRING METADATA FROM 'topic'", options, "'words/' || word", ()
 
 
 @contextmanager
@@ -54,15 +54,17 @@ def kinesis() -> Iterator[Table]:
             "source.init.position": "TRIM_HORIZON",
             "source.poll-interval": "100 ms",
         }
-        yield "beside STRING METADATA FROM 'partition-key' VIRTUAL", options, ""
+        # The JVM is older than the server: what its tasks find in their environment has to be said.
+        who = [f"spark.executorEnv.{name}={value}" for name, value in server.environment.items()]
+        yield "beside STRING METADATA FROM 'partition-key' VIRTUAL", options, "", who
 
 
 @pytest.mark.parametrize("system", [rabbitmq, mqtt, kinesis])
 def test_rows_through_a_queue(system: Any, tmp_path: Path) -> None:
-    scripts = Scripts(tmp_path)
     (tmp_path / "in").mkdir()
     (tmp_path / "in/rows.json").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
-    with system() as (metadata, options, beside):
+    with system() as (metadata, options, beside, settings):
+        scripts = Scripts(tmp_path, settings)
         words = {"connector": system.__name__, "format": "json", **options}
         files = "'connector' = 'filesystem', 'format' = 'json'"
         by = "" if beside else "PARTITIONED BY (word)"

@@ -23,6 +23,7 @@ from poundlock.storage import LocalStorage
 from poundlock.testing.s3 import EmbeddedS3
 from support.fixtures import running_or_skipped
 from support.mosquitto import EmbeddedMosquitto
+from support.pulsar import EmbeddedPulsar
 
 __all__ = ["SYSTEMS", "Queues"]
 
@@ -31,6 +32,8 @@ class Queues(Protocol):
     """One running system."""
 
     environment: Mapping[str, str]
+    once: bool
+    """Whether its sink sends each row once, and not at least once."""
 
     def give(self, numbers: Sequence[int]) -> None:
         """Put a message for each number; where messages have ids, every tenth twice, as a producer does that had no answer."""
@@ -41,6 +44,8 @@ class Queues(Protocol):
 
 class MqttQueues:
     """Topics of Mosquitto. What is sent is collected by a session that was there before the job."""
+
+    once = False
 
     def __init__(self, broker: EmbeddedMosquitto, folder: Path) -> None:
         self.broker = broker
@@ -67,6 +72,8 @@ class MqttQueues:
 
 class KinesisQueues:
     """Streams of moto's server."""
+
+    once = False
 
     def __init__(self, server: EmbeddedS3) -> None:
         self.environment = {"CRASH_SYSTEM": "kinesis", **server.environment}
@@ -100,6 +107,25 @@ class KinesisQueues:
             following = answer["NextShardIterator"]
 
 
+class PulsarQueues:
+    """Topics of two partitions each of a broker with deduplication."""
+
+    once = True
+
+    def __init__(self, broker: EmbeddedPulsar, folder: Path) -> None:
+        self.broker = broker
+        self.environment = {"CRASH_SYSTEM": "pulsar", "CRASH_BROKER": broker.url, "CRASH_STAGING": f"{folder}/staged"}
+        for topic in ("given", "copies"):
+            broker.ask("PUT", f"persistent/public/default/{topic}/partitions", "2")
+
+    def give(self, numbers: Sequence[int]) -> None:
+        self.broker.publish("given", _bodies(numbers))
+
+    def copies(self) -> Counter[int]:
+        sent = [body for n in range(2) for body in self.broker.read(f"copies-partition-{n}")]
+        return Counter(json.loads(body)["n"] for body in sent)
+
+
 def _bodies(numbers: Sequence[int]) -> list[bytes]:
     return [json.dumps({"n": n}).encode() for n in numbers]
 
@@ -116,5 +142,11 @@ def _kinesis(folder: Path) -> Iterator[Queues]:
         yield KinesisQueues(server)
 
 
-SYSTEMS = {"mqtt": _mqtt, "kinesis": _kinesis}
+@contextmanager
+def _pulsar(folder: Path) -> Iterator[Queues]:
+    with running_or_skipped("Pulsar", EmbeddedPulsar) as broker:
+        yield PulsarQueues(broker, folder)
+
+
+SYSTEMS = {"mqtt": _mqtt, "kinesis": _kinesis, "pulsar": _pulsar}
 """What makes each of them run, for as long as a block lasts."""

@@ -11,6 +11,8 @@ from poundlock import (
     KinesisStreamsSource,
     MqttSink,
     MqttSource,
+    PulsarSink,
+    PulsarSource,
     RollingPolicy,
 )
 
@@ -25,6 +27,9 @@ def ends() -> tuple[Any, Any]:
         )
         return given, KinesisStreamsSink("copies", partition_key="n")
     broker = environ["CRASH_BROKER"]
+    if environ["CRASH_SYSTEM"] == "pulsar":
+        messages = PulsarSource(broker, "given", "job", format="json", schema=SCHEMA, max_rows_per_checkpoint=200)
+        return messages, PulsarSink(broker, "copies", staging=environ["CRASH_STAGING"])
     source = MqttSource(
         broker,
         "given",
