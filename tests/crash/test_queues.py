@@ -88,7 +88,8 @@ def test_every_failpoint(scene: Scene, tmp_path: Path) -> None:
 def test_random_kills(scene: Scene) -> None:
     scene.give(500)
     produce = kept_ahead(lambda: scene.give(20), lambda: scene.given - scene.written().total(), 2_000)
-    job = tortured(scene.lives.start, produce, int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "15")))
+    kills = int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "15"))
+    job = tortured(scene.lives.start, produce, kills, patience_s=scene.lives.patience_s)
     job = scene.lives.until(scene.caught_up, job)
     assert scene.lives.stop(job) == 0
     scene.assert_exact()

@@ -42,20 +42,13 @@ def bounded(**options: str) -> dict[str, str]:
 
 @dataclass
 class Scripts:
-    """Runs scripts whose jobs keep what they keep below one folder.
-
-    Args:
-        settings: further ones of the jobs, `KEY=VALUE`.
-    """
+    """Runs scripts whose jobs keep what they keep below one folder."""
 
     folder: Path
-    settings: Sequence[str] = ()
 
     def runner(self, answers: Answers, stop: StopRequest | None = None) -> ScriptRunner:
         """Return what runs a script."""
-        settings = load_settings(
-            [f"state_dir={self.folder}/state", "master=local[2]", "driver_memory=1g", *self.settings]
-        )
+        settings = load_settings([f"state_dir={self.folder}/state", "master=local[2]", "driver_memory=1g"])
         stop = StopRequest() if stop is None else stop
         return ScriptRunner("script", answers.take, answers.known, settings=settings, parallelism=2, stop=stop)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,7 +31,7 @@ __all__ = ["SYSTEMS", "Queues"]
 class Queues(Protocol):
     """One running system."""
 
-    environment: Mapping[str, str]
+    environment: dict[str, str]
     once: bool
     """Whether its sink sends each row once, and not at least once."""
 
