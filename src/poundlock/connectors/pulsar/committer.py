@@ -64,9 +64,9 @@ class SentSoFar:
 
     def __init__(self, storage: Storage, name: str) -> None:
         self._storage, self._name = storage, f"{name}.json"
-        found = json.loads(storage.read(self._name)) if storage.stat(self._name) is not None else {}
-        self.sent, self.partitions = int(found.get("sent", 0)), found.get("partitions")
-        self.refused: int | None = found.get("refused")
+        noted = json.loads(storage.read(self._name)) if storage.stat(self._name) is not None else {}
+        self.sent, self.partitions = int(noted.get("sent", 0)), noted.get("partitions")
+        self.refused: int | None = noted.get("refused")
 
     def write(self, *, sent: int | None = None, partitions: int | None = None, refused: int | None = None) -> None:
         """Note what is given, beside what was noted; durable when this returns."""

@@ -121,5 +121,5 @@ class PulsarAddress:
 
 def partitions_of(client: Any, topic: str) -> Sequence[str]:
     """Return the topics that a topic's partitions are, in order; the topic itself where it has none."""
-    found: list[str] = client.get_topic_partitions(topic)
-    return sorted(found, key=lambda name: int(name.rpartition("-partition-")[2]) if "-partition-" in name else 0)
+    partitions: list[str] = client.get_topic_partitions(topic)
+    return sorted(partitions, key=lambda name: int(name.rpartition("-partition-")[2]) if "-partition-" in name else 0)
