@@ -50,6 +50,8 @@ from poundlock.connectors.mysql.source.source import MySqlSource as MySqlSource
 from poundlock.connectors.postgres.sink.sink import PostgresSink as PostgresSink
 from poundlock.connectors.postgres.source.source import PostgresSource as PostgresSource
 from poundlock.connectors.print_sink import PrintSink as PrintSink
+from poundlock.connectors.pulsar.sink import PulsarSink as PulsarSink
+from poundlock.connectors.pulsar.source import PulsarSource as PulsarSource
 from poundlock.connectors.rabbitmq.sink import RMQSink as RMQSink
 from poundlock.connectors.rabbitmq.source import RMQSource as RMQSource
 from poundlock.connectors.socket_source import SocketSource as SocketSource

@@ -87,7 +87,8 @@ def test_every_failpoint(scene: Scene, tmp_path: Path) -> None:
 
 def test_random_kills(scene: Scene) -> None:
     scene.publish(500)
-    job = tortured(scene.lives.start, lambda: scene.publish(20), int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "15")))
+    kills = int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "15"))
+    job = tortured(scene.lives.start, lambda: scene.publish(20), kills, patience_s=scene.lives.patience_s)
     job = scene.lives.until(scene.caught_up, job)
     assert scene.lives.stop(job) == 0
     scene.assert_exact()

@@ -203,6 +203,7 @@ def kept_ahead(produce: Callable[[], None], waiting: Callable[[], int], most: in
 
 def tortured(
     start: Callable[[], JobProcess], produce: Callable[[], None], kills: int, *, spread_s: float = 2.0
+, *, patience_s: float = 300.0
 ) -> JobProcess:
     """Kill a job so often while more input is produced, and return the life that goes on.
 
@@ -211,6 +212,7 @@ def tortured(
         produce: produces a little more input; called about three times a second, from a thread of its own.
         kills: how many. The seed is that of POUNDLOCK_TORTURE_SEED, else of the clock; it is printed.
         spread_s: as `plan_kills` takes it.
+        patience_s: as of `Torture`.
 
     Raises:
         RuntimeError: as `Torture.run`, or a kill hit nothing.
@@ -223,7 +225,7 @@ def tortured(
             done.wait(0.3)
 
     seed = int(os.environ.get("POUNDLOCK_TORTURE_SEED") or time.time_ns() // 1000 % 1_000_000_000)
-    torturer = Torture(lambda _: start(), seed, plan_kills(seed, kills, spread_s=spread_s))
+    torturer = Torture(lambda _: start(), seed, plan_kills(seed, kills, spread_s=spread_s), patience_s=patience_s)
     feeder = threading.Thread(target=feed, name="feeder", daemon=True)
     feeder.start()
     try:

@@ -47,4 +47,15 @@ SUBJECTS = (
             ErrorCode(6, "Records may have expired before they were read.", ("a job that was off, or behind, for longer than the stream keeps records",), ("begin with a new checkpoint folder", "raise the retention of the stream")),
         ),
     ),
+    ErrorSubject(
+        380,
+        "Pulsar",
+        modules=("connectors.pulsar",),
+        codes=(
+            ErrorCode(2, "Pulsar cannot be read or written as it is set up.", ("a topic or tenant that cannot be", "a user that the brokers refuse"), ("do what the second line says: docs/pulsar.md",)),
+            ErrorCode(3, "Pulsar did not answer, or another consumer has the subscription.", ("brokers that are away", "a second job with the same subscription"), ("see that the brokers run; the job goes on by itself", "give each job a subscription of its own")),
+            ErrorCode(4, "Pulsar refuses what the job asks of it, or messages that are decided are gone from the staging folder.", ("a topic without message deduplication", "brokers that take smaller messages than max_message_size says", "a staging folder that somebody else changed"), ("switch deduplication on for the namespace", "do what the second line says: docs/pulsar.md")),
+            ErrorCode(7, "It is not known whether Pulsar has the messages of a decision.", ("brokers that are away", "a driver before this one that is still connected"), ("see that the brokers run; they are sent again, and known by their numbers",)),
+        ),
+    ),
 )  # fmt: skip

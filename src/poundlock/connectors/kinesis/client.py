@@ -78,14 +78,19 @@ class KinesisStream:
         """Turn errors of botocore into those of this package.
 
         Raises:
-            DefinitionError: there is no such stream, or this user may not use it.
+            DefinitionError: there is no such stream, this user may not use it, or nobody says who it is.
             TransientError: the service does not answer, or is asked too much.
             TerminalError: it refuses what is asked of it, and would again.
         """
-        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
         try:
             yield
+        except NoCredentialsError:
+            raise DefinitionError(
+                f"stream {self.name!r} of Kinesis, {doing}: no credentials are found",
+                next="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile, where the driver and the tasks run",
+            ) from None
         except ClientError as error:
             raise self._explain(error, doing) from error
         except BotoCoreError as error:

@@ -134,17 +134,13 @@ class MqttSender:
         topics = [sink.topic] * len(messages)
         if sink.topic_column is not None:
             topics = rows.column(sink.topic_column).cast(pa.string()).to_pylist()
-        ids = (
-            [None] * len(messages)
-            if sink.id_column is None
-            else rows.column(sink.id_column).cast(pa.string()).to_pylist()
-        )
+        ids = [None] * len(messages) if sink.id_column is None else _ids(rows.column(sink.id_column))
         for topic, message, id in zip(topics, messages, ids, strict=True):
             connection.wait(lambda: self._sent - self._confirmed < sink.unconfirmed, "publishing")
             properties = None
             if id is not None:
                 properties = paho.Properties(paho.PacketTypes.PUBLISH)
-                properties.CorrelationData = str(id).encode()
+                properties.CorrelationData = id
             self._sent += 1
             info = connection.client.publish(topic, message, qos=1, retain=sink.retain, properties=properties)
             if info.rc not in (load_paho().MQTT_ERR_SUCCESS, load_paho().MQTT_ERR_NO_CONN):
@@ -181,6 +177,14 @@ class MqttSender:
                     next="check this user's rights, and the limits of the broker",
                 )
             )
+
+
+def _ids(column: pa.Array) -> list[bytes | None]:
+    """Return values as bytes: those of other types as their text."""
+    ids: list[bytes | None] = (
+        (column if pa.types.is_binary(column.type) else column.cast(pa.string())).cast(pa.binary()).to_pylist()
+    )
+    return ids
 
 
 def _fault(topic: str) -> str:

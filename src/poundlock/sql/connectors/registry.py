@@ -14,6 +14,9 @@ from poundlock.sql.connectors.filesystem import FilesystemTable
 from poundlock.sql.connectors.iceberg.table import IcebergTable
 from poundlock.sql.connectors.jdbc.table import JdbcTable
 from poundlock.sql.connectors.kafka.table import KafkaTable
+from poundlock.sql.connectors.messages.kinesis import KinesisTable
+from poundlock.sql.connectors.messages.mqtt import MqttTable
+from poundlock.sql.connectors.messages.rabbitmq import RabbitMQTable
 from poundlock.sql.connectors.opensearch import OpenSearchTable
 from poundlock.sql.connectors.options import TableOptions, unknown_word
 from poundlock.sql.connectors.print_table import PrintTable
@@ -31,6 +34,9 @@ CONNECTORS: Mapping[str, Callable[[], TableConnector]] = {
     "iceberg": IcebergTable,
     "jdbc": JdbcTable,
     "kafka": KafkaTable,
+    "kinesis": KinesisTable,
+    "mqtt": MqttTable,
+    "rabbitmq": RabbitMQTable,
     "opensearch": partial(OpenSearchTable, "opensearch"),
     "opensearch-2": partial(OpenSearchTable, "opensearch-2"),
     "mysql-cdc": MySqlCdcTable,

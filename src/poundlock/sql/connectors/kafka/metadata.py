@@ -8,43 +8,26 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from poundlock.errors import did_you_mean
 from poundlock.formats.arrays import column_of, ends_in, indices_of, numbers_in, valid_in
-from poundlock.sql.coercion import can_cast
+from poundlock.sql.connectors.messages.fields import MessageField, fields_shown, read_as
 from poundlock.sql.connectors.table import TableContext
-from poundlock.sql.errors import OptionError
 from poundlock.sql.expressions.evaluation import EvaluationContext, evaluate
-from poundlock.sql.expressions.tree import ColumnRef, cast_to
+from poundlock.sql.expressions.tree import cast_to
 from poundlock.sql.formats.change_metadata import KEYS
 from poundlock.sql.formats.format import FormatColumn
 from poundlock.sql.relations.fields import Field
-from poundlock.sql.tables import ConnectorColumn
 from poundlock.sql.types import BYTES, STRING, SqlType
 
 HEADERS = SqlType("MAP", of=(STRING, BYTES))
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaMetadata:
-    """A field of a record.
-
-    Args:
-        column: what source and sink call it.
-        is_writable: whether a table's rows may say it.
-    """
-
-    column: str
-    type: SqlType
-    is_writable: bool = False
-
-
-FIELDS: Mapping[str, KafkaMetadata] = {
-    "topic": KafkaMetadata("topic", STRING),
-    "partition": KafkaMetadata("partition", SqlType("INT")),
-    "offset": KafkaMetadata("offset", SqlType("BIGINT")),
-    "timestamp": KafkaMetadata("timestamp", SqlType("TIMESTAMP_LTZ", (3,)), is_writable=True),
-    "timestamp-type": KafkaMetadata("timestamp_type", STRING),
-    "headers": KafkaMetadata("headers", HEADERS, is_writable=True),
+FIELDS: Mapping[str, MessageField] = {
+    "topic": MessageField("topic", STRING),
+    "partition": MessageField("partition", SqlType("INT")),
+    "offset": MessageField("offset", SqlType("BIGINT")),
+    "timestamp": MessageField("timestamp", SqlType("TIMESTAMP_LTZ", (3,)), is_writable=True),
+    "timestamp-type": MessageField("timestamp_type", STRING),
+    "headers": MessageField("headers", HEADERS, is_writable=True),
 }
 """By Flink's names."""
 
@@ -57,7 +40,7 @@ class KafkaMetadataColumn:
         key: of the format; "": a field of the record.
     """
 
-    shows: KafkaMetadata
+    shows: MessageField
     field: Field
     key: str = ""
 
@@ -70,8 +53,7 @@ class KafkaMetadataColumn:
         """Return the column of some records."""
         given = records.column(self.shows.column)
         given = as_map(given) if self.shows.type == HEADERS else given
-        one = pa.RecordBatch.from_arrays([given], ["given"])
-        return evaluate(cast_to(ColumnRef("given", self.shows.type), self.field.type), one, context)
+        return read_as(given, self.shows.type, self.field, context)
 
     def written(self, rows: pa.RecordBatch, context: EvaluationContext) -> pa.Array:
         """Return the field of the records that rows become."""
@@ -87,42 +69,20 @@ def metadata_of(table: TableContext, *, written: bool) -> tuple[KafkaMetadataCol
     Raises:
         OptionError: there is no such field, it is of another type, or cannot be written.
     """
-    fields = {field.name: field for field in table.fields}
     of_format = _of_format(table)
     made = []
-    for column in table.definition.columns:
-        if not isinstance(column, ConnectorColumn) or column.name not in fields:
-            continue
-        what, field = f"{table.name.name}.{column.name}", fields[column.name]
-        shows, key = FIELDS.get(column.key), ""
-        if column.key in of_format:
-            key = column.key.removeprefix(_OF_VALUE)
-            shows = KafkaMetadata(field.column, of_format[column.key])
-        if shows is None:
-            known = [*FIELDS, *of_format]
-            raise OptionError(
-                f"{what}: a record of Kafka has no metadata {column.key!r}",
-                next=did_you_mean(column.key, known, f"use one of {', '.join(known)}"),
-                kind="unknown_column",
-            )
-        if written and not shows.is_writable:
-            raise OptionError(f"{what}: {column.key} of a record cannot be written", next="declare it METADATA VIRTUAL")
-        given, wanted = (shows.type, column.type) if not written else (column.type, shows.type)
-        if not can_cast(given, wanted):
-            raise OptionError(
-                f"{what} is {column.type}, and {column.key} of a record {shows.type}",
-                next=f"declare it {shows.type}",
-                kind="type_mismatch",
-            )
-        made.append(KafkaMetadataColumn(shows, field, key))
+    for shows, field in fields_shown(table, {**FIELDS, **of_format}, "a record", "Kafka", written=written):
+        key = shows.column.removeprefix(_OF_VALUE) if shows.column in of_format else ""
+        made.append(KafkaMetadataColumn(MessageField(field.column, shows.type) if key else shows, field, key))
     return tuple(made)
 
 
-def _of_format(table: TableContext) -> Mapping[str, SqlType]:
+def _of_format(table: TableContext) -> Mapping[str, MessageField]:
     """Return what the format of values has beside the rows, by the key of a column."""
     options = table.definition.options
     format = options.get("value.format") or options.get("format") or ""
-    return {f"{_OF_VALUE}{key}": each.type for key, each in KEYS.get(format, {}).items()}
+    names = {f"{_OF_VALUE}{key}": each.type for key, each in KEYS.get(format, {}).items()}
+    return {name: MessageField(name, type) for name, type in names.items()}
 
 
 _OF_VALUE = "value."  # before what is of the format, as in Flink's connector

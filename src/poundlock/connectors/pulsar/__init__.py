@@ -1,0 +1,1 @@
+"""Topics of Apache Pulsar as a source and as a sink."""
