@@ -53,6 +53,7 @@ from poundlock.connectors.postgres.source.source import PostgresSource as Postgr
 from poundlock.connectors.print_sink import PrintSink as PrintSink
 from poundlock.connectors.rabbitmq.sink import RMQSink as RMQSink
 from poundlock.connectors.rabbitmq.source import RMQSource as RMQSource
+from poundlock.connectors.redis.sink import RedisSink as RedisSink
 from poundlock.connectors.socket_source import SocketSource as SocketSource
 from poundlock.connectors.two_phase import TwoPhaseCommitSink as TwoPhaseCommitSink
 from poundlock.connectors.spark_source import SparkSource as SparkSource

@@ -86,7 +86,11 @@ class JdbcColumn:
     def is_instant(self) -> bool:
         """Whether its times are moments, and not what a clock on a wall shows."""
         # MySQL calls those TIMESTAMP that are kept in UTC, and the others DATETIME; elsewhere TIMESTAMP is without a zone.
-        return self.code == TIMESTAMP_TZ or self.type.lower() in ("timestamptz", "timestamp with time zone", MYSQL_INSTANT)
+        return self.code == TIMESTAMP_TZ or self.type.lower() in (
+            "timestamptz",
+            "timestamp with time zone",
+            MYSQL_INSTANT,
+        )
 
     @property
     def asked(self) -> int:
@@ -118,7 +122,7 @@ class JdbcColumn:
         except pa.ArrowInvalid as error:
             raise TerminalError(
                 f"column {self.name!r} of {what} has a value that is no {kind}: {error}",
-                next="mend the value, leave it out with where=…, or make it text: query=\"SELECT CAST(… AS VARCHAR(50)) …\"",
+                next='mend the value, leave it out with where=…, or make it text: query="SELECT CAST(… AS VARCHAR(50)) …"',
             ) from None
 
 
@@ -136,7 +140,9 @@ def _times(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.cast(pc.replace_substring_regex(short, r" ([+-]\d\d)", r"\1"), kind)
 
 
-def chosen(found: Sequence[ResultColumn], wanted: Sequence[str] | None, what: str, product: str) -> tuple[JdbcColumn, ...]:
+def chosen(
+    found: Sequence[ResultColumn], wanted: Sequence[str] | None, what: str, product: str
+) -> tuple[JdbcColumn, ...]:
     """Return the columns that are wanted, as rows have them.
 
     Raises:

@@ -45,7 +45,7 @@ class GrowingEnumerator:
         self._session: JdbcSession | None = None
         self._relation: JdbcRelation | None = None
         self._looks: list[Seen] = []
-        self._looked_ms: int | None = None
+        self._looked: tuple[str | None, int] | None = None  # behind what there was nothing new, and when
 
     def initial(self) -> dict[str, Any]:
         return GrowingPosition(self._source.start).to_json()
@@ -53,7 +53,7 @@ class GrowingEnumerator:
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
         source, at = self._source, self._position(start)
         now = source.clock.now_ms()
-        if self._looked_ms is not None and now - self._looked_ms < source.poll_ms:
+        if self._looked is not None and self._looked[0] == at.above and now - self._looked[1] < source.poll_ms:
             return start
         try:
             with explained(source.login, f"looking for new rows of {source.shown}", source.shown):
@@ -63,11 +63,13 @@ class GrowingEnumerator:
             self.close()
             raise
         # A backlog is read checkpoint after checkpoint; only when there is nothing new the table is left alone for a while.
-        self._looked_ms = now if end == at else None
+        self._looked = (at.above, now) if end == at else None
         return start if end == at else end.to_json()
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
         before, last = self._position(start), self._position(end)
+        if before.above == last.above:
+            return []
         try:
             with explained(self._source.login, f"planning the rows of {self._source.shown}", self._source.shown):
                 _, relation = self._connect()

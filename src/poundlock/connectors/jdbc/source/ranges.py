@@ -7,6 +7,7 @@ that were decided.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ class RangeEnumerator:
     def __init__(self, source: JdbcSource, workspace: Storage) -> None:
         self._source, self._workspace = source, workspace
         self._plan: tuple[str, int] | None = None  # made in this life: its name, and how many ranges it has
+        self._settled = False  # whether only the plan that was decided is left
         self._known: dict[str, dict[str, list[Any]]] = {}
 
     def initial(self) -> dict[str, Any]:
@@ -53,6 +55,8 @@ class RangeEnumerator:
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
         first, last = self._position(start), self._position(end)
+        if first.next == last.next:
+            return []
         name = str(last.plan)
         plan = self._kept(name)
         self._check_columns(plan)
@@ -69,7 +73,14 @@ class RangeEnumerator:
         return self._position(position).is_whole
 
     def committed(self, position: dict[str, Any]) -> None:
-        """Do nothing: the table keeps its rows."""
+        """Remove the plans of starts that died before they decided anything."""
+        name = self._position(position).plan
+        if name is None or self._settled:
+            return
+        for old in list(self._workspace.names(_PLANS)):
+            if old != f"{name}.json":
+                self._workspace.delete(f"{_PLANS}/{old}")
+        self._settled = True
 
     def _position(self, value: dict[str, Any]) -> RangePosition:
         return RangePosition.from_json(value, self._source.reads)
@@ -77,7 +88,9 @@ class RangeEnumerator:
     def _kept(self, name: str) -> dict[str, list[Any]]:
         if name not in self._known:
             path, next = f"{_PLANS}/{name}.json", "put the job's checkpoint folder back as it was"
-            plan = read_record(self._workspace, path, lambda data: typed(json.loads(data), dict[str, list[Any]]), next=next)
+            plan = read_record(
+                self._workspace, path, lambda data: typed(json.loads(data), dict[str, list[Any]]), next=next
+            )
             if plan is None:
                 raise SourceGoneError(f"{self._workspace.root} has no plan {name}", next=next)
             self._known = {name: plan}
@@ -89,7 +102,9 @@ class RangeEnumerator:
         now = {field.name: field.type for field in self._source.schema()}
         if [(c.name, c.arrow) for c in columns] == list(now.items()):
             return
-        changed = [c.name for c in columns if now.get(c.name) != c.arrow] or [n for n in now if n not in plan["columns"]]
+        changed = [c.name for c in columns if now.get(c.name) != c.arrow] or [
+            n for n in now if n not in plan["columns"]
+        ]
         raise TerminalError(
             f"{self._source.shown} has other columns now than when its ranges were planned: see {changed[0]!r}",
             next=f"read those of then, columns=[{', '.join(repr(c.name) for c in columns)}], or start the job over into an empty target",
@@ -104,9 +119,7 @@ class RangeEnumerator:
                 conditions = [""] if relation.by is None else self._cut(session, relation)
             finally:
                 session.close()
-        name = str(source.clock.now_ms())
-        for old in self._workspace.names(_PLANS):  # of starts that died before they decided anything
-            self._workspace.delete(f"{_PLANS}/{old}")
+        name = f"{source.clock.now_ms()}-{secrets.token_hex(4)}"
         plan = {"selects": [relation.select(each) for each in conditions], "columns": fields_of(relation)}
         self._workspace.create_exclusive(f"{_PLANS}/{name}.json", json.dumps(plan).encode())
         return name, len(conditions)

@@ -145,7 +145,13 @@ class JdbcSource:
         if self.table is not None:
             check_table("table", self.table)
         check_choices(self, {"mode": ("bounded", "incremental")})
-        for name in ("fetch_size", "partitions", "partitions_per_checkpoint", "rows_per_split", "max_rows_per_checkpoint"):
+        for name in (
+            "fetch_size",
+            "partitions",
+            "partitions_per_checkpoint",
+            "rows_per_split",
+            "max_rows_per_checkpoint",
+        ):
             if (value := getattr(self, name)) is not None:
                 positive_number(name, value)
         foreign = {name: default for name, (mode, default) in _OWN.items() if mode != self.mode}
@@ -156,7 +162,9 @@ class JdbcSource:
         )
         if self.mode == "incremental":
             if self.column is None:
-                raise DefinitionError('mode "incremental" needs a column whose values only grow', next='write column="id"')
+                raise DefinitionError(
+                    'mode "incremental" needs a column whose values only grow', next='write column="id"'
+                )
             return
         if (self.partition_column is None) != (self.partitions is None):
             raise DefinitionError(
@@ -164,7 +172,9 @@ class JdbcSource:
                 next='write partition_column="id", partitions=8',
             )
         if (self.partitions or 0) > _MOST_PARTITIONS:
-            raise DefinitionError(f"partitions={self.partitions} are too many", next=f"write {_MOST_PARTITIONS} at most")
+            raise DefinitionError(
+                f"partitions={self.partitions} are too many", next=f"write {_MOST_PARTITIONS} at most"
+            )
         if self.partition_column is None:
             cut = ("lower_bound", "upper_bound", "partitions_per_checkpoint", "append_only")
             refuse_without_effect(
@@ -233,7 +243,9 @@ class JdbcSource:
                 " append_only=True says there are none",
             )
         if self.mode == "incremental" and not self.lag_ms:
-            return ReplayPromise("if-unchanged", 'with lag="0 s" a row is missed that becomes visible after a greater one')
+            return ReplayPromise(
+                "if-unchanged", 'with lag="0 s" a row is missed that becomes visible after a greater one'
+            )
         return ReplayPromise(
             "exact", "append_only=True says that rows are only added, so a range of values stays as it is"
         )

@@ -16,9 +16,7 @@ from poundlock.errors import DefinitionError
 
 _DAY_NS = 86_400_000_000_000
 _EPOCH = datetime.date(1970, 1, 1)
-_TIME = re.compile(
-    r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(?: ?(Z|[+-]\d\d(?::?\d\d)?))?"
-)
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(?: ?(Z|[+-]\d\d(?::?\d\d)?))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,4 +111,8 @@ def given_units(measure: Measure, name: str, value: str) -> int:
 def borders(low: int, high: int, pieces: int) -> list[int]:
     """Return the values that cut what lies between two into so many pieces of one width, about; each belongs to the piece before it."""
     span = high - low + 1
-    return list(dict.fromkeys(low - 1 + span * i // pieces for i in range(1, pieces) if low <= low - 1 + span * i // pieces < high))
+    return list(
+        dict.fromkeys(
+            low - 1 + span * i // pieces for i in range(1, pieces) if low <= low - 1 + span * i // pieces < high
+        )
+    )
