@@ -73,9 +73,9 @@ _WIDE = decimal.Context(prec=100)
 def _offset_s(zone: str | None) -> int:
     if zone in (None, "Z"):
         return 0
-    digits = zone[1:].replace(":", "").ljust(4, "0")  # type: ignore[index]
+    digits = zone[1:].replace(":", "").ljust(4, "0")
     seconds = int(digits[:2]) * 3600 + int(digits[2:]) * 60
-    return seconds if zone[0] == "+" else -seconds  # type: ignore[index]
+    return seconds if zone[0] == "+" else -seconds
 
 
 def measure_of(column: JdbcColumn, what: str) -> Measure:
