@@ -41,7 +41,7 @@ def lives_of(db: EmbeddedMariaDb, root: Path, mode: str) -> Lives:
         "CRASH_OUT": str(root / "out"),
         "CRASH_CHECKPOINTS": str(root / "checkpoints"),
     }
-    return Lives(JOB, environment=environment, folder=root)
+    return Lives(JOB, environment=environment, folder=root, patience_s=900)
 
 
 def written(root: Path) -> Counter[tuple[int, str]]:

@@ -8,7 +8,7 @@ from poundlock.spark.launch.jars import jar_set
 
 given: dict[str, Any]
 if environ["CRASH_MODE"] == "bounded":
-    given = {"partition_column": "id", "partitions": 40, "partitions_per_checkpoint": 3}
+    given = {"partition_column": "id", "partitions": 15, "partitions_per_checkpoint": 3}
 else:
     given = {"mode": "incremental", "column": "id", "lag": "300 ms", "poll_every": "50 ms", "rows_per_split": 40}
     given |= {"max_rows_per_checkpoint": 120}

@@ -82,20 +82,20 @@ def _look_at_durability(sink: RedisSink) -> None:
     else_say = "or say accept_loss=True: what Redis loses with its machine is then lost"
     try:
         with sink.login.errors("looking at its settings"):
-            found = _client(sink).config_get("append*", "maxmemory-policy")
+            answers = _client(sink).config_get("append*", "maxmemory-policy")
     except (DefinitionError, TerminalError) as error:
         raise DefinitionError(
             f"whether Redis at {sink.login.place} keeps what it answered cannot be seen: {error.what}",
             next=f"let this user run CONFIG GET, {else_say}",
         ) from None
-    if found.get("appendonly") != "yes" or found.get("appendfsync") != "always":
+    if answers.get("appendonly") != "yes" or answers.get("appendfsync") != "always":
         raise DefinitionError(
-            f"Redis at {sink.login.place} may lose what it answered: appendonly is {found.get('appendonly')}, appendfsync {found.get('appendfsync')}",
+            f"Redis at {sink.login.place} may lose what it answered: appendonly is {answers.get('appendonly')}, appendfsync {answers.get('appendfsync')}",
             next=f"CONFIG SET appendonly yes, and appendfsync always, {else_say}",
         )
-    if str(found.get("maxmemory-policy", "")).startswith("allkeys"):
+    if str(answers.get("maxmemory-policy", "")).startswith("allkeys"):
         raise DefinitionError(
-            f"Redis at {sink.login.place} removes any key when its memory is full: maxmemory-policy is {found['maxmemory-policy']}",
+            f"Redis at {sink.login.place} removes any key when its memory is full: maxmemory-policy is {answers['maxmemory-policy']}",
             next=f"CONFIG SET maxmemory-policy noeviction, {else_say}",
         )
 
@@ -107,8 +107,8 @@ def verify(sink: RedisSink, staged: Sequence[StagedKeys]) -> None:
         wanted = [(item, piece, items) for item in staged for piece, items in enumerate(item.pieces)]
         for item, piece, _ in wanted:
             pipe.llen(staged_key(item.gid, piece))
-        found = pipe.execute() if wanted else []
-    for (item, piece, items), there in zip(wanted, found, strict=True):
+        answers = pipe.execute() if wanted else []
+    for (item, piece, items), there in zip(wanted, answers, strict=True):
         if there != items:
             raise TransientError(
                 f"of {staged_key(item.gid, piece)} {there} of {items} items are in Redis",
@@ -136,15 +136,15 @@ def commit(sink: RedisSink, staged: StagedKeys) -> Committed:
         keys = [staged_key(staged.gid, piece), f"{_DONE}{staged.gid}:{piece}"]
         given[1] = items
         with sink.login.errors("writing decided rows", "commit"):
-            outcome, said = (_text(each) for each in _run(_client(sink), keys, given))
+            outcome, detail = (_text(each) for each in _run(_client(sink), keys, given))
         if outcome == "gone":
             raise TerminalError(
-                f"{staged.rows} decided rows are gone from Redis at {sink.login.place}: {keys[0]} has {said} of {items} items",
+                f"{staged.rows} decided rows are gone from Redis at {sink.login.place}: {keys[0]} has {detail} of {items} items",
                 next="restore Redis from its newest copy, or start the job over into an empty database",
             )
         if outcome == "other":
             raise TerminalError(
-                f"Redis at {sink.login.place} does not take {staged.rows} decided rows as {staged.type}: key {said}",
+                f"Redis at {sink.login.place} does not take {staged.rows} decided rows as {staged.type}: key {detail}",
                 next="rename or remove that key, then start the job again: it writes the rows first",
             )
     return Committed({"transaction": staged.gid, "rows": staged.rows})
@@ -173,11 +173,11 @@ def leftovers(sink: RedisSink) -> list[tuple[str, int, int]]:
         for key in keys:
             pipe.memory_usage(key)
             pipe.object("IDLETIME", key)
-        found = pipe.execute() if keys else []
+        answers = pipe.execute() if keys else []
         seconds, _ = client.time()
     return [
         (_text(key), int(size or 0), (int(seconds) - int(idle or 0)) * 1000)
-        for key, size, idle in zip(keys, found[::2], found[1::2], strict=True)
+        for key, size, idle in zip(keys, answers[::2], answers[1::2], strict=True)
     ]
 
 

@@ -82,9 +82,9 @@ class RedisLogin:
 
     def _explain(self, error: Exception, doing: str, use: str) -> PoundlockError:
         exceptions = load_redis().exceptions
-        said = redact_text(" ".join(str(error).split()), [self.password] if self.password else [])
-        what = f"Redis at {self.place}, {doing}: {said}"
-        if isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError) or said.startswith(
+        message = redact_text(" ".join(str(error).split()), [self.password] if self.password else [])
+        what = f"Redis at {self.place}, {doing}: {message}"
+        if isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError) or message.startswith(
             ("NOAUTH", "WRONGPASS", "NOPERM")
         ):
             if use == "commit":
@@ -93,7 +93,7 @@ class RedisLogin:
         away = isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError)
         if (
             away
-            or said.startswith(_PASSING)
+            or message.startswith(_PASSING)
             or isinstance(error, exceptions.BusyLoadingError | exceptions.ReadOnlyError)
         ):
             if use == "commit":

@@ -20,8 +20,8 @@ from poundlock.connectors.jdbc.bridge import JdbcError, ResultColumn
 from poundlock.connectors.jdbc.dialect import dialect_of
 from poundlock.connectors.jdbc.source import columns as types
 from poundlock.connectors.jdbc.source.columns import JdbcColumn, chosen
-from poundlock.connectors.jdbc.source.growing import Seen, reached
-from poundlock.connectors.jdbc.source.values import Measure, borders, measure_of
+from poundlock.connectors.jdbc.source.growing import SeenValue, reached
+from poundlock.connectors.jdbc.source.values import ValueUnits, borders, measure_of
 from poundlock.storage import LocalStorage
 from poundlock.values import ManualClock
 
@@ -297,35 +297,36 @@ def test_the_promise_goes_by_what_is_known_of_the_table() -> None:
 
 
 def test_the_newest_look_that_is_old_enough_counts() -> None:
-    looks = [Seen(5, 1000), Seen(7, 2000), Seen(9, 3000)]
+    looks = [SeenValue(5, 1000), SeenValue(7, 2000), SeenValue(9, 3000)]
     assert reached(looks, 1500, 1000) is None
-    assert reached(looks, 3100, 1000) == Seen(7, 2000)
-    assert reached(looks, 9000, 1000) == Seen(9, 3000)
+    assert reached(looks, 3100, 1000) == SeenValue(7, 2000)
+    assert reached(looks, 9000, 1000) == SeenValue(9, 3000)
 
 
 @pytest.mark.parametrize(
     ("measure", "text", "units", "shown"),
     [
-        (Measure("number"), "-12", -12, "-12"),
-        (Measure("number", 3), "1.25", 1250, "1.250"),
-        (Measure("number"), "9" * 38, int("9" * 38), "9" * 38),
-        (Measure("date"), "1969-12-31", -1, "1969-12-31"),
-        (Measure("time"), "1970-01-01 00:00:01.5", 1_500_000_000, "1970-01-01 00:00:01.5"),
-        (Measure("time"), "1970-01-01T02:00:00+02:00", 0, "1970-01-01 00:00:00"),
-        (Measure("time"), "1969-12-31 23:59:59.999999999", -1, "1969-12-31 23:59:59.999999999"),
-        (Measure("time"), "1970-01-02", 86_400_000_000_000, "1970-01-02 00:00:00"),
+        (ValueUnits("number"), "-12", -12, "-12"),
+        (ValueUnits("number", 3), "1.25", 1250, "1.250"),
+        (ValueUnits("number"), "9" * 38, int("9" * 38), "9" * 38),
+        (ValueUnits("date"), "1969-12-31", -1, "1969-12-31"),
+        (ValueUnits("time"), "1970-01-01 00:00:01.5", 1_500_000_000, "1970-01-01 00:00:01.5"),
+        (ValueUnits("time"), "1970-01-01T02:00:00+02:00", 0, "1970-01-01 00:00:00"),
+        (ValueUnits("time"), "1969-12-31 23:59:59.999999999", -1, "1969-12-31 23:59:59.999999999"),
+        (ValueUnits("time"), "1970-01-02", 86_400_000_000_000, "1970-01-02 00:00:00"),
     ],
 )
-def test_values_are_counted_and_shown_again(measure: Measure, text: str, units: int, shown: str) -> None:
+def test_values_are_counted_and_shown_again(measure: ValueUnits, text: str, units: int, shown: str) -> None:
     assert measure.units(text) == units
     assert measure.text(units) == shown
     assert measure.units(shown) == units
 
 
 @pytest.mark.parametrize(
-    ("measure", "text"), [(Measure("number"), "1.5"), (Measure("time"), "infinity"), (Measure("number"), "NaN")]
+    ("measure", "text"),
+    [(ValueUnits("number"), "1.5"), (ValueUnits("time"), "infinity"), (ValueUnits("number"), "NaN")],
 )
-def test_what_is_no_value_is_refused(measure: Measure, text: str) -> None:
+def test_what_is_no_value_is_refused(measure: ValueUnits, text: str) -> None:
     with pytest.raises((ValueError, ArithmeticError)):
         measure.units(text)
 
@@ -338,10 +339,10 @@ def test_borders_cut_what_lies_between() -> None:
 
 
 def test_literals_are_those_of_the_dialect() -> None:
-    at = Measure("time").units("2024-02-29 12:00:00.5")
-    assert Measure("time").literal(at, dialect_of("PostgreSQL", '"')) == "{ts '2024-02-29 12:00:00.5'}"
-    assert Measure("date").literal(0, dialect_of("Microsoft SQL Server", '"')) == "CAST('1970-01-01' AS date)"
-    assert Measure("number").literal(7, dialect_of("Apache Derby", '"')) == "7"
+    at = ValueUnits("time").units("2024-02-29 12:00:00.5")
+    assert ValueUnits("time").literal(at, dialect_of("PostgreSQL", '"')) == "{ts '2024-02-29 12:00:00.5'}"
+    assert ValueUnits("date").literal(0, dialect_of("Microsoft SQL Server", '"')) == "CAST('1970-01-01' AS date)"
+    assert ValueUnits("number").literal(7, dialect_of("Apache Derby", '"')) == "7"
 
 
 COLUMNS = [

@@ -141,15 +141,15 @@ def _times(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def chosen(
-    found: Sequence[ResultColumn], wanted: Sequence[str] | None, what: str, product: str
+    described: Sequence[ResultColumn], wanted: Sequence[str] | None, what: str, product: str
 ) -> tuple[JdbcColumn, ...]:
     """Return the columns that are wanted, as rows have them.
 
     Raises:
         DefinitionError: one is not there, or has no name of its own.
     """
-    found = [_of_product(column, product) for column in found]
-    names = [column.name for column in found]
+    described = [_of_product(column, product) for column in described]
+    names = [column.name for column in described]
     if not names or (wanted is not None and not wanted):
         raise DefinitionError(
             f"{what} has no columns to read, and rows without any cannot be written",
@@ -161,17 +161,17 @@ def chosen(
             next="name each column in the query with AS",
         )
     if wanted is None:
-        return tuple(JdbcColumn.of(column, column.name) for column in found)
-    return tuple(JdbcColumn.of(one_of(found, name, what), name) for name in wanted)
+        return tuple(JdbcColumn.of(column, column.name) for column in described)
+    return tuple(JdbcColumn.of(one_of(described, name, what), name) for name in wanted)
 
 
-def one_of(found: Sequence[ResultColumn], name: str, what: str) -> ResultColumn:
+def one_of(described: Sequence[ResultColumn], name: str, what: str) -> ResultColumn:
     """Return the column of a name, in any case of its letters. Raises DefinitionError where there is none."""
-    exact = [column for column in found if column.name == name]
-    alike = exact or [column for column in found if column.name.lower() == name.lower()]
+    exact = [column for column in described if column.name == name]
+    alike = exact or [column for column in described if column.name.lower() == name.lower()]
     if len(alike) != 1:
         raise DefinitionError(
-            f"{what} has no column {name!r}; it has {', '.join(column.name for column in found)}",
+            f"{what} has no column {name!r}; it has {', '.join(column.name for column in described)}",
             next="name one of them, in its own case of letters where two differ by that alone",
         )
     return alike[0]

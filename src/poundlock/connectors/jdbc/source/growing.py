@@ -24,14 +24,14 @@ _MOST_LOOKS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenValue:
     """The greatest value at one look."""
 
     units: int
     at_ms: int
 
 
-def reached(looks: Sequence[Seen], now_ms: int, lag_ms: int) -> Seen | None:
+def reached(looks: Sequence[SeenValue], now_ms: int, lag_ms: int) -> SeenValue | None:
     """Return the newest look that is old enough; None if there is none yet."""
     old = [look for look in looks if now_ms - look.at_ms >= lag_ms]
     return old[-1] if old else None
@@ -44,7 +44,7 @@ class GrowingEnumerator:
         self._source = source
         self._session: JdbcSession | None = None
         self._relation: JdbcRelation | None = None
-        self._looks: list[Seen] = []
+        self._looks: list[SeenValue] = []
         self._looked: tuple[str | None, int] | None = None  # behind what there was nothing new, and when
 
     def initial(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class GrowingEnumerator:
             self._relation = look_up_again(self._session, self._source)
         return self._session, self._relation
 
-    def _reach(self, at: GrowingPosition, now_ms: int) -> Seen | None:
+    def _reach(self, at: GrowingPosition, now_ms: int) -> SeenValue | None:
         """Look at the table, and return how far it may be read."""
         session, relation = self._connect()
         ((text,),) = session.connection.rows(
@@ -127,7 +127,7 @@ class GrowingEnumerator:
                 next="start the job over with a new checkpoint_dir, and start=… for what the target has already",
             )
         if not self._looks or self._looks[-1].units != units:
-            self._looks.append(Seen(units, now_ms))
+            self._looks.append(SeenValue(units, now_ms))
             if len(self._looks) > _MOST_LOOKS:
                 del self._looks[1:-1:2]
         seen = reached(self._looks, now_ms, self._source.lag_ms)

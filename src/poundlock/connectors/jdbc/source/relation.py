@@ -10,7 +10,7 @@ import pyarrow as pa
 from poundlock.connectors.jdbc.dialect import Dialect
 from poundlock.connectors.jdbc.source.columns import JdbcColumn, chosen, one_of
 from poundlock.connectors.jdbc.source.session import JdbcSession
-from poundlock.connectors.jdbc.source.values import Measure, measure_of
+from poundlock.connectors.jdbc.source.values import ValueUnits, measure_of
 from poundlock.errors import DefinitionError, TerminalError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class JdbcRelation:
         return pa.schema([(column.name, column.arrow) for column in self.columns])
 
     @property
-    def measure(self) -> Measure:
+    def measure(self) -> ValueUnits:
         """How values of the column are counted by which it is cut."""
         assert self.by is not None
         return measure_of(self.by, self.source)
@@ -76,16 +76,16 @@ def look_up(session: JdbcSession, wanted: JdbcSource) -> JdbcRelation:
     condition = f"({wanted.where}) AND 1 = 0" if wanted.where else "1 = 0"
     result = session.connection.read(f"SELECT * FROM {source} WHERE {condition}", 1)
     try:
-        found = result.columns
+        described = result.columns
     finally:
         result.close()
     session.connection.rollback()
-    columns = chosen(found, wanted.columns, wanted.shown, session.dialect.name)
+    columns = chosen(described, wanted.columns, wanted.shown, session.dialect.name)
     relation = JdbcRelation(source, columns, wanted.where, session.dialect)
     if wanted.by is None:
         return relation
-    name = one_of(found, wanted.by, wanted.shown).name
-    by = next(c for c in chosen(found, None, wanted.shown, session.dialect.name) if c.source == name)
+    name = one_of(described, wanted.by, wanted.shown).name
+    by = next(c for c in chosen(described, None, wanted.shown, session.dialect.name) if c.source == name)
     measure_of(by, wanted.shown)
     return replace(relation, by=by)
 

@@ -54,7 +54,7 @@ def explained(login: JdbcLogin, doing: str, what: str, when: When = "running") -
         when: whether the job is not yet running: what is missing then was never there.
 
     Raises:
-        PoundlockError: what the database said.
+        PoundlockError: what the database answered.
     """
     try:
         yield
@@ -63,18 +63,18 @@ def explained(login: JdbcLogin, doing: str, what: str, when: When = "running") -
 
 
 def _explain(error: JdbcError, login: JdbcLogin, doing: str, what: str, when: When) -> PoundlockError:
-    said = f"{login.place}, {doing}: {login.redacted(error.text)}"
+    message = f"{login.place}, {doing}: {login.redacted(error.text)}"
     if (error.away and not error.state.startswith("08004")) or not error.state:
-        return TransientError(f"nobody answers at {said}", next="check the URL, and that the database runs")
+        return TransientError(f"nobody answers at {message}", next="check the URL, and that the database runs")
     if error.state.startswith("28") or error.state.startswith("08004"):
-        return DefinitionError(f"no login at {said}", next="check user, password and rights")
+        return DefinitionError(f"no login at {message}", next="check user, password and rights")
     if error.state.startswith(_PASSING):
-        return TransientError(said, next="see that the database runs and what it logs; the checkpoint is repeated")
+        return TransientError(message, next="see that the database runs and what it logs; the checkpoint is repeated")
     if when == "starting" and error.state.startswith(_DEFINED):
-        return DefinitionError(said, next="mend table=…, columns=…, query=… or where=…, or let this user SELECT")
+        return DefinitionError(message, next="mend table=…, columns=…, query=… or where=…, or let this user SELECT")
     if error.state.startswith(_DEFINED):
         return TerminalError(
-            f"{what} has changed since the job was started: {said}",
+            f"{what} has changed since the job was started: {message}",
             next="start the job again: it then reads what there is, or says what is missing",
         )
-    return TerminalError(said, next="see what the database logs; a value may be left out with where=…")
+    return TerminalError(message, next="see what the database logs; a value may be left out with where=…")

@@ -20,7 +20,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class ValueUnits:
     """How values of a column are counted.
 
     Args:
@@ -78,7 +78,7 @@ def _offset_s(zone: str | None) -> int:
     return seconds if zone[0] == "+" else -seconds
 
 
-def measure_of(column: JdbcColumn, what: str) -> Measure:
+def measure_of(column: JdbcColumn, what: str) -> ValueUnits:
     """Return how values of a column are counted.
 
     Raises:
@@ -86,20 +86,20 @@ def measure_of(column: JdbcColumn, what: str) -> Measure:
     """
     kind = column.arrow
     if pa.types.is_integer(kind) and column.type.lower() != "year":
-        return Measure("number")
+        return ValueUnits("number")
     if pa.types.is_decimal(kind):
-        return Measure("number", kind.scale)
+        return ValueUnits("number", kind.scale)
     if pa.types.is_date(kind):
-        return Measure("date")
+        return ValueUnits("date")
     if pa.types.is_timestamp(kind):
-        return Measure("time")
+        return ValueUnits("time")
     raise DefinitionError(
         f"column {column.name!r} of {what} is {column.type}, and a column to cut by has whole numbers, decimals, dates or times",
         next="name another column, or leave it out: all is then read in one piece",
     )
 
 
-def given_units(measure: Measure, name: str, value: str) -> int:
+def given_units(measure: ValueUnits, name: str, value: str) -> int:
     """Return what a user gave as a value. Raises DefinitionError: it is none."""
     try:
         return measure.units(value)
