@@ -32,6 +32,7 @@ from poundlock.connectors.files.source.source import FileSource as FileSource
 from poundlock.connectors.iceberg.sink.sink import IcebergSink as IcebergSink
 from poundlock.connectors.iceberg.source.source import IcebergSource as IcebergSource
 from poundlock.connectors.jdbc.sink import JdbcSink as JdbcSink
+from poundlock.connectors.jdbc.source.source import JdbcSource as JdbcSource
 from poundlock.connectors.kafka.schemas.avro_confluent import AvroConfluent as AvroConfluent
 from poundlock.connectors.kafka.schemas.json_schema_confluent import JsonSchemaConfluent as JsonSchemaConfluent
 from poundlock.connectors.kafka.schemas.protobuf_confluent import ProtobufConfluent as ProtobufConfluent
@@ -54,6 +55,7 @@ from poundlock.connectors.pulsar.sink import PulsarSink as PulsarSink
 from poundlock.connectors.pulsar.source import PulsarSource as PulsarSource
 from poundlock.connectors.rabbitmq.sink import RMQSink as RMQSink
 from poundlock.connectors.rabbitmq.source import RMQSource as RMQSource
+from poundlock.connectors.redis.sink import RedisSink as RedisSink
 from poundlock.connectors.socket_source import SocketSource as SocketSource
 from poundlock.connectors.two_phase import TwoPhaseCommitSink as TwoPhaseCommitSink
 from poundlock.connectors.spark_source import SparkSource as SparkSource

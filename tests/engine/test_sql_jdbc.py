@@ -17,7 +17,9 @@ import pytest
 from poundlock import JdbcSink
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.spark import jdbc_gateway
+from poundlock.spark.launch.jars import jar_set
 from poundlock.storage import open_storage
+from poundlock.testing.databases.mariadb import EmbeddedMariaDb
 from support.sql_scripts import changes_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.services, pytest.mark.usefixtures("shared_jvm")]
@@ -173,3 +175,18 @@ def test_rows_are_replaced_and_deleted_in_derby(run: Any, tmp_path: Path) -> Non
         CREATE TABLE people ({key}) WITH ('connector' = 'jdbc', 'url' = '{url}', 'table-name' = 'people', 'sink.staging' = '{tmp_path}/staging');
         INSERT INTO people SELECT * FROM changes""")
     assert ask("SELECT id, name FROM people") == [["1", "eve"], ["7", "kept"]]
+
+
+def test_a_table_of_mariadb_is_read_in_ranges(mariadb_server: EmbeddedMariaDb, run: Any) -> None:
+    mariadb_server.execute(
+        "CREATE TABLE orders (ID int PRIMARY KEY, amount decimal(9,2), at datetime(3), noon time)",
+        "INSERT INTO orders SELECT seq, seq / 4, '2026-01-05' + INTERVAL seq MINUTE, '12:00:00' FROM seq_0_to_99",
+    )
+    cut = "'scan.partition.column' = 'id', 'scan.partition.num' = '3', 'scan.partition.lower-bound' = '10', 'scan.partition.upper-bound' = '19'"
+    changes = run(f"""
+        CREATE TABLE orders (id BIGINT, amount DECIMAL(9, 2), `at` TIMESTAMP(3), noon TIME) WITH (
+          'connector' = 'jdbc', 'url' = '{mariadb_server.jdbc_url}', 'table-name' = 'orders', 'username' = 'root',
+          'jars' = '{jar_set("mariadb-jdbc")[0]}', 'scan.fetch-size' = '2', {cut});
+        SELECT id, amount, `at` FROM orders WHERE id <> 15 AND noon = TIME '12:00:00'""")
+    wanted = [("+I", (n, n / 4, f"2026-01-05T00:{n}:00.000")) for n in range(10, 20) if n != 15]
+    assert Counter((kind, (n, float(amount), at)) for kind, (n, amount, at) in changes) == Counter(wanted)

@@ -92,6 +92,20 @@ MOSQUITTO = (
     DebianPackage("libdlt2", "2.18.8-6", "4ae1785ddcfdd94a7ed70a180bb73d09b9fca2f6af815b27fe64e726a30a86f4"),
 )
 
+REDIS = (
+    DebianPackage(
+        "redis-server", "5:7.0.15-1~deb12u10", "784e17b51024ff878fd7d709a68346658fa9b21f6de740cb75e474f28790971c"
+    ),
+    DebianPackage(
+        "redis-tools", "5:7.0.15-1~deb12u10", "f791cfcbf3054832bd6e786546acb0d4e046888f8e63bcf567c1c65fbfaf69e2"
+    ),
+    DebianPackage("libjemalloc2", "5.3.0-1", "a4117c23c5c8acf6c9678a6cb086f000b79476369da7efe8a78a70826956ad3d"),
+    DebianPackage("liblua5.1-0", "5.1.5-9", "5400fac99da7aba50ce4703bdee23c29fdf1acc619cd6c2c312589a4a7e69c71"),
+    DebianPackage("liblzf1", "3.6-3", "9854b0866201b63e04f1e446f45f01ef4a6f72c61f2250b75f944f6046cc7e8c"),
+    DebianPackage("lua-bitop", "1.0.2-7", "adea9e219e7ddd3c61507c287c3467159a3a721ce33e56cae7bf2db9565f4634"),
+    DebianPackage("lua-cjson", "2.1.0+dfsg-2.2", "ccb427f4941cd3871fc77237d81b93cef326a49cb80ecb8d5f33ad69a8b274d4"),
+)
+
 
 def unpacked(packages: Sequence[DebianPackage]) -> Path:
     """Return the folder that has the files of some packages, as below "/"; they are fetched and unpacked if they are not there yet.

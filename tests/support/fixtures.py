@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from poundlock.testing.minio import EmbeddedMinio
     from poundlock.testing.postgres import EmbeddedPostgres
     from poundlock.testing.s3 import EmbeddedS3
+    from support.derby import DerbyServer
+    from support.redis_server import EmbeddedRedis
 
 _S = TypeVar("_S", bound=ServerProcess)
 
@@ -141,4 +143,22 @@ def mariadb_server() -> Iterator[EmbeddedMariaDb]:
     from poundlock.testing.databases.mariadb import EmbeddedMariaDb
 
     with running_or_skipped("MariaDB server", EmbeddedMariaDb) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def derby_server() -> Iterator[DerbyServer]:
+    """A real Derby server for one file of tests."""
+    from support.derby import DerbyServer
+
+    with running_or_skipped("Derby server", DerbyServer) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def redis_server() -> Iterator[EmbeddedRedis]:
+    """A real Redis server for one file of tests, which may kill it."""
+    from support.redis_server import EmbeddedRedis
+
+    with running_or_skipped("Redis server", EmbeddedRedis) as server:
         yield server

@@ -88,7 +88,7 @@ class KnowsColumns(Protocol):
 
 @runtime_checkable
 class NeedsJvm(Protocol):
-    """A sink whose driver half calls Java."""
+    """A sink whose driver half calls Java, or a source whose driver and tasks do."""
 
     @property
     def jvm(self) -> bool:

@@ -188,7 +188,7 @@ def preflight(plan: Plan, *others: Callable[[], object]) -> None:
     Raises:
         DefinitionError: a source or a sink cannot work.
     """
-    if any(isinstance(sink, NeedsJvm) and sink.jvm for sink in plan.sinks.values()):
+    if any(isinstance(part, NeedsJvm) and part.jvm for part in (*plan.sources.values(), *plan.sinks.values())):
         from poundlock.spark import jdbc_gateway as jdbc
 
         jdbc.install()

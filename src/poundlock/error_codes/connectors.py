@@ -219,10 +219,21 @@ SUBJECTS = (
         "Databases by JDBC",
         modules=("connectors.jdbc",),
         codes=(
-            ErrorCode(2, "A JdbcSink cannot write to the table as it is set up.", ("a driver's jar that is missing", "a wrong URL or login", "columns that the table does not have"), ("do what the second line says: docs/jdbc-sink.md",)),
+            ErrorCode(2, "A database cannot be reached by JDBC, or a JdbcSink cannot write to the table as it is set up.", ("a driver's jar that is missing", "a wrong URL or login", "columns that the table does not have"), ("do what the second line says: docs/jdbc-sink.md",)),
             ErrorCode(3, "The database did not answer, or a staged file is not as its task left it; the checkpoint is repeated.", ("a server that is away", "somebody else uses the staging folder"), ("see that the server runs", "let nobody else use the folder")),
             ErrorCode(4, "The database does not take decided rows, or their staged file is gone.", ("a constraint of the table", "files that were removed from the staging folder"), ("mend the table, or put the file back, and start the job again: it writes them first",)),
             ErrorCode(7, "Whether decided rows are in the database is not known yet.", ("the database went away during the commit",), ("see that it runs; the commit is asked for again",)),
+        ),
+    ),
+    ErrorSubject(
+        350,
+        "The JDBC source",
+        modules=("connectors.jdbc.source",),
+        codes=(
+            ErrorCode(2, "A JdbcSource cannot read the table or query as it is set up.", ("a table or column that is not there", "a column to cut by that is no number, date or time", "another column than the job has read by so far"), ("do what the second line says: docs/jdbc-source.md",)),
+            ErrorCode(3, "The database did not answer, or could not do for now what it was asked. The job goes on from its last checkpoint.", ("a server that is away or restarting", "too many connections"), ("see that the server runs; a restart goes on",)),
+            ErrorCode(4, "The table has changed since the job was started, or has a value that cannot be read.", ("a column that was dropped or altered", "a value that Arrow's type does not have, such as the date infinity"), ("start the job again to read on with the columns as they are now", "leave the value out with where=…, or read it as text")),
+            ErrorCode(6, "Rows that the job has read, or the plan of its ranges, are gone.", ("a table that was emptied, or restored from a copy", "a sequence that begins again", "a checkpoint folder with parts of two moments"), ("start the job over with a new checkpoint_dir", "put the checkpoint folder back as it was")),
         ),
     ),
     ErrorSubject(

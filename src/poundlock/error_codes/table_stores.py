@@ -26,6 +26,17 @@ SUBJECTS = (
         ),
     ),
     ErrorSubject(
+        351,
+        "The Redis sink",
+        modules=("connectors.redis",),
+        codes=(
+            ErrorCode(2, "A RedisSink cannot write as it is set up.", ("a wrong user or password", "a server whose settings may lose what it answered", "a cluster", "a column that rows do not have"), ("do what the second line says: docs/redis-sink.md",)),
+            ErrorCode(3, "Redis did not answer, or staged rows were removed; the checkpoint is repeated.", ("a server that is away, or has no memory left", "somebody who removes keys that begin with poundlock:"), ("see that the server runs", "let nobody else touch these keys")),
+            ErrorCode(4, "Decided rows are gone from Redis, or cannot be written.", ("a server that lost its newest writes, as after a failover", "FLUSHALL", "a key of another type under the name of one that is written"), ("restore Redis from its newest copy, or start the job over", "rename or remove the key that is named, and start the job again: it writes the rows first")),
+            ErrorCode(7, "Whether decided rows are written is not known yet.", ("the server went away during the commit",), ("see that it runs; the commit is asked for again",)),
+        ),
+    ),
+    ErrorSubject(
         307,
         "Delta tables",
         modules=("connectors.delta", "connectors.delta.sink"),

@@ -1,6 +1,7 @@
-"""JDBC for the driver's sinks: a small JVM of its own, reached by py4j, that lives as long as this process needs it.
+"""JDBC for sources and sinks: a small JVM of its own, reached by py4j, that lives as long as this process needs it.
 
-It is not Spark's: a decision is carried out at a start before Spark is there.
+It is not Spark's: a decision is carried out at a start before Spark is there, and tasks are processes without a JVM. A query's rows become
+Arrow columns in the JVM, by the Arrow project's own adapter, so that a call of py4j brings thousands of them.
 """
 
 from __future__ import annotations
@@ -10,31 +11,31 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.jdbc import bridge
-from poundlock.connectors.jdbc.bridge import Connection, JdbcError
+from poundlock.connectors.jdbc.bridge import Connection, JdbcError, ResultColumn
 from poundlock.errors import DefinitionError
-from poundlock.spark.launch.jars import pyspark_jars
+from poundlock.spark.launch.jars import jar_set, pyspark_jars
 from poundlock.spark.launch.java import find_java
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ARROW_JARS = "arrow-jdbc"
+"""The set of jars that makes Arrow columns of a result."""
 
 
 def install() -> None:
-    """Let this process's sinks reach databases by JDBC."""
+    """Let this process's sources and sinks reach databases by JDBC."""
     bridge.install(connect)
 
 
-def connect(url: str, properties: dict[str, str], driver: str | None, jars: Sequence[str]) -> Connection:
-    """Return a connection; see `bridge.Connection`.
-
-    Args:
-        driver: class of the driver; None = chosen by the URL.
-
-    Raises:
-        JdbcError: the database does not let anybody in.
-        DefinitionError: there is no driver for the URL.
-    """
-    gateway = _own_jvm(os.getpid(), tuple(jars))
+def connect(
+    url: str, properties: dict[str, str], driver: str | None, jars: Sequence[str], *, columns: bool = False
+) -> Connection:
+    """Return a connection; see `bridge.Connect`."""
+    gateway = _own_jvm(os.getpid(), tuple(jars), columns)
     with _translated():
         jvm = gateway.jvm
         if driver is not None:
@@ -51,7 +52,7 @@ def connect(url: str, properties: dict[str, str], driver: str | None, jars: Sequ
         # A database without a host is this JVM's own, and may have to make its files first.
         jvm.java.sql.DriverManager.setLoginTimeout(5 if "//" in url else 0)
         try:
-            return _Connection(jvm.java.sql.DriverManager.getConnection(url, given))
+            return _Connection(jvm, jvm.java.sql.DriverManager.getConnection(url, given))
         except Exception as error:
             raised = _java_exception(error)
             if raised is not None and "No suitable driver" in str(raised.getMessage()):
@@ -65,8 +66,8 @@ def connect(url: str, properties: dict[str, str], driver: str | None, jars: Sequ
 class _Connection:
     """A java.sql.Connection in the words of the bridge."""
 
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    def __init__(self, jvm: Any, connection: Any) -> None:
+        self._jvm, self._connection = jvm, connection
         about = connection.getMetaData()
         self.product = str(about.getDatabaseProductName())
         self.quote = str(about.getIdentifierQuoteString() or "")
@@ -95,6 +96,10 @@ class _Connection:
             numbers = range(1, about.getColumnCount() + 1)
             return [(str(about.getColumnName(i)), str(about.getColumnTypeName(i))) for i in numbers]
 
+    def read(self, query: str, rows: int) -> _Result:
+        with _translated():
+            return _Result(self._jvm, self._connection, query, rows)
+
     def commit(self) -> None:
         with _translated():
             self._connection.commit()
@@ -119,6 +124,63 @@ class _Connection:
                 made.close()
 
 
+class _Result:
+    """A java.sql.ResultSet in the words of the bridge, read by org.apache.arrow.adapter.jdbc."""
+
+    def __init__(self, jvm: Any, connection: Any, query: str, rows: int) -> None:
+        self._jvm, self._rows = jvm, rows
+        self._statement = connection.createStatement()
+        try:
+            self._statement.setFetchSize(rows)
+            self._result = self._statement.executeQuery(query)
+        except BaseException:
+            self.close()
+            raise
+        about = self._result.getMetaData()
+        self.columns = [
+            ResultColumn(
+                str(about.getColumnLabel(i)),
+                int(about.getColumnType(i)),
+                str(about.getColumnTypeName(i)),
+                int(about.getPrecision(i)),
+                int(about.getScale(i)),
+                bool(about.isSigned(i)),
+            )
+            for i in range(1, about.getColumnCount() + 1)
+        ]
+
+    def batches(self, codes: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        with _translated():
+            arrow, taken = self._jvm.org.apache.arrow, self._jvm.java.util.HashMap()
+            for number, code in enumerate(codes, 1):
+                taken.put(number, arrow.adapter.jdbc.JdbcFieldInfo(code))
+            memory = arrow.memory.RootAllocator()
+            settings = arrow.adapter.jdbc.JdbcToArrowConfigBuilder(memory, None, False).setTargetBatchSize(self._rows)
+            settings = settings.setReuseVectorSchemaRoot(True).setExplicitTypesByColumnIndex(taken).build()
+            parts = arrow.adapter.jdbc.JdbcToArrow.sqlToArrowVectorIterator(self._result, settings)
+            bytes_out = self._jvm.java.io.ByteArrayOutputStream()
+            try:
+                while parts.hasNext():
+                    rows = next(parts)
+                    bytes_out.reset()
+                    writer = arrow.vector.ipc.ArrowStreamWriter(rows, None, bytes_out)
+                    writer.start()
+                    writer.writeBatch()
+                    writer.end()
+                    yield from pa.ipc.open_stream(bytes_out.toByteArray())
+            finally:
+                with contextlib.suppress(Exception):
+                    parts.close()
+                with contextlib.suppress(Exception):
+                    memory.close()
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._statement.close()
+
+
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
     """Let nothing of py4j out: an exception of the database becomes a JdbcError."""
@@ -131,9 +193,7 @@ def _translated() -> Iterator[None]:
     except Exception as error:
         raised = _java_exception(error)
         if raised is not None:
-            state = ""
-            with contextlib.suppress(Exception):
-                state = str(raised.getSQLState() or "")
+            raised, state = _of_database(raised)
             text = str(raised.getMessage() or raised.getClass().getName())
             raise JdbcError(state, " ".join(text.split())) from None
         if not isinstance(error, (Py4JError, OSError)):
@@ -153,18 +213,33 @@ def _java_exception(error: BaseException | None) -> Any | None:
     return raised
 
 
+def _of_database(raised: Any) -> tuple[Any, str]:
+    """Return the exception among the causes of one that has a state of SQL, and that; else what was raised."""
+    cause = raised
+    while cause is not None:
+        with contextlib.suppress(Exception):
+            return cause, str(cause.getSQLState() or "")
+        cause = cause.getCause()
+    return raised, ""
+
+
 @cache
-def _own_jvm(process: int, jars: tuple[str, ...]) -> Any:
+def _own_jvm(process: int, jars: tuple[str, ...], columns: bool) -> Any:
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
     folder = pyspark_jars()
     own = [str(next(folder.glob("py4j-*.jar")))]
     # What pyspark brings: enough to try it with Apache Derby.
     own += [str(path) for path in sorted(folder.glob("derby*.jar"))]
+    options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dderby.stream.error.file=/dev/null"]
+    if columns:
+        own += jar_set(ARROW_JARS)
+        # Arrow's memory is outside of the heap; times are those of UTC, wherever this machine is.
+        options += ["--add-opens=java.base/java.nio=ALL-UNNAMED", "-Duser.timezone=UTC"]
     port, token = launch_gateway(
         jarpath=own[0],
         classpath=os.pathsep.join([*jars, *own[1:]]),
-        javaopts=["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dderby.stream.error.file=/dev/null"],
+        javaopts=options,
         die_on_exit=True,
         java_path=find_java().path,
         enable_auth=True,

@@ -169,7 +169,7 @@ class _OneJob:
         from poundlock.connectors.examination import Examination
         from poundlock.threads import in_thread
 
-        if any(isinstance(sink, NeedsJvm) and sink.jvm for sink in plan.sinks.values()):
+        if any(isinstance(part, NeedsJvm) and part.jvm for part in (*plan.sources.values(), *plan.sinks.values())):
             from poundlock.spark import jdbc_gateway as jdbc
 
             jdbc.install()

@@ -1,14 +1,18 @@
-"""The way to a JVM, which only the driver has: what a connection can do, and who makes one.
+"""The way to a JVM: what a connection can do, and who makes one.
 
-Nothing here knows how a JVM is reached; the runtime says so before a job with such a sink starts.
+Nothing here knows how a JVM is reached; the runtime says so before a job with such a source or sink starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 from poundlock.errors import TerminalError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class JdbcError(Exception):
@@ -22,6 +26,43 @@ class JdbcError(Exception):
     def away(self) -> bool:
         """Whether nobody answered, so that nothing is known."""
         return self.state.startswith("08") or self.state in ("57P01", "57P02", "57P03", "XJ040", "XJ015")
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """A column of a result, as the driver describes it.
+
+    Args:
+        code: of its type, as java.sql.Types numbers them.
+        type: what the database calls its type.
+        precision, scale: digits in all, and behind the point.
+        signed: whether it has negative numbers.
+    """
+
+    name: str
+    code: int
+    type: str
+    precision: int = 0
+    scale: int = 0
+    signed: bool = True
+
+
+class Result(Protocol):
+    """What a query gives, as columns. Everything may raise JdbcError."""
+
+    @property
+    def columns(self) -> Sequence[ResultColumn]:
+        """Its columns."""
+
+    def batches(self, codes: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, so many at a time as were asked for.
+
+        Args:
+            codes: as what each column is read, as java.sql.Types numbers types.
+        """
+
+    def close(self) -> None:
+        """End the query. Raises nothing."""
 
 
 class Connection(Protocol):
@@ -40,6 +81,9 @@ class Connection(Protocol):
     def columns(self, query: str) -> Sequence[tuple[str, str]]:
         """Return names and types of a query's columns."""
 
+    def read(self, query: str, rows: int) -> Result:
+        """Run a query, of which so many rows are fetched and given at a time. Only for a connection that was made for columns."""
+
     def commit(self) -> None:
         """Commit what was done since the last end of a transaction."""
 
@@ -50,8 +94,24 @@ class Connection(Protocol):
         """Close it. Raises nothing."""
 
 
-Connect = Callable[[str, dict[str, str], str | None, Sequence[str]], Connection]
-"""Makes a connection of a URL, properties, the class of a driver, and jars."""
+class Connect(Protocol):
+    """What makes connections."""
+
+    def __call__(
+        self, url: str, properties: dict[str, str], driver: str | None, jars: Sequence[str], *, columns: bool = False
+    ) -> Connection:
+        """Return a connection.
+
+        Args:
+            driver: class of the driver; None = chosen by the URL.
+            jars: paths of the driver's jars.
+            columns: whether `Connection.read` is wanted, which needs further jars.
+
+        Raises:
+            JdbcError: the database does not let anybody in.
+            DefinitionError: there is no driver for the URL.
+        """
+
 
 _connector: list[Connect] = []
 
@@ -65,7 +125,7 @@ def connector() -> Connect:
     """Return what makes connections. Raises TerminalError in a process that has no way to a JVM."""
     if not _connector:
         raise TerminalError(
-            "a JdbcSink works in the driver of a running job only, for that is where the JVM is",
+            "JDBC works in a running job only, for that is where the JVM is",
             next="start the job again; it finishes what it decided",
         )
     return _connector[0]

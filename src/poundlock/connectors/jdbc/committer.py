@@ -16,7 +16,6 @@ from poundlock.connectors.examination import Examination
 from poundlock.connectors.jdbc.bridge import Connection, JdbcError
 from poundlock.connectors.jdbc.dialect import Dialect, dialect_of, prepared
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
-from poundlock.redaction import redact_text
 from poundlock.storage.probe import standing, try_writing
 from poundlock.storage.storage_errors import explained
 
@@ -263,7 +262,7 @@ def _connection(sink: JdbcSink) -> Connection:
 
 
 def _redacted(sink: JdbcSink, error: JdbcError) -> str:
-    return redact_text(error.text, [sink.password] if sink.password else [])
+    return sink.server.redacted(error.text)
 
 
 def _refused(sink: JdbcSink, error: JdbcError) -> DefinitionError | TransientError:

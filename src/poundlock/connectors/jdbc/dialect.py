@@ -93,6 +93,14 @@ class Dialect:
             return "E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
         raise NoLiteral(f"a value of type {type(value).__name__}")
 
+    def date(self, text: str) -> str:
+        """Return a date, such as "2024-02-29", as SQL."""
+        return self._time("d", "date", text)
+
+    def timestamp(self, text: str) -> str:
+        """Return a date and time, such as "2024-02-29 12:00:00.123", as SQL."""
+        return self._time("ts", "datetime2(7)", text)
+
     def _time(self, kind: str, type: str, text: str) -> str:
         if self.times == "cast":
             return f"CAST('{text}' AS {type})"

@@ -5,9 +5,6 @@ The rows and a marker that names them are one transaction of the database, so a 
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import ClassVar
@@ -29,15 +26,11 @@ from poundlock.checkpoint.participant import (
 from poundlock.connectors.column_checks import need_columns, wrong_key
 from poundlock.connectors.examination import Examination
 from poundlock.connectors.jdbc import committer
-from poundlock.connectors.jdbc.bridge import Connection, connector
+from poundlock.connectors.jdbc.bridge import Connection
+from poundlock.connectors.jdbc.login import JdbcLogin, check_table
 from poundlock.connectors.postgres.sink.transaction_ids import prefix_of
-from poundlock.connectors.secrets import secret
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.storage import Storage, open_storage
-
-# As a property behind the URL or in it, before a host (MySQL), or behind the user (Oracle).
-_SECRET = re.compile(r"[?&;:,(](?:password|pwd)=|//[^/@:;?]*:[^/@;?]+@|^jdbc:oracle:\w+:[^/@]+/[^/@]+@", re.IGNORECASE)
-_TABLE = re.compile(r"\"?[A-Za-z_][\w$ ]*\"?(\.\"?[A-Za-z_][\w$ ]*\"?){0,2}")
 
 
 @dataclass(frozen=True)
@@ -94,17 +87,9 @@ class JdbcSink(Bindable, Participant):
             given = getattr(self, name)
             if given is not None:
                 object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
-        if not isinstance(self.url, str) or not self.url.startswith("jdbc:"):
-            raise DefinitionError("url= is not a JDBC URL", next='write url="jdbc:mysql://host:3306/database"')
-        if _SECRET.search(self.url):
-            raise DefinitionError(
-                "the password stands in the JDBC URL, which is shown", next='write password="env:NAME" instead'
-            )
+        self.server.check()
         for name in ("table", "marker_table"):
-            if not isinstance(getattr(self, name), str) or not _TABLE.fullmatch(getattr(self, name)):
-                raise DefinitionError(
-                    f"{name}={getattr(self, name)!r} is not the name of a table", next=f'write {name}="schema.name"'
-                )
+            check_table(name, getattr(self, name))
         if wrong := wrong_key(self.key, self.columns, self.delete_when):
             raise DefinitionError(wrong[0], next=wrong[1])
         if not isinstance(self.batch, int) or self.batch < 1:
@@ -120,7 +105,7 @@ class JdbcSink(Bindable, Participant):
     @property
     def place(self) -> str:
         """The URL without what stands behind it."""
-        return re.split(r"[?;]", self.url, maxsplit=1)[0].removeprefix("jdbc:")
+        return self.server.place
 
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:
         """Raise DefinitionError unless rows with these columns have what is written."""
@@ -187,19 +172,18 @@ class JdbcSink(Bindable, Participant):
 
     def connect(self) -> Connection:
         """Return a new connection. Raises JdbcError."""
-        properties = {str(k): secret(str(v), f"property {k}") for k, v in self.properties.items()}
-        if self.user is not None:
-            properties["user"] = self.user
-        if self.password is not None:
-            properties["password"] = secret(self.password, "password")
-        return connector()(self.url, properties, self.driver, [str(jar) for jar in self.jars])
+        return self.server.connect()
 
     def close(self) -> None:
         """Close the driver's connection; it is made again when it is needed again."""
         committer.close(self)
 
     @property
+    def server(self) -> JdbcLogin:
+        """How the database is reached."""
+        return JdbcLogin(self.url, self.user, self.password, self.properties, self.driver, self.jars)
+
+    @property
     def login(self) -> str:
-        """What a connection is kept under; properties, which may be secret, by their digest."""
-        digest = hashlib.sha256(json.dumps(sorted(self.properties.items()), default=str).encode()).hexdigest()
-        return json.dumps([self.url, self.user, self.driver, list(self.jars), digest])
+        """What a connection is kept under."""
+        return self.server.key

@@ -167,7 +167,7 @@ def test_a_sink_without_a_way_to_a_jvm_says_so(monkeypatch: pytest.MonkeyPatch) 
     assert sink.describe() == "JDBC table t at derby:memory:a (by key id, by the driver; exactly-once)"
     assert "geh31m" not in repr(sink) + sink.login
     assert pickle.loads(pickle.dumps(sink)) == sink
-    with pytest.raises(TerminalError, match="works in the driver of a running job only"):
+    with pytest.raises(TerminalError, match="JDBC works in a running job only"):
         sink.connect()
 
 
@@ -194,7 +194,7 @@ def test_what_a_database_cannot_do_now_is_asked_for_again(
         def close(self) -> None: ...
 
     sink = JdbcSink("jdbc:x:y", "t", staging=str(tmp_path))
-    monkeypatch.setattr(bridge, "_connector", [lambda *arguments: cast(bridge.Connection, Failing())])
+    monkeypatch.setattr(bridge, "_connector", [lambda *arguments, columns=False: cast(bridge.Connection, Failing())])
     with pytest.raises(CommitUnknown if state[:2] not in ("23", "42") else TerminalError) as caught:
         sink.commit({"v": 1, "gid": "g", "file": "g.arrow", "rows": 1, "bytes": 1})
     assert len(str(caught.value).splitlines()) <= 2

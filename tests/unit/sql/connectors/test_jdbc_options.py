@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from poundlock.connectors.jdbc.sink import JdbcSink
+from poundlock.connectors.jdbc.source.source import JdbcSource
 from poundlock.connectors.postgres.sink.sink import PostgresSink
 from poundlock.connectors.postgres.source.source import PostgresSource
 from poundlock.sql.catalog import FullName
@@ -165,7 +166,6 @@ def test_what_is_refused(options: str, kind: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("url", "is_read", "kind", "words"),
     [
-        ("jdbc:mysql://h/x", True, "unsupported_query", "reading mysql is not there yet"),
         ("jdbc:mysql://h/x", False, "missing_option", r"sink\.staging"),
         ("postgresql://h/x", True, "bad_option_value", "no URL of JDBC"),
     ],
@@ -175,6 +175,29 @@ def test_what_urls_are_refused(url: str, is_read: bool, kind: str, words: str) -
     with pytest.raises(OptionError, match=words) as refused:
         JdbcTable().source(context) if is_read else JdbcTable().sink(context, overwrite=False)
     assert refused.value.kind == kind
+
+
+def test_other_databases_are_read_through_their_drivers() -> None:
+    cut = "'scan.partition.column'='ID', 'scan.partition.num'='3', 'scan.partition.lower-bound'='1', 'scan.partition.upper-bound'='9'"
+    more = f"'username'='etl', 'password'='{SECRET}', 'jars'='/a.jar;/b.jar', 'properties.tinyInt1isBit'='false', 'scan.fetch-size'='500'"
+    context = table(f"{cut}, {more}", "ID BIGINT, name STRING", url="jdbc:mysql://h/x")
+    source = JdbcTable().source(context).source
+    assert source == JdbcSource(
+        "jdbc:mysql://h/x",
+        table="public.people",
+        columns=["ID", "name"],
+        user="etl",
+        password=SECRET,
+        properties={"tinyInt1isBit": "false"},
+        jars=["/a.jar", "/b.jar"],
+        fetch_size=500,
+        partition_column="ID",
+        partitions=3,
+        lower_bound=1,
+        upper_bound=9,
+    )
+    with pytest.raises(OptionError, match="looking rows up in mysql is not there yet"):
+        JdbcTable().lookup(context, context.fields[:1])
 
 
 def test_there_is_no_overwrite_and_no_metadata() -> None:

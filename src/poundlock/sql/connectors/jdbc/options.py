@@ -43,6 +43,7 @@ class JdbcOptions:
         url: of JDBC; the table's name as the server has it.
         login: to a server of PostgreSQL; None for other databases.
         partition: how a scan is cut; None where it is not.
+        fetch_size: rows that a scan by a JDBC driver fetches at a time; 0 = as many as the source does by itself.
         cache: of what is looked up; `lookup_retries`: how often a query that failed is asked again.
         full_reload: when a table that is kept whole is read again; None where it is not.
         guarantee: of a sink without a key.
@@ -59,6 +60,7 @@ class JdbcOptions:
     properties: Mapping[str, str]
     login: PostgresLogin | None
     partition: PartitionOptions | None
+    fetch_size: int
     cache: CacheLimits
     full_reload: FullReload | None
     lookup_retries: int
@@ -100,6 +102,7 @@ def options_of(table: TableContext) -> JdbcOptions:
         properties=properties,
         login=_login(options, url, user, password, properties, timeout) if is_postgres(url) else None,
         partition=_partition(options),
+        fetch_size=_least(options, "scan.fetch-size", 0, 0),  # COPY of PostgreSQL gives rows as they come
         cache=cache,
         full_reload=full_reload_of(options, is_full=is_full, zone=table.zone.key),
         lookup_retries=_least(options, "lookup.max-retries", 3, 0),
@@ -121,8 +124,7 @@ def options_of(table: TableContext) -> JdbcOptions:
 
 def _without_effect(options: TableOptions) -> None:
     """Read what is done in any case, and refuse what cannot be done."""
-    _least(options, "scan.fetch-size", 0, 0)  # COPY gives rows as they come
-    options.flag("scan.auto-commit", True)  # all of a scan is one snapshot
+    options.flag("scan.auto-commit", True)  # a query that reads is a transaction, which is ended behind it
     options.span("sink.buffer-flush.interval")  # rows are written as they come, and are there at each checkpoint
     _least(options, "sink.max-retries", 3, 0)  # the job's restart strategy says it
     if options.text("sink.parallelism") is not None:

@@ -1,7 +1,7 @@
 """The jdbc connector: tables of databases, read and written with Flink's options.
 
-A server of PostgreSQL is reached by the tasks themselves: a scan is one snapshot, rows go out by COPY. Other databases are written by the
-driver, through their JDBC drivers.
+A server of PostgreSQL is reached by the tasks themselves: a scan is one snapshot, rows go out by COPY. Other databases are reached through
+their JDBC drivers: tasks read ranges, the driver writes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from poundlock.connectors.jdbc.sink import JdbcSink
+from poundlock.connectors.jdbc.source.source import JdbcSource
 from poundlock.connectors.postgres.connection import PostgresLogin, identifier
 from poundlock.connectors.postgres.sink.sink import PostgresSink
 from poundlock.connectors.postgres.source.source import PostgresSource
@@ -38,7 +39,10 @@ class JdbcTable:
 
     def source(self, table: TableContext) -> TableSource:
         options = options_of(table)
-        login = _login(table, options)
+        _refuse_metadata(table)
+        if options.login is None:
+            return _other_source(table, options)
+        login = options.login
         names = {f.column: server_name(f.name) for f in table.fields}
         conditions = conditions_of(table.demand.conditions, names)
         given: dict[str, Any] = {"columns": list(dict.fromkeys(names.values()))}
@@ -56,7 +60,7 @@ class JdbcTable:
 
     def lookup(self, table: TableContext, keys: Sequence[Field]) -> RowLookup:
         options = options_of(table)
-        login = _login(table, options)
+        login = _lookup_login(table, options)
         names = {f.column: server_name(f.name) for f in table.fields}
         program = ServerRowsProgram(table.fields, names, table.name.name, EvaluationContext(table.zone))
         asked = PostgresLookup(
@@ -94,20 +98,43 @@ class JdbcTable:
         return TableSink(sink, program, schema, takes="upsert" if key else "append", key=tuple(f.column for f in key))
 
 
-def _login(table: TableContext, options: JdbcOptions) -> PostgresLogin:
-    """Return how a table is read.
+def _lookup_login(table: TableContext, options: JdbcOptions) -> PostgresLogin:
+    """Return how rows are looked up.
 
     Raises:
-        OptionError: it cannot be read.
+        OptionError: they cannot be.
     """
     _refuse_metadata(table)
     if options.login is None:
         raise OptionError(
-            f"{table.name.name}: reading {options.url.split(':')[1]} is not there yet: of databases, PostgreSQL is read",
-            next="read 'url' = 'jdbc:postgresql://…', or files that the database was written to",
+            f"{table.name.name}: looking rows up in {options.url.split(':')[1]} is not there yet: of databases, PostgreSQL is asked",
+            next="look them up in 'url' = 'jdbc:postgresql://…', or join with the whole table",
             kind="unsupported_query",
         )
     return options.login
+
+
+def _other_source(table: TableContext, options: JdbcOptions) -> TableSource:
+    """Return what reads a table through a JDBC driver; conditions are the query's alone."""
+    names = {f.column: f.name for f in table.fields}
+    given: dict[str, Any] = {}
+    if (partition := options.partition) is not None:
+        given["partition_column"] = _partition_column(table, partition).name
+        given |= {"partitions": partition.pieces, "lower_bound": partition.lower, "upper_bound": partition.upper}
+    if options.fetch_size:
+        given["fetch_size"] = options.fetch_size
+    source = JdbcSource(
+        options.url,
+        table=options.table,
+        columns=list(dict.fromkeys(names.values())),
+        user=options.user,
+        password=options.password,
+        properties=options.properties,
+        driver=options.driver,
+        jars=options.jars,
+        **given,
+    )
+    return TableSource(source, ServerRowsProgram(table.fields, names, table.name.name, EvaluationContext(table.zone)))
 
 
 def _written_names(table: TableContext, options: JdbcOptions) -> Mapping[str, str]:
@@ -167,13 +194,7 @@ def _ranges(table: TableContext, partition: PartitionOptions) -> list[str]:
     Raises:
         OptionError: there is no such column, or it is no number.
     """
-    column = _column(table, partition.column)
-    if column.type.root not in EXACT:
-        raise OptionError(
-            f"{table.name.name}: 'scan.partition.column' = {column.name!r} is {column.type}, and the bounds are whole numbers",
-            next="name a column of whole numbers, or leave 'scan.partition' out: a scan is cut by itself",
-            kind="type_mismatch",
-        )
+    column = _partition_column(table, partition)
     name = identifier(server_name(column.name))
     count = partition.upper - partition.lower + 1
     borders = [partition.lower + count * piece // partition.pieces for piece in range(partition.pieces)]
@@ -182,6 +203,18 @@ def _ranges(table: TableContext, partition: PartitionOptions) -> list[str]:
         f"{name} >= {low} AND {name} {'<=' if high is None else '<'} {partition.upper if high is None else high}"
         for low, high in zip(borders, ends, strict=True)
     ]
+
+
+def _partition_column(table: TableContext, partition: PartitionOptions) -> PhysicalColumn:
+    """Return the column by which a scan is cut. Raises OptionError: there is none, or it is no number."""
+    column = _column(table, partition.column)
+    if column.type.root not in EXACT:
+        raise OptionError(
+            f"{table.name.name}: 'scan.partition.column' = {column.name!r} is {column.type}, and the bounds are whole numbers",
+            next="name a column of whole numbers, or leave 'scan.partition' out: a scan is cut by itself",
+            kind="type_mismatch",
+        )
+    return column
 
 
 def _column(table: TableContext, name: str) -> PhysicalColumn:

@@ -1,0 +1,1 @@
+"""Reading databases by JDBC."""
