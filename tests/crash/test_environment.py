@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from support.small_disk import small_disk
 
 if TYPE_CHECKING:
     from tests.crash.conftest import FileScene, KafkaScene
@@ -47,41 +47,20 @@ def test_two_drivers_on_one_checkpoint(file_scene: FileScene) -> None:
     file_scene.assert_exact()
 
 
-class Disk:
-    """A small file system of its own."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir()
-        self.mount("size=600k")
-
-    def mount(self, options: str) -> None:
-        subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.path)], check=True, capture_output=True, text=True
-        )
-
-    def unmount(self) -> None:
-        subprocess.run(["umount", "-l", str(self.path)], check=False, capture_output=True)
-
-
 def test_full_disk_of_the_output(file_scene: FileScene) -> None:
     """The output is on a file system too small for it; the job keeps trying, and goes on once there is room."""
-    try:
-        disk = Disk(file_scene.out)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"full disk: mounting a tmpfs needs more rights than this machine gives ({error})")
-    try:
+    with small_disk(file_scene.out, "600k") as disk:
         file_scene.produce(20_000)
         lives = file_scene.lives
-        job = lives.start()
-        restarted = job.wait_line(lambda value: int(value.get("restarts") or 0) >= 1, seconds=lives.patience_s)
-        assert restarted is not None, job.log_tail()
-        assert job.exit_code is None
-        assert shutil.disk_usage(file_scene.out).total < 1_000_000
-        assert file_scene.audit().duplicated == 0
-        disk.mount("remount,size=64m")
-        assert lives.end(job) == 0
-        file_scene.assert_exact()
-    finally:
-        lives.__exit__()
-        disk.unmount()
+        try:
+            job = lives.start()
+            restarted = job.wait_line(lambda value: int(value.get("restarts") or 0) >= 1, seconds=lives.patience_s)
+            assert restarted is not None, job.log_tail()
+            assert job.exit_code is None
+            assert shutil.disk_usage(file_scene.out).total < 1_000_000
+            assert file_scene.audit().duplicated == 0
+            disk.resize("64m")
+            assert lives.end(job) == 0
+            file_scene.assert_exact()
+        finally:
+            lives.__exit__()
