@@ -48,6 +48,7 @@ def access(server: EmbeddedS3) -> dict[str, str]:
         "s3.access-key-id": server.access_key,
         "s3.secret-access-key": server.secret_key,
         "s3.region": server.region,
+        "s3.request-timeout": "60",  # seconds; 3 by default, which a busy machine may need
     }
 
 

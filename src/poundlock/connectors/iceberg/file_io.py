@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from poundlock.storage import Storage, open_storage
 
 
-class TableFileIO(PyArrowFileIO):
+class TableFileIO(PyArrowFileIO):  # type: ignore[misc]
     """The files of a table.
 
     Args:
@@ -23,12 +23,12 @@ class TableFileIO(PyArrowFileIO):
 
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
         super().__init__(dict(properties or {}))
-        by_arrow = self.fs_by_scheme
+        by_arrow: Any = self.fs_by_scheme
 
         def by_scheme(scheme: str, netloc: str | None = None) -> Any:
             return hdfs_files(netloc or "") if scheme == "hdfs" else by_arrow(scheme, netloc)
 
-        self.fs_by_scheme = by_scheme
+        self.fs_by_scheme: Any = by_scheme
 
 
 @cache
