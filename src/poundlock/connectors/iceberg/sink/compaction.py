@@ -141,6 +141,6 @@ def _replacing(update: Any) -> Any:
 
     if not isinstance(update, AddSnapshotUpdate):
         return update
-    said = update.snapshot.summary
-    summary = Summary(Operation.REPLACE, **({} if said is None else said.additional_properties))
+    given = update.snapshot.summary
+    summary = Summary(Operation.REPLACE, **({} if given is None else given.additional_properties))
     return AddSnapshotUpdate(snapshot=update.snapshot.model_copy(update={"summary": summary}))
