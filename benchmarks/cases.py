@@ -26,6 +26,7 @@ from benchmarks import (
     savepoint,
     skew,
     small,
+    table_append,
 )
 from benchmarks.bench import ROOT, Bench, Case, measured, program
 from benchmarks.data import check
@@ -101,6 +102,7 @@ CASES: tuple[Case, ...] = (
     *commits_by_tasks.CASES,
     *postgres_copy.CASES,
     *parquet_to_s3.CASES,
+    *table_append.CASES,
     *recovery.CASES,
     *savepoint.CASES,
     *postgres.CASES,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.peers.install import HOME, PEERS, install
+from benchmarks.peers.install import HOME, PEERS, SPARK_ICEBERG, install
 from poundlock.errors import PoundlockError
 
 
 def main() -> int:
     """Install what is missing; return 1 if nothing could be installed."""
     there = 0
-    for peer in PEERS:
+    for peer in (*PEERS, SPARK_ICEBERG):
         try:
             install(peer)
         except PoundlockError as error:

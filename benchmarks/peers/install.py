@@ -16,7 +16,7 @@ from pathlib import Path
 from poundlock.errors import DefinitionError
 from poundlock.spark.launch.jars import JarPins, Pin, jar_set
 
-__all__ = ["BYTEWAX", "HOME", "PATHWAY", "PEERS", "PYFLINK", "QUIX", "Peer", "install", "installed"]
+__all__ = ["BYTEWAX", "HOME", "PATHWAY", "PEERS", "PYFLINK", "QUIX", "SPARK_ICEBERG", "Peer", "install", "installed"]
 
 HOME = Path(__file__).resolve().parents[2] / "build" / "peers"
 _STAMP = "installed.txt"
@@ -69,10 +69,23 @@ _CONNECTOR = JarPins(
         ),
     ),
 )  # fmt: skip
+_ICEBERG = JarPins(
+    what="Iceberg for Spark",
+    pins=(
+        Pin(
+            "org.apache.iceberg",
+            "iceberg-spark-runtime-4.1_2.13",
+            "1.12.0",
+            "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
+        ),
+    ),
+)
 BYTEWAX = Peer("bytewax", "bytewax", "bytewax.run")
 QUIX = Peer("quix", "quixstreams", "quixstreams")
 PATHWAY = Peer("pathway", "pathway", "pathway")
 PYFLINK = Peer("pyflink", "apache-flink", "pyflink.datastream", pins=_CONNECTOR)
+SPARK_ICEBERG = Peer("spark_iceberg", "pyspark", "pyspark", pins=_ICEBERG)
+"""Spark with Iceberg, whose newest jar is for Spark 4.1: for the cases of tables, not one of those that others here are compared with."""
 PEERS = (BYTEWAX, QUIX, PATHWAY, PYFLINK)
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from poundlock.cli.main import main
 from poundlock.failpoints import Failpoint
 from support.delta_tables import append, rows_of
 from support.lives import DRIVERS, STATELESS, Lives, failpoint_setting, folders_of
@@ -68,6 +69,7 @@ class Tables:
         merged = {row["k"]: row["id"] for row in rows_of(str(self.root / "out/merged"))}
         assert merged == ({n % KEYS: n for n in range(self.rows)} if as_it_grew else self.newest())
         assert not list((self.root / "out/merged/_poundlock").rglob("*.parquet")), "what was merged is removed"
+        assert main(["audit", str(self.root / "checkpoints")]) == 0
 
 
 def lives_of(root: Path, **more: str) -> Lives:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from poundlock.cli.main import main
 from poundlock.failpoints import Failpoint
 from support.iceberg_tables import catalog_in
 from support.lives import DRIVERS, STATELESS, Lives, failpoint_setting
@@ -52,6 +53,11 @@ def assert_once(table: Any, expected: range) -> None:
     assert found == wanted, f"{sum((found - wanted).values())} too many, {sum((wanted - found).values())} missing"
 
 
+def assert_audited(root: Path, mode: str) -> None:
+    """Assert that the job's own audit finds each decision's snapshot, with its files."""
+    assert main(["audit", str(root / f"checkpoints-{mode}")]) == 0
+
+
 def assert_swept(table: Any, root: Path) -> None:
     """Assert that no data file is there that the table does not name."""
     named = {row["file_path"].removeprefix("file://") for row in table.inspect.all_files().to_pylist()}
@@ -77,6 +83,7 @@ def test_killed_at_failpoints(tmp_path: Path, points: tuple[Failpoint, ...]) -> 
     table = load(tmp_path, "events")
     assert_once(table, range(count))
     assert_swept(table, tmp_path)
+    assert_audited(tmp_path, "append")
 
 
 @pytest.mark.torture
@@ -99,7 +106,7 @@ def test_killed_at_random_beside_a_foreign_writer(tmp_path: Path) -> None:
             time.sleep(0.2)
 
     writer = threading.Thread(target=write)
-    with lives_of(tmp_path, "append", CRASH_COUNT=str(count)) as lives:
+    with lives_of(tmp_path, "append", CRASH_COUNT=str(count), CRASH_COMPACT="7") as lives:
         writer.start()
         try:
             for _ in range(10):
@@ -120,15 +127,20 @@ def test_killed_at_random_beside_a_foreign_writer(tmp_path: Path) -> None:
     assert max(found.values(), default=1) == 1
     marks = Counter(s.summary.additional_properties.get("poundlock.checkpoint") for s in table.snapshots())
     assert max(times for mark, times in marks.items() if mark is not None) == 1
+    assert any(each.summary.operation.value == "replace" for each in table.snapshots()), (
+        "small files were written together"
+    )
+    assert_audited(tmp_path, "append")
 
 
 @pytest.mark.torture
 def test_a_table_read_as_it_grows_and_written_by_key(tmp_path: Path) -> None:
     count = 12_000
-    with lives_of(tmp_path, "append", CRASH_COUNT=str(count)) as lives:
+    with lives_of(tmp_path, "append", CRASH_COUNT=str(count), CRASH_COMPACT="5") as lives:
         lives.run()
     end = load(tmp_path, "events").current_snapshot().snapshot_id
     with lives_of(tmp_path, "copy", CRASH_END=str(end)) as lives:
         lives.run(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", tmp_path / "hit", points=STATELESS))
         assert lives.left_behind() == []
     assert_once(load(tmp_path, "copy"), range(count))
+    assert_audited(tmp_path, "copy")

@@ -59,6 +59,7 @@ def test_all_of_it_on_a_local_disk(how: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.torture
+@pytest.mark.parametrize("s3_server", ["minio"], indirect=True, scope="session")
 @pytest.mark.parametrize("how", HOW)
-def test_all_of_it_on_s3(how: str, new_bucket: Callable[[], str]) -> None:
+def test_all_of_it_on_minio(how: str, new_bucket: Callable[[], str]) -> None:
     check(new_bucket(), how, None)

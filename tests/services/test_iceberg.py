@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 from poundlock import IcebergSink, IcebergSource
+from poundlock.audit.read_back import AuditScope, Decided
 from poundlock.connectors import ReaderContext
 from poundlock.storage import LocalStorage
 from poundlock.testing import sink_conformance, source_conformance
+from support.duckdb_reader import duckdb_query
 from support.iceberg_rest import IcebergRest, LosingProxy
 from support.iceberg_tables import SCHEMA, SinkSteps, catalog_in, rows_of, table_with
 
@@ -29,26 +31,11 @@ def rest() -> Iterator[IcebergRest]:
         yield running
 
 
-def duckdb_rows(table: Any, settings: Sequence[str] = ()) -> list[tuple[int, str]]:
+def duckdb_rows(table: Any) -> list[tuple[int, str]]:
     """Return the rows that DuckDB sees of a table's newest metadata, by its own implementation of Iceberg."""
-    import duckdb
-
-    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
-        for name in ("avro", "iceberg"):
-            connection.execute(f"LOAD '{extension(name)}'")
-        for each in settings:
-            connection.execute(each)
-        query = f"SELECT id, word FROM iceberg_scan('{table.metadata_location.removeprefix('file://')}') ORDER BY id"
-        return [(int(i), str(w)) for i, w in connection.execute(query).fetchall()]
-
-
-def extension(name: str) -> Path:
-    """Return the file of an extension of DuckDB's that a package has brought."""
-    import importlib
-
-    module = importlib.import_module(f"duckdb_extension_{name}")
-    (file,) = Path(str(module.__file__)).parent.rglob(f"{name}.duckdb_extension")
-    return file
+    place = table.metadata_location.removeprefix("file://")
+    rows = duckdb_query(f"SELECT id, word FROM iceberg_scan('{place}') ORDER BY id", "avro", "iceberg")
+    return [(int(i), str(w)) for i, w in rows]
 
 
 def test_a_rest_catalog_takes_each_decision_once(rest: IcebergRest) -> None:
@@ -67,6 +54,33 @@ def test_a_rest_catalog_takes_each_decision_once(rest: IcebergRest) -> None:
     expected = ROWS[:12] + MORE
     assert duckdb_rows(table) == [(row["id"], row["word"]) for row in expected]
     assert len(table.snapshots()) == 4
+
+
+def test_a_rest_catalog_loses_answers_by_key_and_takes_compactions(rest: IcebergRest) -> None:
+    with LosingProxy(rest) as proxy:
+        sink = IcebergSink(proxy.properties, "db.keyed", create=SCHEMA, key=["id"], compact_every=5)
+        steps = SinkSteps(sink)
+        decided = []
+        for n in range(1, 5):
+            decided.append(steps.decide(steps.write(n, ROWS[n : n + 1])))
+            steps.sink.commit(decided[-1])
+        decided.append(steps.decide(steps.write(5, [{"id": 1, "word": "new"}, ROWS[5]])))
+        proxy.lose = 1
+        steps.sink.commit(decided[-1])  # the mark says that it was made, so nothing is compacted behind it
+        assert proxy.lost == [200]
+        for n in range(6, 11):
+            decided.append(steps.decide(steps.write(n, ROWS[n : n + 1])))
+            detail = steps.sink.commit(decided[-1]).detail  # type: ignore[union-attr]
+    assert str(detail["compaction"]).endswith("files into 1")
+    table = IcebergSink(rest.properties, "db.keyed").place.load()
+    assert [each.summary.operation.value for each in table.snapshots() if each.summary][-1] == "replace"
+    expected = [(row["id"], "new" if row["id"] == 1 else row["word"]) for row in ROWS[1:11]]
+    assert duckdb_rows(table) == expected
+    reading = steps.sink.open_audit(AuditScope(complete=True, progress=print))
+    for number, each in enumerate(decided):
+        reading.take(Decided(record=number, checkpoint=number, committable=each, compared=True, committed=True))
+    reading.read()
+    assert (reading.result().compared, reading.result().disagreements) == (len(decided), [])
 
 
 def test_a_rest_catalog_that_restarts(rest: IcebergRest) -> None:

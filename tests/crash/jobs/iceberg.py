@@ -26,7 +26,14 @@ if environ["CRASH_MODE"] == "append":
         rows_per_split=300,
     )
     job.from_source(rows, name="rows").sink_to(
-        IcebergSink(catalog, "db.events", create=columns, partition_by=["word"], tag="ck-{epoch}-{checkpoint}"),
+        IcebergSink(
+            catalog,
+            "db.events",
+            create=columns,
+            partition_by=["word"],
+            tag="ck-{epoch}-{checkpoint}",
+            compact_every=int(environ["CRASH_COMPACT"]) if "CRASH_COMPACT" in environ else None,
+        ),
         name="table",
     )
 else:

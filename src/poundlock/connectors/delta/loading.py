@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SCHEMES = ("s3://", "hdfs://")
+# How object_store, with which the library reaches every store, says that one failed; DataFusion wraps it in errors of other kinds.
+_OF_STORE = re.compile(r"\bGeneric \w+ error: ")
 _LONGEST = 400  # letters of an error of the library's that are shown
 
 
@@ -68,6 +70,11 @@ def words_of(error: BaseException) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
+def is_of_store(error: BaseException) -> bool:
+    """Return whether an error of the library's says that a store failed, whatever its type: a disk that is full, a server that throttles."""
+    return isinstance(error, OSError) or _OF_STORE.search(str(error)) is not None
+
+
 @contextmanager
 def explained(storage: Storage, doing: str, *, starting: bool = False) -> Iterator[None]:
     """Turn the library's errors of a block into errors of poundlock's.
@@ -89,13 +96,13 @@ def explained(storage: Storage, doing: str, *, starting: bool = False) -> Iterat
             f"there is no Delta table in {storage.root}",
             next="correct the path, or give DeltaSink schema= to have the table made",
         ) from error
-    except errors.DeltaError as error:
+    except (errors.DeltaError, OSError) as error:
+        if is_of_store(error):
+            raise TransientError(
+                f"Delta table {storage.root}: {doing} failed: {words_of(error)}",
+                next="look at the store; the job goes on from its last checkpoint when it answers",
+            ) from error
         raise wrong(
             f"Delta table {storage.root}: {doing} failed: {words_of(error)}",
             next="look at the table with the program that made it; docs/delta.md says what is read and written",
-        ) from error
-    except OSError as error:
-        raise TransientError(
-            f"Delta table {storage.root}: {doing} failed: {words_of(error)}",
-            next="look at the store; the job goes on from its last checkpoint when it answers",
         ) from error

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from poundlock.connectors.iceberg.errors import explained, load_pyiceberg
+from poundlock.connectors.iceberg.errors import explained, load_pyiceberg, writing
 from poundlock.connectors.secrets import secret
 from poundlock.errors import DefinitionError
 from poundlock.redaction import redact, secret_values
@@ -71,6 +71,10 @@ class TablePlace:
         """Turn what the catalog raises within into this package's errors; see `errors.explained`."""
         return explained(self.shown, doing, secret_values(self.properties))
 
+    def writing(self) -> AbstractContextManager[None]:
+        """Turn what the file system raises within, in a task, into TransientError; see `errors.writing`."""
+        return writing(self.shown, secret_values(self.properties))
+
     @property
     def shown(self) -> str:
         """The table and where it is, for people, without secrets."""
@@ -88,7 +92,7 @@ class TablePlace:
             name: value if value.startswith("file://") else secret(value, f"catalog property {name}")
             for name, value in self.properties.items()  # a URL is a place, and no secret that stands elsewhere
         }
-        return {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO", **given}
+        return {"py-io-impl": "poundlock.connectors.iceberg.file_io.TableFileIO", **given}
 
     def _digest(self) -> str:
         return hashlib.sha256(json.dumps(sorted(self.properties.items())).encode()).hexdigest()

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError, required
+from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError, next_of, required
 from poundlock.redaction import redact_text
 
 _NO_TABLE = ("NoSuchTableError", "NoSuchIcebergTableError", "NoSuchNamespaceError", "NoSuchIdentifierError")
@@ -37,6 +37,19 @@ def explained(what: str, doing: str, secrets: Collection[str] = ()) -> Iterator[
         raise
     except Exception as error:
         raise explain(error, what, doing, secrets) from error
+
+
+@contextlib.contextmanager
+def writing(what: str, secrets: Collection[str] = ()) -> Iterator[None]:
+    """Turn what a file system refuses while a task writes into TransientError: a disk or a quota that is full, a store that has enough of requests."""
+    try:
+        yield
+    except OSError as error:
+        text = redact_text(" ".join(str(error).split())[:300], secrets)
+        raise TransientError(
+            f"{what}, writing data files: {text}",
+            next=next_of(error, "free space, or see that the store answers; the checkpoint is repeated"),
+        ) from error
 
 
 def explain(error: Exception, what: str, doing: str, secrets: Collection[str] = ()) -> PoundlockError:

@@ -17,6 +17,7 @@ from poundlock.connectors.delta.log import read_commit
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.formats.chunk import Batch
 from support.delta_tables import SinkRig, rows_of
+from support.duckdb_reader import duckdb_query
 
 SCHEMA = "id bigint, day string, word string"
 
@@ -310,6 +311,43 @@ def test_the_audit_compares_each_decision_with_its_commit(tmp_path: Path) -> Non
     rig.sink.commit(committables[1][0])
     assert not audited().disagreements
     assert audited().compared == 2
+
+
+def test_tables_are_read_by_duckdb(tmp_path: Path) -> None:
+    columns = "id bigint, day string, price decimal(9,2), at timestamp, tags array<string>"
+    sink = DeltaSink(str(tmp_path / "t"), schema=columns, partition_by=["day"], compact_every=2)
+    rig = SinkRig(sink)
+    at = datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.UTC)
+    for first in (0, 3, 6):
+        ids = range(first, first + 3)
+        days = ["a b", "ü:/%", None]
+        rig.end(
+            {
+                "id": list(ids),
+                "day": days,
+                "price": pa.array([decimal.Decimal(n) / 4 for n in ids], pa.decimal128(9, 2)),
+                "at": pa.array([at] * 3, pa.timestamp("us", "UTC")),
+                "tags": [["x", None], [], None],
+            }
+        )
+    query = f"SELECT id, day, price, epoch_ms(t.at), tags FROM delta_scan('{sink.path}') t ORDER BY id"
+    assert duckdb_query(query, "delta") == [
+        (
+            n,
+            ("a b", "ü:/%", None)[n % 3],
+            decimal.Decimal(n) / 4,
+            int(at.timestamp() * 1000),
+            (["x", None], [], None)[n % 3],
+        )
+        for n in range(9)
+    ]
+    merged = SinkRig(DeltaSink(str(tmp_path / "m"), schema="id bigint, v string", key="id", delete_when="gone"))
+    merged.end({"id": [1, 2, 3], "v": ["a", "b", "c"], "gone": [False] * 3})
+    merged.end({"id": [2, 3], "v": ["B", ""], "gone": [False, True]})
+    assert duckdb_query(f"SELECT id, v FROM delta_scan('{tmp_path / 'm'}') ORDER BY id", "delta") == [
+        (1, "a"),
+        (2, "B"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from poundlock.checkpoint.participant import Committed
-from poundlock.connectors.delta.loading import explained, load_deltalake, open_folder, open_table, words_of
+from poundlock.connectors.delta.loading import (
+    explained,
+    is_of_store,
+    load_deltalake,
+    open_folder,
+    open_table,
+    words_of,
+)
 from poundlock.connectors.delta.shape import TableShape, refuse_unwritable, shape_of
 from poundlock.connectors.delta.sink import merging
 from poundlock.connectors.delta.sink.values import DecidedRows, WrittenFile
@@ -102,7 +109,9 @@ def _publish(
             detail = {}
     except errors.CommitFailedError as error:
         return None, words_of(error)
-    except errors.DeltaError as error:
+    except (errors.DeltaError, OSError) as error:
+        if is_of_store(error):
+            raise _unknown(storage, decided, error) from error
         # It may have been raised behind the commit, as where a checkpoint of the log cannot be written.
         again = _opened(storage, decided)
         if is_there(again.transaction_version(decided.app), decided):
@@ -111,8 +120,6 @@ def _publish(
             f"Delta table {storage.root} does not take checkpoint {decided.checkpoint}: {words_of(error)}",
             next="mend the table, then start the job again: the commit is asked for again",
         ) from error
-    except OSError as error:
-        raise _unknown(storage, decided, error) from error
     detail |= {"version": table.version(), "rows": decided.rows, "files": len(decided.files)}
     return Committed({**detail, **after_commit(sink, storage, decided)}), ""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 from poundlock.checkpoint.participant import Committed, Prepared
 from poundlock.connectors.iceberg.catalog import TablePlace
-from poundlock.connectors.iceberg.errors import changed_table, explain
+from poundlock.connectors.iceberg.errors import changed_table, explain, load_pyiceberg
 from poundlock.connectors.iceberg.files import partition_kinds, to_data_file
 from poundlock.connectors.iceberg.sink.marks import DecisionMark, Owner, TableCommit, TaskFiles
 from poundlock.errors import CommitUnknown, DefinitionError, PoundlockError, TerminalError, TransientError
@@ -28,8 +29,15 @@ TRIES = 20
 _WAIT_S = 0.05
 _RETRIES = "commit.retry.num-retries"  # pyiceberg's own would put the same rows behind a commit that landed
 
-Change = Callable[["Table", "Transaction", TableCommit], int]
-"""Stages what a decision changes into a transaction; returns the id of the snapshot."""
+
+class Change(Protocol):
+    """What a decision changes in a table."""
+
+    def stage(self, table: Table, transaction: Transaction, decided: TableCommit) -> int:
+        """Put it into a transaction; return the id of the snapshot."""
+
+    def refused(self) -> None:
+        """Forget the last try: the catalog has answered that it does not take it, so nothing names its files."""
 
 
 def verify(place: TablePlace, prepared: Sequence[Prepared]) -> None:
@@ -91,6 +99,12 @@ def _is_made(place: TablePlace, owner: Owner, decided: TableCommit, table: Table
         raise changed_table(place.shown, now, decided.table)
     newest = owner.newest(table)
     if newest is not None and newest >= decided.mark:
+        other = owner.other_decision(table, decided)
+        if other:
+            raise TerminalError(
+                f"{place.shown} has another commit of checkpoint {decided.checkpoint} of this job, in {other}",
+                next="one of two copies of the checkpoint folder has gone on already: go on with that one, or from a savepoint",
+            )
         return True
     before = DecisionMark.parse(decided.after) if decided.after else None
     if newest != before:
@@ -102,33 +116,52 @@ def _is_made(place: TablePlace, owner: Owner, decided: TableCommit, table: Table
 
 
 def _commit_once(table: Table, owner: Owner, decided: TableCommit, change: Change) -> int:
-    metadata = table.metadata
-    # Of this object alone: the catalog gets updates, and none of these.
-    table.metadata = metadata.model_copy(
-        update={"properties": {**metadata.properties, _RETRIES: "0"}, "default_spec_id": decided.spec}
-    )
+    of_one_try(table, decided.spec)
     transaction = table.transaction()
-    snapshot = change(table, transaction, decided)
-    transaction.set_properties({owner.property: str(decided.mark)})
-    transaction.commit_transaction()
+    snapshot = change.stage(table, transaction, decided)
+    transaction.set_properties({owner.property: str(decided.mark), owner.decided_property: owner.decided(decided)})
+    try:
+        transaction.commit_transaction()
+    except load_pyiceberg("exceptions").CommitFailedException:
+        change.refused()
+        raise
     return snapshot
 
 
-def append(owner: Owner, branch: str, tag: str | None) -> Change:
-    """Return what adds the files of a decision to a table."""
+def of_one_try(table: Table, spec: int) -> None:
+    """Let a table's next commit be asked for once, by a partition spec. Of this object alone: the catalog gets updates, and none of these."""
+    metadata = table.metadata
+    table.metadata = metadata.model_copy(
+        update={"properties": {**metadata.properties, _RETRIES: "0"}, "default_spec_id": spec}
+    )
 
-    def change(table: Table, transaction: Transaction, decided: TableCommit) -> int:
+
+@dataclass(frozen=True)
+class Append:
+    """Adds the files of a decision to a table; see `Change`.
+
+    Args:
+        branch: of the table.
+        tag: pattern of the snapshot's name; None = none.
+    """
+
+    owner: Owner
+    branch: str
+    tag: str | None
+
+    def stage(self, table: Table, transaction: Transaction, decided: TableCommit) -> int:
         kinds = partition_kinds(table.metadata, decided.spec)
-        update = transaction.update_snapshot(owner.summary(decided.mark), branch or "main")
+        update = transaction.update_snapshot(self.owner.summary(decided), self.branch)
         merges = table.metadata.properties.get("commit.manifest-merge.enabled", "false").lower() == "true"
         producer = update.merge_append() if merges else update.fast_append()
         for file in decided.files:
             producer.append_data_file(to_data_file(file, kinds))
         producer.commit()
-        add_tag(transaction, producer.snapshot_id, tag, decided)
+        add_tag(transaction, producer.snapshot_id, self.tag, decided)
         return int(producer.snapshot_id)
 
-    return change
+    def refused(self) -> None:
+        """The files are those of the decision, and are asked for again."""
 
 
 def add_tag(transaction: Transaction, snapshot: int, tag: str | None, decided: TableCommit) -> None:

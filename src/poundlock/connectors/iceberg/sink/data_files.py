@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -75,12 +75,11 @@ class DataFiles:
         self._kinds = partition_kinds(metadata, metadata.default_spec_id)
         order = table.sort_order()
         self._order, self._order_id = sort_order(order, self._file_schema), order.order_id
-        given = self._properties.get(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES)
-        self._target = target_bytes or (int(given) if given else _TARGET_BYTES)
+        self._target = target_bytes or target_of(self._properties)
         own = {**self._properties, TableProperties.WRITE_DATA_PATH: folder}
         self._locations = load_location_provider(metadata.location, own)
         self._open: dict[Any, _Open] = {}
-        self._paths: list[str] = []
+        self.paths: list[str] = []
         self._done: list[FileValue] = []
         self.rows = 0
 
@@ -113,7 +112,7 @@ class DataFiles:
             with contextlib.suppress(Exception):
                 if opened.output is not None:
                     opened.output.stream.close()
-        delete_files(self._io, self._paths)
+        delete_files(self._io, self.paths)
 
     def _flush(self, opened: _Open) -> None:
         rows = pa.Table.from_batches(opened.waiting)
@@ -132,9 +131,9 @@ class DataFiles:
         from pyiceberg.io.fileformat import FileFormatFactory
         from pyiceberg.manifest import FileFormat
 
-        name = f"{self._name}-{len(self._paths):05d}.parquet"
+        name = f"{self._name}-{len(self.paths):05d}.parquet"
         opened.path = self._locations.new_data_location(name, opened.key)
-        self._paths.append(opened.path)
+        self.paths.append(opened.path)
         opened.output = _Output(self._io.new_output(opened.path))
         output: Any = opened.output
         opened.writer = FileFormatFactory.get(FileFormat.PARQUET).create_writer(
@@ -158,6 +157,14 @@ class DataFiles:
             )
         )
         opened.writer = opened.output = None
+
+
+def target_of(properties: Mapping[str, str]) -> int:
+    """Return how large a table's properties say that its files are to be, in bytes."""
+    from pyiceberg.table import TableProperties
+
+    given = properties.get(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES)
+    return int(given) if given else _TARGET_BYTES
 
 
 def delete_files(io: FileIO, paths: Sequence[str]) -> None:

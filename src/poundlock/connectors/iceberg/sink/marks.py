@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 _PROPERTY = "poundlock.committed."
+_DECIDED = "poundlock.decided."
+_DECISION = "poundlock.decision"
 
 
 class DecisionMark(msgspec.Struct, frozen=True, order=True):
@@ -59,18 +61,39 @@ class Owner:
         )
 
     @property
+    def decided_property(self) -> str:
+        """The name of the table's property that says which decision has the mark: two copies of a checkpoint folder make the same marks."""
+        return f"{_DECIDED}{self.job_id}.{self.name[-8:]}"
+
+    @property
     def property(self) -> str:
         """The name of the table's property."""
         return f"{_PROPERTY}{self.job_id}.{self.name[-8:]}"
 
-    def summary(self, mark: DecisionMark) -> dict[str, str]:
+    @staticmethod
+    def decided(decided: TableCommit) -> str:
+        """Return the value of that property."""
+        return f"{decided.mark} {decided.decision}"
+
+    def summary(self, decided: TableCommit) -> dict[str, str]:
         """Return what stands in the summary of a snapshot that a decision makes."""
         return {
             "poundlock.job-id": self.job_id,
             "poundlock.sink": self.sink,
-            "poundlock.epoch": str(mark.epoch),
-            "poundlock.checkpoint": str(mark.checkpoint),
+            "poundlock.epoch": str(decided.epoch),
+            "poundlock.checkpoint": str(decided.checkpoint),
+            _DECISION: decided.decision,
         }
+
+    def other_decision(self, table: Table, decided: TableCommit) -> str:
+        """Return where a table says that the mark of a decision is another decision's; "" where it does not, or says nothing of it any more."""
+        mark, _, decision = table.metadata.properties.get(self.decided_property, "").partition(" ")
+        if mark == str(decided.mark) and decision != decided.decision:
+            return f"its property {self.decided_property}"
+        for made, snapshot in self.snapshots(table):
+            if made == decided.mark and decision_of(snapshot) not in ("", decided.decision):
+                return f"snapshot {snapshot.snapshot_id}"
+        return ""
 
     def newest(self, table: Table) -> DecisionMark | None:
         """Return the newest decision that a table has, by its property and by its snapshots; None if there is none."""
@@ -88,6 +111,11 @@ class Owner:
                 mark = DecisionMark(int(has.get("poundlock.epoch", 0)), int(has.get("poundlock.checkpoint", 0)))
                 made.append((mark, snapshot))
         return sorted(made, key=lambda pair: pair[0])
+
+
+def decision_of(snapshot: Any) -> str:
+    """Return the digest of the decision that made a snapshot; "" where it does not say so."""
+    return str(snapshot.summary.additional_properties.get(_DECISION, ""))
 
 
 class TaskFiles(SinkValue, frozen=True, kw_only=True):
@@ -127,6 +155,12 @@ class TableCommit(SinkValue, frozen=True, kw_only=True, omit_defaults=True):
     def mark(self) -> DecisionMark:
         """The mark that it leaves."""
         return DecisionMark(self.epoch, self.checkpoint)
+
+    @property
+    def decision(self) -> str:
+        """The digest of the files' names, which tells this decision from another one with the same mark."""
+        names = "\0".join(sorted(file.path for file in self.files))
+        return hashlib.blake2b(names.encode(), digest_size=16).hexdigest()
 
 
 class CarriedMark(SinkValue, frozen=True, kw_only=True, omit_defaults=True):

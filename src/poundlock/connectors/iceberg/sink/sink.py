@@ -12,7 +12,8 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from poundlock.arguments import FLAG, MAPPING, NAMES, TEXT, check_kind, refuse_without_effect
+from poundlock.arguments import FLAG, MAPPING, NAMES, TEXT, WHOLE, check_kind, refuse_without_effect
+from poundlock.audit.read_back import Auditable, AuditScope, Reading
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
@@ -30,7 +31,7 @@ from poundlock.checkpoint.participant import (
 from poundlock.checkpoint.portable import Newer, NewerOutput, Portable
 from poundlock.connectors.column_checks import need_columns, wrong_key
 from poundlock.connectors.iceberg.catalog import TablePlace, outline, place_of
-from poundlock.connectors.iceberg.sink import committer, staging, sweeping, tables
+from poundlock.connectors.iceberg.sink import committer, compaction, staging, sweeping, tables
 from poundlock.connectors.iceberg.sink.columns import check_rows
 from poundlock.connectors.iceberg.sink.data_files import delete_files
 from poundlock.connectors.iceberg.sink.marks import CarriedMark, DecisionMark, Owner, TableCommit, TaskFiles
@@ -42,7 +43,7 @@ _FIELDS = ("table", "branch", "tag", "delete_when", "job_id", "sink_name")
 
 
 @dataclass(frozen=True)
-class IcebergSink(Portable):
+class IcebergSink(Portable, Auditable):
     """Write rows into an Apache Iceberg table.
 
     The columns of the rows go to the columns of the same names. Each decided checkpoint with rows is one snapshot, whose summary has
@@ -65,6 +66,8 @@ class IcebergSink(Portable):
         tag: name for the snapshot of each checkpoint, such as "ck-{checkpoint}"; it may have {epoch}, the driver's life, too. None =
             none.
         target_file_size: a data file is closed when it is so large; None = as the table says, 512 MB where it says nothing.
+        compact_every: small files are rewritten to `target_file_size` behind every so many checkpoints, in a commit of its own that changes
+            no rows; None = never.
 
     Raises:
         DefinitionError: settings contradict each other.
@@ -85,6 +88,7 @@ class IcebergSink(Portable):
     branch: str | None = None
     tag: str | None = None
     target_file_size: str | int | None = None
+    compact_every: int | None = None
     job_id: str = field(default="", repr=False)  # set by `bind`, as is the name
     sink_name: str = field(default="", repr=False)
 
@@ -102,6 +106,7 @@ class IcebergSink(Portable):
         check_kind("IcebergSink", FLAG, {"add_columns": self.add_columns})
         texts = {"location": self.location, "branch": self.branch, "tag": self.tag, "delete_when": self.delete_when}
         check_kind("IcebergSink", TEXT, texts, optional=True)
+        check_kind("IcebergSink", WHOLE, {"compact_every": self.compact_every}, optional=True)
         for name in ("partition_by", "sort_by", "key", "columns"):
             given = getattr(self, name)
             if given is not None:
@@ -132,6 +137,11 @@ class IcebergSink(Portable):
             )
         if self.target_bytes is not None and self.target_bytes < 1:
             raise DefinitionError("target_file_size is zero", next='write target_file_size="128 MB"')
+        if self.compact_every is not None and self.compact_every < 1:
+            raise DefinitionError(
+                f"compact_every={self.compact_every} is not a number of checkpoints",
+                next="write such as compact_every=60",
+            )
 
     # What plan and explain read
 
@@ -203,11 +213,12 @@ class IcebergSink(Portable):
 
     def commit(self, committable: JSON) -> Committed | Aborted:
         decided = TableCommit.of(committable)
-        if not self.key:
-            return committer.commit(
-                self.place, self.owner, decided, committer.append(self.owner, self.branch or "", self.tag)
-            )
-        return staging.commit(self, decided)
+        if self.key:
+            done = staging.commit(self, decided)
+        else:
+            append = committer.Append(self.owner, self.branch or "main", self.tag)
+            done = committer.commit(self.place, self.owner, decided, append)
+        return compaction.compact(self, decided.checkpoint, done)
 
     def abort(self, prepared: Prepared) -> None:
         files = [file.path for file in TaskFiles.of(prepared.payload).files]
@@ -254,6 +265,16 @@ class IcebergSink(Portable):
             return []
         where = f"checkpoint {decided.checkpoint} in {self.place.shown}"
         return [Finding("pending", where, decided.bytes, None)]
+
+    # Auditable
+
+    def open_audit(self, scope: AuditScope) -> Reading:
+        from poundlock.connectors.iceberg.sink.audit import IcebergReading
+
+        return IcebergReading(self)
+
+    def rows_of(self, committable: JSON) -> int:
+        return TableCommit.of(committable).rows
 
     # Portable: all that is decided is committed, so only the mark is carried
 

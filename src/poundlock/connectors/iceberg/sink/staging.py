@@ -23,6 +23,7 @@ from poundlock.connectors.iceberg.sink import committer
 from poundlock.connectors.iceberg.sink.columns import check_rows
 from poundlock.connectors.iceberg.sink.data_files import DataFiles, delete_files, make_durable
 from poundlock.connectors.iceberg.sink.marks import TableCommit, TaskFiles
+from poundlock.connectors.iceberg.sink.named import added_files
 from poundlock.connectors.iceberg.sink.sweeping import epoch_folder
 from poundlock.connectors.iceberg.types import arrow_schema
 from poundlock.errors import TerminalError
@@ -57,7 +58,7 @@ class KeyedWriter:
         self._rows = 0
 
     def write(self, chunk: Chunk) -> int:
-        """Write the rows of a chunk; return how many were taken."""
+        """Write the rows of a chunk; return how many were taken. Raises TransientError where the file system fails."""
         if not len(chunk):
             return 0
         given = to_batch(chunk)
@@ -72,11 +73,12 @@ class KeyedWriter:
         batch = to_batch(Batch(flagged, given.origin), self._schema, self._context.reject).batch
         if not batch.num_rows:
             return 0
-        if self._stream is None:
-            self._handle = self._table.io.new_output(self._path).create()
-            self._stream = pa.ipc.new_stream(self._handle, self._schema)
-            hit(Failpoint.SINK_WRITING)
-        self._stream.write_batch(batch)
+        with self._sink.place.writing():
+            if self._stream is None:
+                self._handle = self._table.io.new_output(self._path).create()
+                self._stream = pa.ipc.new_stream(self._handle, self._schema)
+                hit(Failpoint.SINK_WRITING)
+            self._stream.write_batch(batch)
         self._rows += batch.num_rows
         return int(batch.num_rows)
 
@@ -88,11 +90,12 @@ class KeyedWriter:
         """Make the file durable, and return the one payload that names it; none if nothing was written."""
         if self._stream is None:
             return []
-        self._stream.close()
-        self._handle.close()
-        make_durable(self._path)
+        with self._sink.place.writing():
+            self._stream.close()
+            self._handle.close()
+            make_durable(self._path)
+            size = len(self._table.io.new_input(self._path))
         metadata = self._table.metadata
-        size = len(self._table.io.new_input(self._path))
         spec = metadata.default_spec_id
         prepared = TaskFiles(
             v=1,
@@ -108,27 +111,60 @@ class KeyedWriter:
 
     def abandon(self) -> None:
         """Remove the file; what stays goes with the sweep."""
-        with contextlib.suppress(Exception):
-            if self._handle is not None:
+        if self._handle is not None:
+            with contextlib.suppress(Exception):
                 self._handle.close()
-                self._table.io.delete(self._path)
+            delete_files(self._table.io, [self._path])
 
 
 def commit(sink: IcebergSink, decided: TableCommit) -> Committed:
     """Put a decision's staged rows into the table, or see that they are there; raises as `committer.commit`."""
-    written: list[DataFiles] = []
-
-    def change(table: Table, transaction: Transaction, decided: TableCommit) -> int:
-        if written:  # of the try before, which the catalog refused or the table does not have
-            written.pop().remove()
-        rows = _newest(_staged(sink, table, decided), sink.key or ())
-        made = DataFiles(table, epoch_folder(table, sink.owner, decided.epoch), _name(decided), sink.target_bytes)
-        written.append(made)
-        return _replace(sink, table, transaction, decided, rows, made)
-
-    done = committer.commit(sink.place, sink.owner, decided, change)
-    delete_files(sink.place.load("removing staged rows").io, [file.path for file in decided.files])
+    replacing = Replacing(sink)
+    done = committer.commit(sink.place, sink.owner, decided, replacing)
+    with sink.place.explained("removing staged rows"):
+        table = sink.place.load("removing staged rows")
+        replacing.remove_others(table, decided)
+    delete_files(table.io, [file.path for file in decided.files])
     return done
+
+
+class Replacing:
+    """Writes the files that have a row of one of the keys again, and the new rows with them; see `committer.Change`.
+
+    The files of a try that nobody answered stay until the table has the commit: it may be on its way still, and be taken.
+    """
+
+    def __init__(self, sink: IcebergSink) -> None:
+        self._sink = sink
+        self._tries: list[DataFiles] = []
+
+    def stage(self, table: Table, transaction: Transaction, decided: TableCommit) -> int:
+        rows = _newest(_staged(self._sink, table, decided), self._sink.key or ())
+        folder = epoch_folder(table, self._sink.owner, decided.epoch)
+        made = DataFiles(table, folder, _name(decided), self._sink.target_bytes)
+        try:
+            snapshot = _replace(self._sink, table, transaction, decided, rows, made)
+        except BaseException:
+            made.remove()  # the catalog was not asked yet
+            raise
+        self._tries.append(made)
+        return snapshot
+
+    def refused(self) -> None:
+        """Remove the files of the last try."""
+        self._tries.pop().remove()
+
+    def remove_others(self, table: Table, decided: TableCommit) -> None:
+        """Remove the files of the tries that did not become the commit, which the table has."""
+        if len(self._tries) < 2:
+            return
+        made = [snapshot for mark, snapshot in self._sink.owner.snapshots(table) if mark == decided.mark]
+        if not made:
+            return  # it has expired, and the next start sweeps what is left
+        named = {file.path for snapshot in made for file in added_files(table, snapshot)}
+        for each in self._tries:
+            if not named.intersection(each.paths):
+                each.remove()
 
 
 def _name(decided: TableCommit) -> str:
@@ -161,7 +197,7 @@ def _replace(
 ) -> int:
     """Stage one snapshot: the files that have a row of one of the keys go, their other rows and the new ones come."""
     keys = rows.select(list(sink.key or ()))
-    overwrite = transaction.update_snapshot(sink.owner.summary(decided.mark), sink.branch or "main").overwrite()
+    overwrite = transaction.update_snapshot(sink.owner.summary(decided), sink.branch or "main").overwrite()
     for task, left in _touched(sink, table, keys):
         overwrite.delete_data_file(task.file)
         for batch in left.to_batches():

@@ -156,8 +156,14 @@ def _with_branch(sink: IcebergSink, table: Table) -> Table:
         raise DefinitionError(
             f"{sink.branch} of {sink.place.shown} is a tag, and tags are not written", next="name a branch: branch=…"
         )
+    if ref is not None:
+        return table
     current = table.current_snapshot()
-    if ref is None and current is not None:
-        table.manage_snapshots().create_branch(current.snapshot_id, sink.branch).commit()
-        return sink.place.load("making a branch")
-    return table
+    if current is None:  # a branch begins at a snapshot: main gets one without rows
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append():
+            pass
+        table = sink.place.load("making a branch")
+        current = table.current_snapshot()
+    assert current is not None
+    table.manage_snapshots().create_branch(current.snapshot_id, sink.branch).commit()
+    return sink.place.load("making a branch")

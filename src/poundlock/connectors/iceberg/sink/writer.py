@@ -35,7 +35,7 @@ class IcebergWriter:
         self._begun = False
 
     def write(self, chunk: Chunk) -> int:
-        """Write the rows of a chunk; return how many were taken."""
+        """Write the rows of a chunk; return how many were taken. Raises TransientError where the file system fails."""
         if not len(chunk):
             return 0
         if isinstance(chunk, Batch):
@@ -43,10 +43,11 @@ class IcebergWriter:
         batch = to_batch(chunk, self._sink.picked(self._wanted), self._context.reject).batch
         if not batch.num_rows:
             return 0
-        self._files.add(self._completed(batch))
-        if not self._begun:
-            self._begun = True
-            hit(Failpoint.SINK_WRITING)
+        with self._sink.place.writing():
+            self._files.add(self._completed(batch))
+            if not self._begun:
+                self._begun = True
+                hit(Failpoint.SINK_WRITING)
         return int(batch.num_rows)
 
     def _completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -59,7 +60,8 @@ class IcebergWriter:
 
     def prepare(self) -> Sequence[JSON]:
         """Make the files durable, and return the one payload that names them; none if nothing was written."""
-        files = list(self._files.finish())
+        with self._sink.place.writing():
+            files = list(self._files.finish())
         if not files:
             return []
         metadata = self._table.metadata
