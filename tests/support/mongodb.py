@@ -1,6 +1,6 @@
 """Servers that speak MongoDB's protocol, for tests, on the loopback alone: MongoDB's own has no package that could be had.
 
-`MongoJavaServer` is of jars that are fetched. `FerretDb` keeps documents in a real PostgreSQL; `tools/ferretdb_for_tests.py` builds it by Go.
+`MongoJavaServer` is of jars that are fetched. `FerretDb` keeps documents in a real PostgreSQL, and is built once by Go, as MinIO is.
 """
 
 from __future__ import annotations
@@ -8,24 +8,24 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Self
 
 from poundlock.spark.launch.jars import jar_set
-from poundlock.spark.launch.java import cache_dir, find_java
+from poundlock.spark.launch.java import find_java
+from poundlock.testing.minio import go_program
 from poundlock.testing.postgres import EmbeddedPostgres
 from poundlock.testing.servers import ServerProcess, port_to_use
 
-__all__ = ["FERRETDB", "FerretDb", "MongoJavaServer", "MongoServer", "lacking"]
+__all__ = ["FerretDb", "MongoJavaServer", "MongoServer"]
 
-FERRETDB = "1.24.2"
+_FERRETDB = "github.com/FerretDB/FerretDB/cmd/ferretdb@v1.24.2"
 _WIRE_VERSION = 9  # of MongoDB 4.4
 
 
 class MongoServer(ServerProcess):
     """One of the two, to use in a `with` block. What it keeps survives `close` of a client, not of the server."""
 
-    start_s = 300
+    start_s = 1200  # one of them may have to be built
     _client: Any = None
 
     @property
@@ -130,7 +130,7 @@ class FerretDb(MongoServer):
 
     def _command(self) -> Sequence[str]:
         return [
-            str(_program()),
+            str(go_program("FerretDB", _FERRETDB, ["-tags", "ferretdb_no_sqlite"], progress=print)),
             "--handler=postgresql",
             f"--postgresql-url=postgres://postgres@127.0.0.1:{self._postgres.port}/ferretdb",
             f"--listen-addr=127.0.0.1:{self.port}",
@@ -138,12 +138,3 @@ class FerretDb(MongoServer):
             "--telemetry=disable",
             f"--state-dir={self.home}",
         ]
-
-
-def lacking() -> str | None:
-    """Return what FerretDB lacks on this machine, None if it is there."""
-    return None if _program().exists() else f"no FerretDB in {_program().parent}: run tools/ferretdb_for_tests.py"
-
-
-def _program() -> Path:
-    return Path(os.environ.get("POUNDLOCK_FERRETDB", cache_dir() / "ferretdb")) / "ferretdb"
