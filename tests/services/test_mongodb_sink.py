@@ -174,6 +174,8 @@ def test_a_foreign_writer_wins_or_is_replaced_as_it_comes(server: MongoServer, c
 
 
 def test_poison_is_rejected_and_the_row_before_it_stays(server: MongoServer, collection: str) -> None:
+    if isinstance(server, FerretDb):
+        pytest.skip("FerretDB 1 fails as a whole where an index of its own refuses an update")
     server.client["test"][collection].create_index("word", unique=True)
     attempt = Attempt(MongoSink(server.uri, "test", collection, key="id"), BEGUN)
     rows = [{"id": n, "word": f"w{n}"} for n in range(200)]
@@ -214,6 +216,8 @@ def test_a_server_that_is_away_is_asked_again_for_so_long(collection: str) -> No
 
 
 def test_values_of_every_type_are_read_back(server: MongoServer, collection: str) -> None:
+    if isinstance(server, FerretDb):
+        pytest.skip("FerretDB 1 has no Decimal128")
     moment = datetime.datetime(2026, 2, 3, 4, 5, 6, 7000)
     row = {
         "p": "ä", "c": moment, "d": decimal.Decimal("1.50"), "e": 0.5, "f": True, "g": b"\0x", "h": datetime.date(2026, 2, 3),

@@ -18,7 +18,30 @@ from poundlock.testing.servers import ServerProcess, port_to_use
 
 __all__ = ["FerretDb", "MongoJavaServer", "MongoServer"]
 
-_FERRETDB = "github.com/FerretDB/FerretDB/cmd/ferretdb@v1.24.2"
+_FERRETDB = "github.com/FerretDB/FerretDB@v1.24.2"
+_FLAGS = ("-trimpath", "-tags", "ferretdb_no_sqlite")  # SQLite, as Go, would take longer to compile than all the rest
+_SOURCE = """package main
+
+import (
+	"context"
+	"log"
+	"os"
+
+	"github.com/FerretDB/FerretDB/ferretdb"
+)
+
+func main() {
+	server, err := ferretdb.New(&ferretdb.Config{
+		Listener:      ferretdb.ListenerConfig{TCP: os.Args[1]},
+		Handler:       "postgresql",
+		PostgreSQLURL: os.Args[2],
+	})
+	if err == nil {
+		err = server.Run(context.Background())
+	}
+	log.Fatal(err)
+}
+"""
 _WIRE_VERSION = 9  # of MongoDB 4.4
 
 
@@ -130,11 +153,7 @@ class FerretDb(MongoServer):
 
     def _command(self) -> Sequence[str]:
         return [
-            str(go_program("FerretDB", _FERRETDB, ["-tags", "ferretdb_no_sqlite"], progress=print)),
-            "--handler=postgresql",
-            f"--postgresql-url=postgres://postgres@127.0.0.1:{self._postgres.port}/ferretdb",
-            f"--listen-addr=127.0.0.1:{self.port}",
-            "--debug-addr=-",
-            "--telemetry=disable",
-            f"--state-dir={self.home}",
+            str(go_program("FerretDB", _FERRETDB, _FLAGS, source=_SOURCE, progress=print)),
+            f"127.0.0.1:{self.port}",
+            f"postgres://postgres@127.0.0.1:{self._postgres.port}/ferretdb",
         ]

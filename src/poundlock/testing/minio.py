@@ -70,6 +70,7 @@ def go_program(
     module: str,
     flags: Sequence[str] = (),
     *,
+    source: str = "",
     progress: Progress | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Path:
@@ -77,8 +78,9 @@ def go_program(
 
     Args:
         title: what it is called; in small letters also the program's name.
-        module: the Go package, with "@" and its version.
-        flags: further arguments of `go install`.
+        module: the Go package, with "@" and its version; the module, where `source` is given.
+        flags: further arguments of Go's.
+        source: a program in Go that uses the module; "" = the package is one.
 
     Raises:
         DefinitionError: it is not there, and there is no Go, or Go could not build it.
@@ -100,7 +102,7 @@ def go_program(
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not os.access(program, os.X_OK):
                 (progress or (lambda line: None))(f"building {title} {version} with {go}, once: this takes minutes")
-                _build(title, [go, "install", *flags, module], program, env)
+                _build(title, go, module, flags, source, program, env)
     except OSError as error:
         raise DefinitionError(
             f"cannot write {home}: {error.strerror or error}", next="set POUNDLOCK_CACHE_DIR to a folder with room"
@@ -113,9 +115,17 @@ def _next(name: str) -> str:
     return f"{own}install Go 1.24 or later and put its bin folder on PATH"
 
 
-def _build(title: str, command: Sequence[str], program: Path, env: Mapping[str, str]) -> None:
+def _build(
+    title: str, go: str, module: str, flags: Sequence[str], source: str, program: Path, env: Mapping[str, str]
+) -> None:
     """Build it aside and put it in place by one rename."""
     with tempfile.TemporaryDirectory(dir=program.parent.parent, prefix=".tmp-", ignore_cleanup_errors=True) as aside:
+        command = [go, "install", *flags, module]
+        if source:
+            name, _, version = module.partition("@")
+            Path(aside, "go.mod").write_text(f"module server\n\nrequire {name} {version}\n")
+            Path(aside, "main.go").write_text(source)
+            command = [go, "build", "-mod=mod", *flags, "-o", program.name, "."]
         # One package at a time: it shares the machine with what is tested, and a package may take a gigabyte.
         own = {"CGO_ENABLED": "0", "GOFLAGS": "-p=1", "GOBIN": aside}
         done = subprocess.run(
@@ -131,7 +141,7 @@ def _build(title: str, command: Sequence[str], program: Path, env: Mapping[str, 
         if done.returncode != 0 or not built.is_file():
             lines = [line for line in done.stderr.splitlines() if not line.startswith("go: downloading")]
             raise DefinitionError(
-                f"{title} could not be built by {command[0]}: {' '.join(lines[-3:])[-500:]}", next=_next(program.name)
+                f"{title} could not be built by {go}: {' '.join(lines[-3:])[-500:]}", next=_next(program.name)
             )
         program.parent.mkdir(exist_ok=True)
         built.rename(program)

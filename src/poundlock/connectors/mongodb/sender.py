@@ -109,9 +109,12 @@ class StatementSender:
             if isinstance(error, self._failures.OperationFailure) and self._may_pass(error.code, error.details):
                 return places, str(error)
             raise self._login.explain(error, "writing") from error
+        failed = answer.get("writeErrors", ())
+        if len(places) > 1 and not _is_whole(command, answer, len(places)):
+            return self._alone(command, statements, refused, tries)
         again: list[int] = []
         why = ""
-        for each in answer.get("writeErrors", ()):
+        for each in failed:
             place, code, text = places[int(each["index"])], each.get("code"), _text(each)
             if code == _DUPLICATE_KEY:
                 if command == "insert" and _is_of_id(each):
@@ -140,6 +143,18 @@ class StatementSender:
             return left, _text(answer["writeConcernError"])
         return again, why
 
+    def _alone(
+        self, command: str, statements: Mapping[int, Any], refused: dict[int, str], tries: dict[int, int]
+    ) -> tuple[list[int], str]:
+        """Send each statement in a request of its own; return the places of what has to be sent again, and why."""
+        again: list[int] = []
+        why = ""
+        for place, statement in statements.items():
+            left, text = self._once(command, {place: statement}, refused, tries)
+            again += left
+            why = text or why
+        return again, why
+
     def _ask(self, command: str, statements: list[Any]) -> Mapping[str, Any]:
         database = self._login.client()[self._target.database]
         asked = {
@@ -149,7 +164,7 @@ class StatementSender:
             "writeConcern": {"w": "majority", "j": True},
         }
         answer: Mapping[str, Any] = database.command(asked)
-        if not isinstance(answer.get("n"), (int, float)):
+        if "n" not in answer and "writeErrors" not in answer:
             raise TerminalError(
                 f"what answers at {self._login.name} does not say what it did: {answer}",
                 next="see what stands before the cluster",
@@ -182,6 +197,15 @@ class StatementSender:
             return ""
         tries[place] += 1
         return _text(error) if tries[place] >= _TRIES or (found and not _is_of_id(error)) else None
+
+
+def _is_whole(command: str, answer: Mapping[str, Any], count: int) -> bool:
+    """Return whether an answer says of each of so many statements what became of it.
+
+    FerretDB's does not: it ends with the first one that fails, whatever the order, and does not say which that was.
+    """
+    failed = len(answer.get("writeErrors", ()))
+    return not failed if command == "delete" else int(answer.get("n", 0)) + failed == count
 
 
 def _is_of_id(error: Mapping[str, Any]) -> bool:
