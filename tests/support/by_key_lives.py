@@ -79,7 +79,8 @@ class ByKeyLives:
             disturb: is called about three times a second until the last kill, by a thread of its own.
         """
         with self._lives as lives:
-            job = tortured(lives.start, disturb, int(os.environ.get("POUNDLOCK_TORTURE_KILLS", kills)))
+            number = int(os.environ.get("POUNDLOCK_TORTURE_KILLS", kills))
+            job = tortured(lives.start, disturb, number, patience_s=lives.patience_s)
             assert lives.end(job) == 0
             assert lives.left_behind() == []
         self.assert_newest()

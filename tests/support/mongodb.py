@@ -80,7 +80,8 @@ class MongoServer(ServerProcess):
         from pymongo import MongoClient
         from pymongo.errors import PyMongoError
 
-        with contextlib.suppress(PyMongoError), MongoClient(self.uri, serverSelectionTimeoutMS=500) as client:
+        client: Any = MongoClient(self.uri, serverSelectionTimeoutMS=500)
+        with contextlib.suppress(PyMongoError), client:
             return bool(client.admin.command("ping")["ok"])
         return False
 

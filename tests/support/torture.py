@@ -201,12 +201,15 @@ def kept_ahead(produce: Callable[[], None], waiting: Callable[[], int], most: in
     return produce_some
 
 
-def tortured(start: Callable[[], JobProcess], produce: Callable[[], None], kills: int) -> JobProcess:
+def tortured(
+    start: Callable[[], JobProcess], produce: Callable[[], None], kills: int, *, patience_s: float = 300.0
+) -> JobProcess:
     """Kill a job so often while more input is produced, and return the life that goes on.
 
     Args:
         start: starts the job's next life.
         produce: produces a little more input; called about three times a second, from a thread of its own.
+        patience_s: see `Torture`.
         kills: how many. The seed is that of POUNDLOCK_TORTURE_SEED, else of the clock; it is printed.
 
     Raises:
@@ -220,7 +223,7 @@ def tortured(start: Callable[[], JobProcess], produce: Callable[[], None], kills
             done.wait(0.3)
 
     seed = int(os.environ.get("POUNDLOCK_TORTURE_SEED") or time.time_ns() // 1000 % 1_000_000_000)
-    torturer = Torture(lambda _: start(), seed, plan_kills(seed, kills))
+    torturer = Torture(lambda _: start(), seed, plan_kills(seed, kills), patience_s=patience_s)
     feeder = threading.Thread(target=feed, name="feeder", daemon=True)
     feeder.start()
     try:

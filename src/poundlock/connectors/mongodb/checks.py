@@ -188,9 +188,9 @@ def preflight(sink: MongoSink) -> None:
                 f"{login.name} is not the primary of its replica set, and takes no writes",
                 next="name the set, or more of its nodes: mongodb://a,b,c/?replicaSet=NAME",
             )
-        found = list(database.list_collections(filter={"name": sink.collection}))
-    if found:
-        _check_collection(sink, found[0], where)
+        described = list(database.list_collections(filter={"name": sink.collection}))
+    if described:
+        _check_collection(sink, described[0], where)
     # These ask for the right to do it, and find nothing to do.
     with login.errors(f"trying whether {where} can be written to"):
         collection = database[sink.collection]
@@ -201,9 +201,9 @@ def preflight(sink: MongoSink) -> None:
         _note_deletions(sink, database, where)
 
 
-def _check_collection(sink: MongoSink, found: Mapping[str, Any], where: str) -> None:
-    options = found.get("options", {})
-    kind = found.get("type", "collection")
+def _check_collection(sink: MongoSink, described: Mapping[str, Any], where: str) -> None:
+    options = described.get("options", {})
+    kind = described.get("type", "collection")
     if kind != "collection":
         raise DefinitionError(f"{where} is a {kind}, in which no document can be replaced", next="name a collection")
     if options.get("capped") and sink.key:

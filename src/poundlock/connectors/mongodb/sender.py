@@ -32,7 +32,7 @@ _TRIES = 5  # of a document whose id is taken by none that is newer, which two u
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class MongoTarget:
     """Where statements go.
 
     Args:
@@ -44,7 +44,7 @@ class Target:
     version_field: str
 
 
-class StatementSender:
+class MongoStatementSender:
     """Sends the statements of one task attempt; may be used by several threads.
 
     Args:
@@ -56,7 +56,7 @@ class StatementSender:
     def __init__(
         self,
         login: MongoLogin,
-        target: Target,
+        target: MongoTarget,
         begun_ms: int,
         retry_s: float,
         pause: Callable[[float], None] = time.sleep,
@@ -183,8 +183,8 @@ class StatementSender:
         """
         with self._login.errors("looking for a document"):
             collection = self._login.client()[self._target.database][self._target.collection]
-            found = collection.find_one({ID: statement["q"][ID]}, {self._target.version_field: 1})
-        version = None if found is None else found.get(self._target.version_field)
+            document = collection.find_one({ID: statement["q"][ID]}, {self._target.version_field: 1})
+        version = None if document is None else document.get(self._target.version_field)
         known = version if isinstance(version, int) else -1
         begun = known >> POSITION_BITS
         if begun > self._begun_ms:
@@ -196,7 +196,7 @@ class StatementSender:
         if begun == self._begun_ms and _is_of_id(error):
             return ""
         tries[place] += 1
-        return _text(error) if tries[place] >= _TRIES or (found and not _is_of_id(error)) else None
+        return _text(error) if tries[place] >= _TRIES or (document and not _is_of_id(error)) else None
 
 
 def _is_whole(command: str, answer: Mapping[str, Any], count: int) -> bool:

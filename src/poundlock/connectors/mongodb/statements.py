@@ -64,7 +64,7 @@ def _unfit(name: str, column: pa.Array) -> dict[int, str]:
     )
 
 
-class Statements:
+class MongoStatements:
     """Makes the statements of a sink for rows of one version."""
 
     def __init__(self, sink: MongoSink, version: int, begun_ms: int) -> None:

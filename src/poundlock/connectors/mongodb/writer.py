@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.mongodb.bson_columns import MOST_BYTES, document, object_ids
-from poundlock.connectors.mongodb.sender import StatementSender, Target
-from poundlock.connectors.mongodb.statements import ID, Statements, document_elements, key_elements
+from poundlock.connectors.mongodb.sender import MongoStatementSender, MongoTarget
+from poundlock.connectors.mongodb.statements import ID, MongoStatements, document_elements, key_elements
 from poundlock.connectors.write_order import POSITION_BITS, OrderedWriter
 from poundlock.errors import TerminalError
 from poundlock.formats.arrays import Numbers, ends_in, flags_in, indices_of, last_of_each, pieces
@@ -36,8 +36,8 @@ class MongoWriter(OrderedWriter):
     def __init__(self, context: WriterContext, sink: MongoSink) -> None:
         super().__init__(context)
         self._sink = sink
-        target = Target(sink.database, sink.collection, sink.version_field)
-        self._sender = StatementSender(sink.login, target, self._begun_ms, sink.retry_s)
+        target = MongoTarget(sink.database, sink.collection, sink.version_field)
+        self._sender = MongoStatementSender(sink.login, target, self._begun_ms, sink.retry_s)
         self._threads = ThreadPoolExecutor(sink.requests, "mongodb") if sink.requests > 1 else None
         self._process, self._added = os.urandom(5), int.from_bytes(os.urandom(3), "big")
         self._chunks = self._bytes = 0
@@ -77,7 +77,7 @@ class MongoWriter(OrderedWriter):
         if sink.delete_when is not None:
             deleted = flags_in(batch.column(sink.delete_when).fill_null(False))[places]
         kept, gone = places[~deleted], places[deleted]
-        statements = Statements(sink, self._version(), self._begun_ms)
+        statements = MongoStatements(sink, self._version(), self._begun_ms)
         replaced = batch.num_rows - len(places) - len(bad)
         if len(kept):
             some = indices_of(kept)

@@ -13,7 +13,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from poundlock import DefinitionError, PoundlockError, TerminalError, TransientError
 from poundlock.connectors.mongodb import login as logins
 from poundlock.connectors.mongodb.login import MongoLogin
-from poundlock.connectors.mongodb.sender import StatementSender, Target
+from poundlock.connectors.mongodb.sender import MongoStatementSender, MongoTarget
 from poundlock.connectors.write_order import POSITION_BITS
 
 BEGUN = 1_790_000_000_000
@@ -64,7 +64,7 @@ def sent(
     client = ScriptedClient(answers, versions or {})
     monkeypatch.setattr(logins.MongoLogin, "client", lambda self: client)
     login = MongoLogin("mongodb://a:1", None, None, None, 5.0)
-    sender = StatementSender(login, Target("test", "c", "_version"), BEGUN, retry_s, lambda seconds: None)
+    sender = MongoStatementSender(login, MongoTarget("test", "c", "_version"), BEGUN, retry_s, lambda seconds: None)
     return sender.send(command, LINES), client.asked
 
 
