@@ -43,6 +43,7 @@ from poundlock.connectors.kafka.source.source import KafkaSource as KafkaSource
 from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets as StartingOffsets
 from poundlock.connectors.kinesis.sink import KinesisStreamsSink as KinesisStreamsSink
 from poundlock.connectors.kinesis.source import KinesisStreamsSource as KinesisStreamsSource
+from poundlock.connectors.mongodb.sink import MongoSink as MongoSink
 from poundlock.connectors.mqtt.sink import MqttSink as MqttSink
 from poundlock.connectors.mqtt.source import MqttSource as MqttSource
 from poundlock.connectors.opensearch.sink import ElasticsearchSink as ElasticsearchSink

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import itertools
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from poundlock.connectors.cassandra import checks
 from poundlock.formats.chunk import Batch
 from poundlock.formats.reject import Reject
 from poundlock.testing import EmbeddedCassandra, sink_conformance
-from support.by_key_lives import ByKeyLives
+from support.by_key_lives import FOREIGN, KEYS, ByKeyLives
 from support.cutting_proxy import CuttingProxy
 
 pytestmark = pytest.mark.services
@@ -236,24 +237,47 @@ def test_what_cannot_work_is_refused_before_anything_is_written(
         sink.preflight()
 
 
-def lives_of(node: EmbeddedCassandra, root: Path, **given: Any) -> ByKeyLives:
-    table = made(node, "id bigint PRIMARY KEY, n bigint, word text")
-    environment = {"CRASH_SINK": "cassandra", "CRASH_URL": str(node.port), "CRASH_PLACE": table}
+def lives_of(node: EmbeddedCassandra, root: Path, table: str, port: int | None = None, **given: Any) -> ByKeyLives:
+    environment = {"CRASH_SINK": "cassandra", "CRASH_URL": str(port or node.port), "CRASH_PLACE": table}
     return ByKeyLives(root, environment, lambda: dict(rows_of(node, table, "id, n")), **given)
 
 
+@pytest.fixture
+def numbers(node: EmbeddedCassandra) -> str:
+    return made(node, "id bigint PRIMARY KEY, n bigint, word text")
+
+
 @pytest.mark.engine
-def test_a_job_to_its_end(node: EmbeddedCassandra, tmp_path: Path) -> None:
-    lives_of(node, tmp_path, checkpoints=3).to_the_end()
+def test_a_job_to_its_end(node: EmbeddedCassandra, numbers: str, tmp_path: Path) -> None:
+    lives_of(node, tmp_path, numbers, checkpoints=3).to_the_end()
 
 
 @pytest.mark.crash
 @pytest.mark.torture
-def test_a_job_killed_at_every_failpoint(node: EmbeddedCassandra, tmp_path: Path) -> None:
-    lives_of(node, tmp_path, checkpoints=30).through_failpoints()
+def test_a_job_killed_at_every_failpoint(node: EmbeddedCassandra, numbers: str, tmp_path: Path) -> None:
+    lives_of(node, tmp_path, numbers, checkpoints=30).through_failpoints()
 
 
 @pytest.mark.crash
 @pytest.mark.torture
-def test_a_job_killed_at_random(node: EmbeddedCassandra, tmp_path: Path) -> None:
-    lives_of(node, tmp_path, checkpoints=200, rate=1000).through_random_kills(10)
+def test_a_job_killed_at_random_beside_a_foreign_writer_while_answers_are_lost(
+    node: EmbeddedCassandra, numbers: str, tmp_path: Path
+) -> None:
+    theirs: list[int] = []
+    counter = itertools.count()
+    with CuttingProxy(node.port) as proxy:
+
+        def disturb() -> None:
+            n = next(counter)
+            for id in (KEYS + n, n % KEYS):
+                node.execute(f"INSERT INTO {numbers} (id, n, word) VALUES ({id}, {FOREIGN}, 'theirs')")
+            theirs.append(KEYS + n)
+            if n % 20 == 0:
+                proxy.cut(1, b"row ")
+
+        lives = lives_of(node, tmp_path, numbers, proxy.port, checkpoints=200, rate=1000)
+        lives.through_random_kills(10, disturb)
+        print(f"{proxy.done} answers were lost, {len(theirs)} rows are somebody else's")
+        assert proxy.done
+    foreign = {id for id, n in rows_of(node, numbers, "id, n") if n == FOREIGN}
+    assert foreign == set(theirs)

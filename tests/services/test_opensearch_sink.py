@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import uuid
@@ -17,7 +18,7 @@ from poundlock.checkpoint.participant import JSON, Prepared, WriterContext
 from poundlock.formats.chunk import Batch
 from poundlock.formats.reject import Reject
 from poundlock.testing import EmbeddedOpenSearch, sink_conformance
-from support.by_key_lives import ByKeyLives
+from support.by_key_lives import FOREIGN, KEYS, ByKeyLives
 from support.cutting_proxy import CuttingProxy
 
 pytestmark = pytest.mark.services
@@ -213,24 +214,59 @@ def test_what_cannot_work_is_refused_before_anything_is_written(
         OpenSearchSink("http://127.0.0.1:1", "orders", key="id").preflight()
 
 
-def lives_of(node: EmbeddedOpenSearch, root: Path, **given: Any) -> ByKeyLives:
-    index = made_index(node, f"j-{uuid.uuid4().hex[:8]}")
-    environment = {"CRASH_SINK": "opensearch", "CRASH_URL": node.url, "CRASH_PLACE": index}
-    return ByKeyLives(root, environment, lambda: {d["id"]: d["n"] for d in node.documents(index).values()}, **given)
+@pytest.mark.torture
+def test_a_node_that_is_too_busy_has_every_row_in_the_end() -> None:
+    with EmbeddedOpenSearch(settings={"indexing_pressure.memory.limit": "64kb"}) as busy:
+        index = made_index(busy, "busy")
+        sink = OpenSearchSink(busy.url, index, key="id", bulk_size="16 KB", requests=16, retry_for="300 s")
+        rows = [{"id": n, "word": f"{n:0200d}"} for n in range(9_000)]
+        assert Attempt(sink, BEGUN).write(*rows) == 9_000
+        assert {int(id): found["word"] for id, found in busy.documents(index).items()} == {
+            row["id"]: row["word"] for row in rows
+        }
+        nodes = busy.ask("GET", "/_nodes/stats/indexing_pressure")["nodes"].values()
+        refusals = [node["indexing_pressure"]["memory"]["total"] for node in nodes]
+        print(refusals)
+        assert sum(each["coordinating_rejections"] + each["primary_rejections"] for each in refusals)
+
+
+def lives_of(node: EmbeddedOpenSearch, root: Path, index: str, url: str | None = None, **given: Any) -> ByKeyLives:
+    environment = {"CRASH_SINK": "opensearch", "CRASH_URL": url or node.url, "CRASH_PLACE": index}
+    read = lambda: {d["id"]: d["n"] for d in node.documents(index).values()}  # noqa: E731
+    return ByKeyLives(root, environment, read, poison="long", **given)
 
 
 @pytest.mark.engine
-def test_a_job_to_its_end(node: EmbeddedOpenSearch, tmp_path: Path) -> None:
-    lives_of(node, tmp_path, checkpoints=3).to_the_end()
+def test_a_job_to_its_end(node: EmbeddedOpenSearch, index: str, tmp_path: Path) -> None:
+    lives_of(node, tmp_path, index, checkpoints=3).to_the_end()
 
 
 @pytest.mark.crash
 @pytest.mark.torture
-def test_a_job_killed_at_every_failpoint(node: EmbeddedOpenSearch, tmp_path: Path) -> None:
-    lives_of(node, tmp_path, checkpoints=30).through_failpoints()
+def test_a_job_killed_at_every_failpoint(node: EmbeddedOpenSearch, index: str, tmp_path: Path) -> None:
+    lives_of(node, tmp_path, index, checkpoints=30).through_failpoints()
 
 
 @pytest.mark.crash
 @pytest.mark.torture
-def test_a_job_killed_at_random(node: EmbeddedOpenSearch, tmp_path: Path) -> None:
-    lives_of(node, tmp_path, checkpoints=200, rate=1000).through_random_kills(10)
+def test_a_job_killed_at_random_beside_a_foreign_writer_while_answers_are_lost(
+    node: EmbeddedOpenSearch, index: str, tmp_path: Path
+) -> None:
+    theirs: list[int] = []
+    counter = itertools.count()
+    with CuttingProxy(node.port) as proxy:
+
+        def disturb() -> None:
+            n = next(counter)
+            for id in (KEYS + n, n % KEYS):
+                node.ask("PUT", f"/{index}/_doc/{id}", {"id": id, "n": FOREIGN, "word": "theirs"})
+            theirs.append(KEYS + n)
+            if n % 10 == 0:
+                proxy.cut(1, b"_bulk")
+
+        url = f"http://127.0.0.1:{proxy.port}"
+        lives_of(node, tmp_path, index, url, checkpoints=200, rate=1000).through_random_kills(10, disturb)
+        print(f"{proxy.done} answers were lost, {len(theirs)} rows are somebody else's")
+        assert proxy.done
+    foreign = {d["id"] for d in node.documents(index).values() if d["n"] == FOREIGN}
+    assert foreign == set(theirs)

@@ -27,6 +27,9 @@ from poundlock.formats.chunk import Batch, Chunk, origin_of
 from poundlock.formats.convert import row_bytes, to_batch
 from poundlock.formats.reject import Reject
 
+POSITION_BITS = 20
+"""Of a version: the place of a row's chunk in its task. What is above them is when the checkpoint was begun, ms since the epoch."""
+
 
 def begun_ms(context: WriterContext) -> int:
     """Return the moment that all writes of an attempt carry."""

@@ -37,6 +37,16 @@ SUBJECTS = (
         ),
     ),
     ErrorSubject(
+        370,
+        "The MongoDB sink",
+        modules=("connectors.mongodb",),
+        codes=(
+            ErrorCode(2, "A MongoSink cannot write to the collection as it is set up.", ("a sink without key and without guarantee", "a wrong address, login or right", "a collection in which documents cannot be replaced", "columns that its validator does not have"), ("do what the second line says: docs/mongodb-sink.md",)),
+            ErrorCode(3, "The cluster does not answer, is too busy, or has newer documents than this attempt; the checkpoint is repeated.", ("no primary", "a disk that is full", "another job that writes the same documents", "a clock that was ahead"), ("see rs.status()", "let one job write a document")),
+            ErrorCode(4, "What the cluster answers means nothing here, or a task got more batches of rows than a version has numbers for.", ("a proxy that answers instead of the cluster", "checkpoints of very many rows"), ("see what stands before the cluster", "take checkpoints more often")),
+        ),
+    ),
+    ErrorSubject(
         307,
         "Delta tables",
         modules=("connectors.delta", "connectors.delta.sink"),

@@ -5,7 +5,8 @@ All goes through buffers: `pyarrow.array` imports pandas the first time it is ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from types import NoneType
 from typing import Any
 
@@ -222,3 +223,23 @@ def flags_in(column: pa.Array) -> Flags:
     """Return truth values; those at nulls are any."""
     flags: Flags = numbers_in(column).astype(np.bool_)
     return flags
+
+
+def last_of_each(columns: Sequence[pa.Array]) -> Numbers:
+    """Return the places of rows that no later row with the same values in all columns follows, ascending."""
+    codes = [numbers_in(column.dictionary_encode().indices).astype(np.int64) for column in columns]
+    code = reduce(lambda left, right: left * (int(right.max(initial=0)) + 1) + right, codes)
+    _, first_from_behind = np.unique(code[::-1], return_index=True)
+    last: Numbers = np.sort(len(code) - 1 - first_from_behind).astype(np.int64)
+    return last
+
+
+def pieces(values: pa.Array, most_bytes: int, most: int | None = None) -> Iterator[tuple[int, pa.Array]]:
+    """Yield byte strings in pieces of no more bytes and strings than that, one string at least, with the place at which each begins."""
+    ends = ends_in(values)
+    first = 0
+    while first < len(values):
+        last = max(first + 1, int(np.searchsorted(ends, ends[first] + most_bytes, "right")) - 1)
+        last = last if most is None else min(last, first + most)
+        yield first, values.slice(first, last - first)
+        first = last

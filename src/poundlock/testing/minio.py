@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from poundlock.errors import DefinitionError
@@ -19,7 +19,6 @@ from poundlock.testing.s3 import EmbeddedS3
 
 MINIO = "v0.0.0-20260212201848-7aac2a2c5b7c"
 _MODULE = "github.com/minio/minio"
-_NEXT = "put a `minio` program on PATH, or install Go 1.24 or later and put its bin folder on PATH"
 
 Progress = Callable[[str], None]
 
@@ -63,19 +62,47 @@ def minio_program(*, progress: Progress | None = None, environment: Mapping[str,
     path = env.get("PATH", os.defpath)
     if own := shutil.which("minio", path=path):
         return Path(own)
-    home = cache_dir(env) / "minio"
-    program = home / MINIO / "minio"
+    return go_program("MinIO", f"{_MODULE}@{MINIO}", progress=progress, environment=env)
+
+
+def go_program(
+    title: str,
+    module: str,
+    flags: Sequence[str] = (),
+    *,
+    source: str = "",
+    progress: Progress | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Path:
+    """Return the program of a server for tests in the cache folder, which Go builds where it is not there yet.
+
+    Args:
+        title: what it is called; in small letters also the program's name.
+        module: the Go package, with "@" and its version; the module, where `source` is given.
+        flags: further arguments of Go's.
+        source: a program in Go that uses the module; "" = the package is one.
+
+    Raises:
+        DefinitionError: it is not there, and there is no Go, or Go could not build it.
+    """
+    env = os.environ if environment is None else environment
+    name, version = title.lower(), module.partition("@")[2]
+    home = cache_dir(env) / name
+    program = home / version / name
     if os.access(program, os.X_OK):
         return program
-    go = shutil.which("go", path=path)
+    go = shutil.which("go", path=env.get("PATH", os.defpath))
     if go is None:
-        raise DefinitionError("the MinIO server for tests is not built yet, and there is no Go on PATH", next=_NEXT)
+        raise DefinitionError(
+            f"the {title} server for tests is not built yet, and there is no Go on PATH", next=_next(name)
+        )
     try:
         home.mkdir(parents=True, exist_ok=True)
         with (home / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not os.access(program, os.X_OK):
-                _build(go, program, env, progress or (lambda line: None))
+                (progress or (lambda line: None))(f"building {title} {version} with {go}, once: this takes minutes")
+                _build(title, go, module, flags, source, program, env)
     except OSError as error:
         raise DefinitionError(
             f"cannot write {home}: {error.strerror or error}", next="set POUNDLOCK_CACHE_DIR to a folder with room"
@@ -83,14 +110,26 @@ def minio_program(*, progress: Progress | None = None, environment: Mapping[str,
     return program
 
 
-def _build(go: str, program: Path, env: Mapping[str, str], progress: Progress) -> None:
+def _next(name: str) -> str:
+    own = "put a `minio` program on PATH, or " if name == "minio" else ""
+    return f"{own}install Go 1.24 or later and put its bin folder on PATH"
+
+
+def _build(
+    title: str, go: str, module: str, flags: Sequence[str], source: str, program: Path, env: Mapping[str, str]
+) -> None:
     """Build it aside and put it in place by one rename."""
-    progress(f"building MinIO {MINIO} with {go}, once: this takes minutes")
     with tempfile.TemporaryDirectory(dir=program.parent.parent, prefix=".tmp-", ignore_cleanup_errors=True) as aside:
+        command = [go, "install", *flags, module]
+        if source:
+            name, _, version = module.partition("@")
+            Path(aside, "go.mod").write_text(f"module server\n\nrequire {name} {version}\n")
+            Path(aside, "main.go").write_text(source)
+            command = [go, "build", "-mod=mod", *flags, "-o", program.name, "."]
         # One package at a time: it shares the machine with what is tested, and a package may take a gigabyte.
         own = {"CGO_ENABLED": "0", "GOFLAGS": "-p=1", "GOBIN": aside}
         done = subprocess.run(
-            [go, "install", f"{_MODULE}@{MINIO}"],
+            command,
             env={**env, **own},
             cwd=aside,
             stdin=subprocess.DEVNULL,
@@ -98,9 +137,11 @@ def _build(go: str, program: Path, env: Mapping[str, str], progress: Progress) -
             text=True,
             errors="replace",
         )
-        built = Path(aside) / "minio"
+        built = Path(aside) / program.name
         if done.returncode != 0 or not built.is_file():
             lines = [line for line in done.stderr.splitlines() if not line.startswith("go: downloading")]
-            raise DefinitionError(f"MinIO could not be built by {go}: {' '.join(lines[-3:])[-500:]}", next=_NEXT)
+            raise DefinitionError(
+                f"{title} could not be built by {go}: {' '.join(lines[-3:])[-500:]}", next=_next(program.name)
+            )
         program.parent.mkdir(exist_ok=True)
         built.rename(program)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 import numpy as np
 import pyarrow as pa
@@ -90,14 +88,3 @@ def body_of(lines: pa.Array) -> memoryview:
     """Return lines as one body, without a copy."""
     ends = ends_in(lines)
     return memoryview(lines.buffers()[2])[int(ends[0]) : int(ends[-1])]
-
-
-def pieces(lines: pa.Array, most_bytes: int, most_lines: int | None = None) -> Iterator[tuple[int, pa.Array]]:
-    """Yield the lines in pieces of no more bytes and lines than that, one line at least, with the place at which each begins."""
-    ends = ends_in(lines)
-    first = 0
-    while first < len(lines):
-        last = max(first + 1, int(np.searchsorted(ends, ends[first] + most_bytes, "right")) - 1)
-        last = last if most_lines is None else min(last, first + most_lines)
-        yield first, lines.slice(first, last - first)
-        first = last

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -131,12 +129,3 @@ def _formatted(times: pa.Array, pattern: str) -> pa.Array:
 
 def _refused(text: str, why: str) -> DefinitionError:
     return DefinitionError(f"index={text!r}: {why}", next='write index="orders", or index="orders-{day|yyyy-MM}"')
-
-
-def newest(ids: pa.Array, indices: Sequence[pa.Array]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the places of rows that no later row of the same document follows, ascending."""
-    columns = [ids, *indices]
-    codes = [numbers_in(column.dictionary_encode().indices).astype(np.int64) for column in columns]
-    code = reduce(lambda left, right: left * (int(right.max(initial=0)) + 1) + right, codes)
-    _, first_from_behind = np.unique(code[::-1], return_index=True)
-    return np.sort(len(code) - 1 - first_from_behind).astype(np.int64)

@@ -14,12 +14,10 @@ import pyarrow as pa
 
 from poundlock.connectors.opensearch.bulk_lines import body_of
 from poundlock.connectors.opensearch.login import JSON_LINES, OpenSearchServer, error_text
+from poundlock.connectors.write_order import POSITION_BITS
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.formats.arrays import indices_of
 from poundlock.values import utc_text
-
-POSITION_BITS = 20
-"""Of a version: the place of a row's chunk in its task. What is above them is when the checkpoint was begun, ms since the epoch."""
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
 _FILTER = "filter_path=errors,items.*.status,items.*.error"

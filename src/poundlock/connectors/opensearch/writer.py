@@ -20,15 +20,13 @@ from poundlock.connectors.opensearch.bulk_lines import (
     actions,
     documents_of,
     own_documents,
-    pieces,
     with_documents,
 )
 from poundlock.connectors.opensearch.document_ids import document_ids
-from poundlock.connectors.opensearch.index_names import newest
-from poundlock.connectors.opensearch.sender import POSITION_BITS, BulkSender
-from poundlock.connectors.write_order import OrderedWriter
+from poundlock.connectors.opensearch.sender import BulkSender
+from poundlock.connectors.write_order import POSITION_BITS, OrderedWriter
 from poundlock.errors import TerminalError
-from poundlock.formats.arrays import Numbers, flags_in, indices_of
+from poundlock.formats.arrays import Numbers, flags_in, indices_of, last_of_each, pieces
 from poundlock.formats.chunk import Batch
 from poundlock.formats.convert import not_utf8
 from poundlock.formats.encode import JsonEncoder
@@ -108,7 +106,7 @@ class OpenSearchWriter(OrderedWriter):
         if ids is not None and len(places):
             some = indices_of(places)
             among = [] if indices is None else [indices.take(some)]
-            places = places[newest(ids.take(some), among)]
+            places = places[last_of_each([ids.take(some), *among])]
         deleted = np.zeros(len(places), np.bool_)
         if sink.delete_when is not None:
             deleted = flags_in(batch.column(sink.delete_when).fill_null(False))[places]

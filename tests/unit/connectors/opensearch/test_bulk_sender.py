@@ -11,7 +11,8 @@ import pytest
 
 from poundlock import DefinitionError, TransientError
 from poundlock.connectors.opensearch.login import OpenSearchLogin
-from poundlock.connectors.opensearch.sender import POSITION_BITS, BulkSender
+from poundlock.connectors.opensearch.sender import BulkSender
+from poundlock.connectors.write_order import POSITION_BITS
 from support.scripted_http import Asked, ScriptedHttp
 
 BEGUN = 1_790_000_000_000

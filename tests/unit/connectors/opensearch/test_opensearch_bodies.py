@@ -17,11 +17,11 @@ from poundlock.connectors.opensearch.bulk_lines import (
     body_of,
     documents_of,
     own_documents,
-    pieces,
     with_documents,
 )
 from poundlock.connectors.opensearch.document_ids import document_ids
-from poundlock.connectors.opensearch.index_names import IndexName, newest
+from poundlock.connectors.opensearch.index_names import IndexName
+from poundlock.formats.arrays import last_of_each, pieces
 from poundlock.formats.chunk import Batch
 from poundlock.formats.encode import JsonEncoder
 
@@ -76,9 +76,9 @@ def test_names_that_cannot_be_are_refused(name: str) -> None:
 
 
 def test_of_several_rows_of_a_document_the_newest_is_kept() -> None:
-    assert newest(pa.array(["a", "b", "a", "c", "b"]), []).tolist() == [2, 3, 4]
-    assert newest(pa.array(["a", "a", "a"]), [pa.array(["x", "y", "x"])]).tolist() == [1, 2]
-    assert newest(pa.array([], pa.string()), []).tolist() == []
+    assert last_of_each([pa.array(["a", "b", "a", "c", "b"])]).tolist() == [2, 3, 4]
+    assert last_of_each([pa.array(["a", "a", "a"]), pa.array(["x", "y", "x"])]).tolist() == [1, 2]
+    assert last_of_each([pa.array([], pa.string())]).tolist() == []
 
 
 @given(st.lists(st.tuples(TEXTS, st.none() | TEXTS, st.integers(0, 1 << 40)), max_size=12), st.booleans())
