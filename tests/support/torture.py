@@ -202,16 +202,18 @@ def kept_ahead(produce: Callable[[], None], waiting: Callable[[], int], most: in
 
 
 def tortured(
-    start: Callable[[], JobProcess], produce: Callable[[], None], kills: int, *, spread_s: float = 2.0
-, *, patience_s: float = 300.0
-, *, patience_s: float = 300.0
+    start: Callable[[], JobProcess],
+    produce: Callable[[], None],
+    kills: int,
+    *,
+    spread_s: float = 2.0,
+    patience_s: float = 300.0,
 ) -> JobProcess:
     """Kill a job so often while more input is produced, and return the life that goes on.
 
     Args:
         start: starts the job's next life.
         produce: produces a little more input; called about three times a second, from a thread of its own.
-        patience_s: see `Torture`.
         kills: how many. The seed is that of POUNDLOCK_TORTURE_SEED, else of the clock; it is printed.
         spread_s: as `plan_kills` takes it.
         patience_s: as of `Torture`.

@@ -30,7 +30,7 @@ def write_all(writer: Writer, rows: pa.RecordBatch) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_while_files_are_written(tmp_path: Path, kind: str) -> None:
-    with small_disk(tmp_path / "full", "600k") as disk:
+    with small_disk(tmp_path / "full", "size=600k") as disk:
         rig = SinkRig(DeltaSink(str(disk.path / "t"), schema="id bigint, word string", **KINDS[kind]))
         writer = rig.sink.open_writer(rig.context())
         with pytest.raises(TransientError, match="No space left on device") as caught:
@@ -38,7 +38,7 @@ def test_while_files_are_written(tmp_path: Path, kind: str) -> None:
         assert "free space" in caught.value.next
         writer.abandon()
         assert list(disk.path.rglob("*.parquet")) == []
-        disk.resize("64m")
+        disk.mount("remount,size=64m")
         columns = noise(20_000)
         rig.end({name: columns.column(name) for name in columns.schema.names})
         assert len(rows_of(rig.sink.path)) == 20_000
@@ -46,14 +46,14 @@ def test_while_files_are_written(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_while_the_commit_is_made(tmp_path: Path, kind: str) -> None:
-    with small_disk(tmp_path / "full", "1m") as disk:
+    with small_disk(tmp_path / "full", "size=1m,nr_inodes=2000") as disk:
         rig = SinkRig(DeltaSink(str(disk.path / "t"), schema="id bigint, word string", **KINDS[kind]))
         rig.end({"id": [1, 2], "word": ["a", "b"]})
         (decided,) = rig.decide({"id": [2], "word": ["new"]})
-        filler = disk.fill()
+        disk.fill()
         with pytest.raises(CommitUnknown, match="No space left on device"):
             rig.sink.commit(decided)
-        filler.unlink()
+        disk.free()
         rig.sink.commit(decided)
         rig.sink.commit(decided)
         wanted = [(1, "a"), (2, "b"), (2, "new")] if kind == "added" else [(1, "a"), (2, "new")]

@@ -94,7 +94,7 @@ def write_all(writer: Writer, rows: pa.RecordBatch) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_disk_that_is_full_while_files_are_written(tmp_path: Path, kind: str) -> None:
     catalog, full = catalog_in(tmp_path), tmp_path / "warehouse"
-    with small_disk(full, "600k") as disk:
+    with small_disk(full, "size=600k") as disk:
         steps = SinkSteps(IcebergSink(catalog, "db.t", create=SCHEMA, **KINDS[kind]))
         context = WriterContext(
             job_id=JOB,
@@ -113,7 +113,7 @@ def test_a_disk_that_is_full_while_files_are_written(tmp_path: Path, kind: str) 
         assert "free space" in caught.value.next
         writer.abandon()
         assert [path for path in full.rglob("c0-*") if path.is_file()] == []
-        disk.resize("64m")
+        disk.mount("remount,size=64m")
         steps.take(0, noise(20_000))
         assert len(rows_of(steps.sink)) == 20_000
 
@@ -122,17 +122,17 @@ def test_a_disk_that_is_full_while_files_are_written(tmp_path: Path, kind: str) 
 def test_a_disk_that_is_full_while_the_commit_is_made(tmp_path: Path, kind: str) -> None:
     from poundlock.connectors.iceberg.sink import committer
 
-    with small_disk(tmp_path / "warehouse", "4m") as disk:
+    with small_disk(tmp_path / "warehouse", "size=4m,nr_inodes=2000") as disk:
         steps = SinkSteps(IcebergSink(catalog_in(tmp_path), "db.t", create=SCHEMA, **KINDS[kind]))
         steps.take(0, words(1, 2))
         decided = steps.decide(steps.write(1, words(2, word="new")))
-        filler = disk.fill()
+        disk.fill()
         with (
             mock.patch.object(committer, "TRIES", 2),
             pytest.raises(CommitUnknown, match="No space left on device"),
         ):
             steps.sink.commit(decided)
-        filler.unlink()
+        disk.free()
         steps.sink.commit(decided)
         steps.sink.commit(decided)
         kept = words(1, 2) if kind == "append" else words(1)
