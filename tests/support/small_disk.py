@@ -64,7 +64,7 @@ class SmallDisk:
 @contextmanager
 def small_disk(path: Path, options: str = "size=8m,nr_inodes=2000") -> Iterator[SmallDisk]:
     """Yield a disk that is mounted on a new folder; skip the test where that needs more rights than there are."""
-    path.mkdir()
+    path.mkdir(exist_ok=True)
     disk = SmallDisk(path)
     try:
         disk.mount(options)
