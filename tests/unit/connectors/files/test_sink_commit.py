@@ -245,7 +245,7 @@ def test_a_failing_file_system_leaves_the_outcome_open(tmp_path: Path, monkeypat
     h, committable = decided(tmp_path, 3)
     with monkeypatch.context() as m:
         m.setattr(LocalStorage, "extend", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-        with pytest.raises(CommitUnknown, match="disk full while making .*part-0-0 visible"):
+        with pytest.raises(CommitUnknown, match=r"disk full while making .*part-0-0 visible"):
             h.sink.commit(committable)
     h.sink.commit(committable)
     assert h.finished() == {"part-0-0": WHOLE[3]}
