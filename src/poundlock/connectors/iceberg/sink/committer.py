@@ -30,7 +30,7 @@ _WAIT_S = 0.05
 _RETRIES = "commit.retry.num-retries"  # pyiceberg's own would put the same rows behind a commit that landed
 
 
-class Change(Protocol):
+class TableChange(Protocol):
     """What a decision changes in a table."""
 
     def stage(self, table: Table, transaction: Transaction, decided: TableCommit) -> int:
@@ -55,7 +55,7 @@ def verify(place: TablePlace, prepared: Sequence[Prepared]) -> None:
             )
 
 
-def commit(place: TablePlace, owner: Owner, decided: TableCommit, change: Change) -> Committed:
+def commit(place: TablePlace, owner: Owner, decided: TableCommit, change: TableChange) -> Committed:
     """Make a decision's rows visible, or see that they are.
 
     Raises:
@@ -115,7 +115,7 @@ def _is_made(place: TablePlace, owner: Owner, decided: TableCommit, table: Table
     return False
 
 
-def _commit_once(table: Table, owner: Owner, decided: TableCommit, change: Change) -> int:
+def _commit_once(table: Table, owner: Owner, decided: TableCommit, change: TableChange) -> int:
     of_one_try(table, decided.spec)
     transaction = table.transaction()
     snapshot = change.stage(table, transaction, decided)
@@ -138,7 +138,7 @@ def of_one_try(table: Table, spec: int) -> None:
 
 @dataclass(frozen=True)
 class Append:
-    """Adds the files of a decision to a table; see `Change`.
+    """Adds the files of a decision to a table; see `TableChange`.
 
     Args:
         branch: of the table.

@@ -129,7 +129,7 @@ def commit(sink: IcebergSink, decided: TableCommit) -> Committed:
 
 
 class Replacing:
-    """Writes the files that have a row of one of the keys again, and the new rows with them; see `committer.Change`.
+    """Writes the files that have a row of one of the keys again, and the new rows with them; see `committer.TableChange`.
 
     The files of a try that nobody answered stay until the table has the commit: it may be on its way still, and be taken.
     """
