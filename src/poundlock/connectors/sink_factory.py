@@ -8,6 +8,7 @@ from __future__ import annotations
 from pkgutil import resolve_name
 
 from poundlock.checkpoint.participant import JSON, Participant
+from poundlock.errors import DefinitionError
 
 
 def rebuild_sink(description: JSON) -> Participant | None:
@@ -17,10 +18,20 @@ def rebuild_sink(description: JSON) -> Participant | None:
         description: what `Inspectable.describe_json` gave; {} where the sink has none.
 
     Raises:
-        DefinitionError: another version of poundlock wrote the description, or a package it needs is missing.
+        DefinitionError: another version of poundlock wrote the description, it is damaged, or a package it needs is missing.
     """
-    sink = _KINDS.get(description.get("kind", ""))
-    return None if sink is None else resolve_name(f"poundlock.connectors.{sink}").from_json(description)
+    kind = description.get("kind", "")
+    sink = _KINDS.get(kind) if isinstance(kind, str) else None
+    if sink is None:
+        return None
+    made = resolve_name(f"poundlock.connectors.{sink}")
+    try:
+        return made.from_json(description)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DefinitionError(
+            f"the description of a sink of kind {kind!r}, which a start of the job wrote, is damaged ({error!r})",
+            next="restore the folder epochs of the checkpoint from a backup, or start the job once more, which writes it again",
+        ) from error
 
 
 _KINDS = {

@@ -33,9 +33,9 @@ def test_while_files_are_written(tmp_path: Path, kind: str) -> None:
     with small_disk(tmp_path / "full", "size=600k") as disk:
         rig = SinkRig(DeltaSink(str(disk.path / "t"), schema="id bigint, word string", **KINDS[kind]))
         writer = rig.sink.open_writer(rig.context())
-        with pytest.raises(TransientError, match="No space left on device") as caught:
+        with pytest.raises(TransientError, match="disk full while") as caught:
             write_all(writer, noise(20_000))
-        assert "free space" in caught.value.next
+        assert "free some space" in caught.value.next
         writer.abandon()
         assert list(disk.path.rglob("*.parquet")) == []
         disk.mount("remount,size=64m")

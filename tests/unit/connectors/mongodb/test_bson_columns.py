@@ -10,7 +10,7 @@ from typing import Any
 import bson
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poundlock.connectors.mongodb.bson_columns import (
@@ -25,6 +25,7 @@ from poundlock.connectors.mongodb.bson_columns import (
     whole_number,
 )
 from poundlock.formats.arrays import bytes_scalar
+from support.examples import examples
 
 SCHEMA = pa.schema(
     {
@@ -75,7 +76,7 @@ def as_bson(name: str, value: Any) -> Any:
     return [as_bson("each", each) for each in value] if name == "deep" else value
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(ROWS, max_size=4), st.integers(0, 2))
 def test_a_document_is_what_pymongo_makes(rows: list[dict[str, Any]], skipped: int) -> None:
     batch = pa.RecordBatch.from_pylist([{**row, "null": None} for row in rows], schema=SCHEMA).slice(skipped)
