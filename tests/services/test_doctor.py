@@ -150,8 +150,8 @@ SET 'execution.checkpointing.dir' = 'checkpoints';
 CREATE TABLE numbers (id BIGINT, seen AS PROCTIME()) WITH ('connector' = 'datagen', 'number-of-rows' = '1');
 CREATE TABLE words (id BIGINT, word STRING) WITH (
   'connector' = 'jdbc', 'url' = '{url}', 'table-name' = 'source_rows', 'username' = 'reader', 'password' = 'open sesame');
-CREATE TABLE out (id BIGINT, word STRING) WITH ('connector' = 'print');
-INSERT INTO out SELECT n.id, w.word FROM numbers AS n JOIN words FOR SYSTEM_TIME AS OF n.seen AS w ON n.id = w.id;
+CREATE TABLE shown (id BIGINT, word STRING) WITH ('connector' = 'print');
+INSERT INTO shown SELECT n.id, w.word FROM numbers AS n JOIN words FOR SYSTEM_TIME AS OF n.seen AS w ON n.id = w.id;
 """
 
 

@@ -71,16 +71,16 @@ def test_a_rest_catalog_loses_answers_by_key_and_takes_compactions(rest: Iceberg
         for n in range(6, 11):
             decided.append(steps.decide(steps.write(n, ROWS[n : n + 1])))
             detail = steps.sink.commit(decided[-1]).detail  # type: ignore[union-attr]
+        reading = steps.sink.open_audit(AuditScope(complete=True, progress=print))
+        for number, each in enumerate(decided):
+            reading.take(Decided(record=number, checkpoint=number, committable=each, compared=True, committed=True))
+        reading.read()
+        assert (reading.result().compared, reading.result().disagreements) == (len(decided), [])
     assert str(detail["compaction"]).endswith("files into 1")
     table = IcebergSink(rest.properties, "db.keyed").place.load()
     assert [each.summary.operation.value for each in table.snapshots() if each.summary][-1] == "replace"
     expected = [(row["id"], "new" if row["id"] == 1 else row["word"]) for row in ROWS[1:11]]
     assert duckdb_rows(table) == expected
-    reading = steps.sink.open_audit(AuditScope(complete=True, progress=print))
-    for number, each in enumerate(decided):
-        reading.take(Decided(record=number, checkpoint=number, committable=each, compared=True, committed=True))
-    reading.read()
-    assert (reading.result().compared, reading.result().disagreements) == (len(decided), [])
 
 
 def test_a_rest_catalog_that_restarts(rest: IcebergRest) -> None:

@@ -161,7 +161,8 @@ class KinesisEnumerator:
                 answer = self._client.get_shard_iterator(**self._source.stream.argument, ShardId=id, **arguments)
                 self._iterators[id] = answer["ShardIterator"]
             most = min(_MOST_RECORDS, self._source.max_rows_per_checkpoint)
-            answer = self._client.get_records(ShardIterator=self._iterators[id], Limit=most)
+            named = {key: value for key, value in self._source.stream.argument.items() if key == "StreamARN"}
+            answer = self._client.get_records(ShardIterator=self._iterators[id], Limit=most, **named)
         except ClientError as error:
             if (
                 code_of(error) == EXPIRED
