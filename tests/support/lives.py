@@ -75,7 +75,9 @@ def folders_of(folder: Path, given: Path) -> dict[str, str]:
 
 def files_found(checkpoints: Path, source: str) -> int:
     """Return how many files a source has found: without `watch` it reads these, and does not look again."""
-    log = (checkpoints / "sources" / source / "log").glob("[!.]*.json")  # one that is being written has a hidden name too
+    log = (checkpoints / "sources" / source / "log").glob(
+        "[!.]*.json"
+    )  # one that is being written has a hidden name too
     return sum(len(json.loads(path.read_text())["files"]) for path in log)
 
 

@@ -26,7 +26,8 @@ def rebuild_sink(description: JSON) -> Participant | None:
         return None
     made = resolve_name(f"poundlock.connectors.{sink}")
     try:
-        return made.from_json(description)
+        rebuilt: Participant = made.from_json(description)
+        return rebuilt
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DefinitionError(
             f"the description of a sink of kind {kind!r}, which a start of the job wrote, is damaged ({error!r})",

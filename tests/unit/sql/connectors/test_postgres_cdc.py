@@ -65,6 +65,13 @@ def test_changes_with_the_rows_before_them() -> None:
     ]  # fmt: skip
 
 
+def test_an_update_of_the_key_is_a_row_that_goes_and_one_that_comes() -> None:
+    changes = [("insert", None, row(1, 5)), ("update", row(1, 5), row(3, 5)), ("update", row(3, 5), row(3, 6))]
+    assert rows(KEYED, *changes) == [
+        (1, 5, "+I"), (1, 5, "-D"), (3, 5, "+I"), (3, 5, "-U"), (3, 6, "+U"),
+    ]  # fmt: skip
+
+
 def test_changes_with_the_keys_alone() -> None:
     changes = [
         ("insert", None, row(1, 5)), ("update", None, row(1, 7)), ("update", row(1, None), row(2, 7)), ("delete", row(2, None), None),

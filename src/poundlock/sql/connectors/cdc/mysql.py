@@ -41,8 +41,9 @@ class MySqlCdcTable:
                 f"{table.name.name}: {error.what}", next=str(error.next), kind="bad_option_value"
             ) from None
         beside = {field.column: metadata[field.name] for field in table.fields if field.name in metadata}
+        keys = tuple(field.name for field in table.fields if field.name in table.definition.primary_key)
         rows = TableColumns(table.fields, beside, EvaluationContext(table.zone), table.name.name)
-        return TableSource(source, CdcProgram(rows, (), skips_truncate), is_updating=True)
+        return TableSource(source, CdcProgram(rows, keys, skips_truncate=skips_truncate), is_updating=True)
 
     def sink(self, table: TableContext, *, overwrite: bool) -> TableSink:
         raise OptionError(

@@ -52,7 +52,7 @@ class PostgresCdcTable:
         if start == "snapshot":
             return TableSource(source, SnapshotProgram(rows, is_upsert), is_updating=is_upsert)
         keys = tuple(field.name for field in columns if field.name in table.definition.primary_key)
-        program = CdcProgram(rows, keys if is_upsert else (), skips_truncate)
+        program = CdcProgram(rows, keys, is_upsert, skips_truncate)
         return TableSource(source, program, is_updating=True)
 
     def sink(self, table: TableContext, *, overwrite: bool) -> TableSink:

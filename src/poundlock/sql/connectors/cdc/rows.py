@@ -164,13 +164,15 @@ class CdcProgram:
     """Changes as rows with their kinds.
 
     Args:
-        keys: the server's columns of the primary key, where changes are upserts of it: they have no row before, but the key of one that has
-            another key now; none: an update has its row before.
+        keys: the server's columns of the primary key that is declared. An update of it is a row that goes and one that comes, as
+            Debezium has it: who keeps the newest row of each key has to know that there is none of the key before.
+        is_upsert: whether changes are upserts of the key: they have no row before, but the key of one that has another key now.
         skips_truncate: whether a TRUNCATE changes nothing.
     """
 
     columns: TableColumns
     keys: tuple[str, ...] = ()
+    is_upsert: bool = False
     skips_truncate: bool = False
     leaves_out: bool = False
 
@@ -189,14 +191,15 @@ class CdcProgram:
                 next="start the job over from a new snapshot; or say that a TRUNCATE changes nothing: 'debezium.skipped.operations' = 't'",
             )
         before, after = (changes.column(name) for name in ("before", "after"))
-        goes = deleted | (updated & (self._moved(before, after) if self.keys else True))
+        moved = updated & self._moved(before, after)
+        goes = deleted | (moved if self.is_upsert else updated)
         comes = inserted | updated
         counts = goes.astype(np.int64) + comes
         of = np.repeat(np.arange(changes.num_rows), counts)
         is_after = comes[of] & ((ranges(np.zeros(len(counts), np.int64), counts) == 1) | ~goes[of])
-        kinds = np.where(
-            is_after, np.where(updated[of], _AFTER, _INSERT), np.where(deleted[of] | bool(self.keys), _DELETE, _BEFORE)
-        )
+        stays = updated[of] & ~moved[of]
+        is_update = updated[of] if self.is_upsert else stays
+        kinds = np.where(is_after, np.where(is_update, _AFTER, _INSERT), np.where(stays, _BEFORE, _DELETE))
         names = [field.name for field in before.type]
         taken = indices_of(of + np.where(is_after, changes.num_rows, 0))
         columns = [
@@ -223,4 +226,4 @@ class CdcProgram:
 
     def describe(self) -> str:
         """Return it in words."""
-        return f"reads {'upserts' if self.keys else 'changes'} of {self.columns.table}"
+        return f"reads {'upserts' if self.is_upsert else 'changes'} of {self.columns.table}"
