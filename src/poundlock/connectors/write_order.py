@@ -8,8 +8,10 @@ counts from a smaller one again.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, ClassVar
 
 from poundlock.checkpoint.participant import (
     JSON,
@@ -34,6 +36,16 @@ POSITION_BITS = 20
 def begun_ms(context: WriterContext) -> int:
     """Return the moment that all writes of an attempt carry."""
     return max(context.started_ms, int(context.directive.get("after_ms", 0)) + 1)
+
+
+def hold_tuples(sink: object, *names: str) -> None:
+    """Hold the arguments of a frozen sink that are lists of names as tuples; one name alone is such a list."""
+    for name in names:
+        given = getattr(sink, name)
+        if isinstance(given, str):
+            object.__setattr__(sink, name, (given,))
+        elif given is not None and isinstance(given, Sequence):
+            object.__setattr__(sink, name, tuple(given))
 
 
 class OrderedSink(Participant):
@@ -90,3 +102,38 @@ class OrderedWriter:
     @abstractmethod
     def _written(self, rows: Batch) -> Mapping[int, str]:
         """Write a chunk's rows; return why some were refused, by their number."""
+
+
+class BulkRequestWriter(OrderedWriter):
+    """An `OrderedWriter` that sends many rows a request, several requests at once: derive from it, and write `_written`.
+
+    Args:
+        requests: how many requests are under way at once.
+        title: what its threads are called.
+    """
+
+    def __init__(self, context: WriterContext, requests: int, title: str) -> None:
+        super().__init__(context)
+        self._threads = ThreadPoolExecutor(requests, title) if requests > 1 else None
+        self._chunks = self._bytes = 0
+
+    def prepare(self) -> Sequence[JSON]:
+        """Return the one payload that says what was written; none if nothing was."""
+        self._close()
+        if not self._rows:
+            return []
+        return [{"v": 1, "rows": self._rows, "bytes": self._bytes, "begun_ms": self._begun_ms}]
+
+    def abandon(self) -> None:
+        """End; what was written stays, and is written again when the checkpoint is repeated."""
+        with suppress(Exception):
+            self._close()
+
+    def _close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+
+    def _answers(self, send: Callable[[Any], Mapping[int, str]], cut: Sequence[Any]) -> Sequence[Mapping[int, str]]:
+        """Return what each of some pieces was answered, in their order; they are sent at once."""
+        sending = map if self._threads is None or len(cut) < 2 else self._threads.map
+        return list(sending(send, cut))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from poundlock.checkpoint.participant import Kind, Writer, WriterContext
 from poundlock.connectors.cassandra import checks
 from poundlock.connectors.cassandra.login import CassandraLogin
-from poundlock.connectors.write_order import OrderedSink
+from poundlock.connectors.write_order import OrderedSink, hold_tuples
 from poundlock.values import duration, size
 
 if TYPE_CHECKING:
@@ -69,12 +69,7 @@ class CassandraSink(OrderedSink):
     kind: ClassVar[Kind] = Kind.IDEMPOTENT
 
     def __post_init__(self) -> None:
-        for name in ("contact_points", "columns"):
-            given = getattr(self, name)
-            if isinstance(given, str):
-                object.__setattr__(self, name, (given,))
-            elif given is not None and isinstance(given, Sequence):
-                object.__setattr__(self, name, tuple(given))
+        hold_tuples(self, "contact_points", "columns")
         for name in ("timeout", "retry_for", "ttl"):
             if (given := getattr(self, name)) is not None:
                 object.__setattr__(self, name, duration(given))

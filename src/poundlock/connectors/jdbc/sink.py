@@ -29,6 +29,7 @@ from poundlock.connectors.jdbc import committer
 from poundlock.connectors.jdbc.bridge import Connection
 from poundlock.connectors.jdbc.login import JdbcLogin, check_table
 from poundlock.connectors.postgres.sink.transaction_ids import prefix_of
+from poundlock.connectors.staging import staged_files
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.storage import Storage, open_storage
 
@@ -140,8 +141,7 @@ class JdbcSink(Bindable, Participant):
     def verify(self, prepared: Sequence[Prepared]) -> None:
         storage = self.folder()
         for item in prepared:
-            status = storage.stat(item.payload["file"])
-            if status is None or status.bytes != item.payload["bytes"]:
+            if not staged_files.is_as_left(storage, item):
                 raise TransientError(
                     f"{item.payload['file']} in {self.staging} is not as the task left it",
                     next="let nobody else use the folder; the checkpoint is repeated",
@@ -154,15 +154,7 @@ class JdbcSink(Bindable, Participant):
         self.folder().delete(prepared.payload["file"])
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
-        if not self.prefix:
-            return []
-        storage = self.folder()
-        left = [entry for entry in storage.list() if entry.path.startswith(self.prefix)]
-        if remove and left:
-            check()
-            for entry in left:
-                storage.delete(entry.path)
-        return [Orphan(f"{self.staging}/{entry.path}", entry.bytes, entry.modified_ms) for entry in left]
+        return staged_files.sweep(self.folder(), self.staging, self.prefix, remove=remove, check=check)
 
     # Parts
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from poundlock.checkpoint.participant import Kind, Writer, WriterContext
 from poundlock.connectors.mongodb import checks
 from poundlock.connectors.mongodb.login import MongoLogin
-from poundlock.connectors.write_order import OrderedSink
+from poundlock.connectors.write_order import OrderedSink, hold_tuples
 from poundlock.values import duration, size
 
 if TYPE_CHECKING:
@@ -72,12 +72,7 @@ class MongoSink(OrderedSink):
     retry_for: str | timedelta = "60 s"
 
     def __post_init__(self) -> None:
-        for name in ("key", "columns"):
-            given = getattr(self, name)
-            if isinstance(given, str):
-                object.__setattr__(self, name, (given,))
-            elif given is not None and isinstance(given, Sequence):
-                object.__setattr__(self, name, tuple(given))
+        hold_tuples(self, "key", "columns")
         if self.guarantee is None and self.key is not None:
             object.__setattr__(self, "guarantee", "effectively-once")
         object.__setattr__(self, "timeout", duration(self.timeout))

@@ -5,22 +5,20 @@ A chunk's rows are with the server when `write` returns, for only then is it kno
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.checkpoint.participant import JSON, WriterContext
+from poundlock.checkpoint.participant import WriterContext
 from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.mongodb.bson_columns import MOST_BYTES, document, object_ids
 from poundlock.connectors.mongodb.sender import MongoStatementSender, MongoTarget
 from poundlock.connectors.mongodb.statements import ID, MongoStatements, document_elements, key_elements
-from poundlock.connectors.write_order import POSITION_BITS, OrderedWriter
+from poundlock.connectors.write_order import POSITION_BITS, BulkRequestWriter
 from poundlock.errors import TerminalError
 from poundlock.formats.arrays import Numbers, ends_in, flags_in, indices_of, last_of_each, pieces
 from poundlock.formats.chunk import Batch
@@ -30,33 +28,15 @@ if TYPE_CHECKING:
     from poundlock.connectors.mongodb.sink import MongoSink
 
 
-class MongoWriter(OrderedWriter):
+class MongoWriter(BulkRequestWriter):
     """Writes the rows of one task attempt."""
 
     def __init__(self, context: WriterContext, sink: MongoSink) -> None:
-        super().__init__(context)
+        super().__init__(context, sink.requests, "mongodb")
         self._sink = sink
         target = MongoTarget(sink.database, sink.collection, sink.version_field)
         self._sender = MongoStatementSender(sink.login, target, self._begun_ms, sink.retry_s)
-        self._threads = ThreadPoolExecutor(sink.requests, "mongodb") if sink.requests > 1 else None
         self._process, self._added = os.urandom(5), int.from_bytes(os.urandom(3), "big")
-        self._chunks = self._bytes = 0
-
-    def prepare(self) -> Sequence[JSON]:
-        """Return the one payload that says what was written; none if nothing was."""
-        self._close()
-        if not self._rows:
-            return []
-        return [{"v": 1, "rows": self._rows, "bytes": self._bytes, "begun_ms": self._begun_ms}]
-
-    def abandon(self) -> None:
-        """End; what was written stays, and is written again when the checkpoint is repeated."""
-        with contextlib.suppress(Exception):
-            self._close()
-
-    def _close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(cancel_futures=True)
 
     def _written(self, rows: Batch) -> dict[int, str]:
         sink, batch = self._sink, rows.batch
@@ -106,8 +86,7 @@ class MongoWriter(OrderedWriter):
             refused = dict.fromkeys(places[long].tolist(), "the document is longer than 16 MB")
             lines, places = lines.take(indices_of(np.flatnonzero(~long))), places[~long]
         cut = list(pieces(lines, self._sink.bulk_bytes, self._sink.bulk_actions))
-        send = map if self._threads is None or len(cut) < 2 else self._threads.map
-        answers = send(lambda piece: self._sender.send(command, piece), [piece for _, piece in cut])
+        answers = self._answers(lambda piece: self._sender.send(command, piece), [piece for _, piece in cut])
         for (first, _), answer in zip(cut, answers, strict=True):
             refused |= {int(places[first + place]): why for place, why in answer.items()}
         self._bytes += lines.nbytes

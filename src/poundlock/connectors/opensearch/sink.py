@@ -15,7 +15,7 @@ from poundlock.checkpoint.participant import Kind, Writer, WriterContext
 from poundlock.connectors.opensearch import checks
 from poundlock.connectors.opensearch.index_names import IndexName
 from poundlock.connectors.opensearch.login import OpenSearchLogin
-from poundlock.connectors.write_order import OrderedSink
+from poundlock.connectors.write_order import OrderedSink, hold_tuples
 from poundlock.values import duration, size
 
 if TYPE_CHECKING:
@@ -80,12 +80,7 @@ class OpenSearchSink(OrderedSink):
     title: ClassVar[str] = "OpenSearch"
 
     def __post_init__(self) -> None:
-        for name in ("hosts", "key", "columns"):
-            given = getattr(self, name)
-            if isinstance(given, str):
-                object.__setattr__(self, name, (given,))
-            elif given is not None and isinstance(given, Sequence):
-                object.__setattr__(self, name, tuple(given))
+        hold_tuples(self, "hosts", "key", "columns")
         if self.guarantee is None and self.key is not None:
             object.__setattr__(self, "guarantee", "effectively-once")
         object.__setattr__(self, "timeout", duration(self.timeout))

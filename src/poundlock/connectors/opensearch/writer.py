@@ -5,16 +5,13 @@ A chunk's rows are with the server when `write` returns, for only then is it kno
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.checkpoint.participant import JSON, WriterContext
+from poundlock.checkpoint.participant import WriterContext
 from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.opensearch.bulk_lines import (
     actions,
@@ -24,7 +21,7 @@ from poundlock.connectors.opensearch.bulk_lines import (
 )
 from poundlock.connectors.opensearch.document_ids import document_ids
 from poundlock.connectors.opensearch.sender import BulkSender
-from poundlock.connectors.write_order import POSITION_BITS, OrderedWriter
+from poundlock.connectors.write_order import POSITION_BITS, BulkRequestWriter
 from poundlock.errors import TerminalError
 from poundlock.formats.arrays import Numbers, flags_in, indices_of, last_of_each, pieces
 from poundlock.formats.chunk import Batch
@@ -35,42 +32,27 @@ if TYPE_CHECKING:
     from poundlock.connectors.opensearch.sink import OpenSearchSink
 
 
-class OpenSearchWriter(OrderedWriter):
+class OpenSearchWriter(BulkRequestWriter):
     """Writes the rows of one task attempt."""
 
     def __init__(self, context: WriterContext, sink: OpenSearchSink) -> None:
-        super().__init__(context)
+        super().__init__(context, sink.requests, "opensearch")
         self._sink = sink
         self._server = sink.login.open(connections=sink.requests, first=context.subtask)
         self._sender = BulkSender(self._server, sink.name.fixed, self._begun_ms, sink.retry_s)
-        self._threads = ThreadPoolExecutor(sink.requests, "opensearch") if sink.requests > 1 else None
         hidden = () if sink.delete_when is None else (sink.delete_when,)
         self._encoder = JsonEncoder(sink.columns, hidden)
-        self._chunks = self._bytes = 0
-
-    def prepare(self) -> Sequence[JSON]:
-        """Return the one payload that says what was written; none if nothing was."""
-        self._close()
-        if not self._rows:
-            return []
-        return [{"v": 1, "rows": self._rows, "bytes": self._bytes, "begun_ms": self._begun_ms}]
-
-    def abandon(self) -> None:
-        """End; what was written stays, and is written again when the checkpoint is repeated."""
-        with contextlib.suppress(Exception):
-            self._close()
 
     def _close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(cancel_futures=True)
+        super()._close()
         self._server.close()
 
     def _written(self, rows: Batch) -> dict[int, str]:
         lines, places, bad = self._lines(rows.batch)
         replaced = len(rows) - len(places) - len(bad)
         cut = list(pieces(lines, self._sink.bulk_bytes, self._sink.bulk_actions))
-        send = map if self._threads is None or len(cut) < 2 else self._threads.map
-        for (first, _), refused in zip(cut, send(self._sender.send, [piece for _, piece in cut]), strict=True):
+        answers = self._answers(self._sender.send, [piece for _, piece in cut])
+        for (first, _), refused in zip(cut, answers, strict=True):
             bad |= {int(places[first + place]): f"{self._sink.index}: {why}" for place, why in refused.items()}
         self._bytes += lines.nbytes
         return self._with_older(rows.batch, bad) if bad and replaced else bad

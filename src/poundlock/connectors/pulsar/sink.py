@@ -26,6 +26,7 @@ from poundlock.connectors.postgres.sink.transaction_ids import gid, prefix_of
 from poundlock.connectors.pulsar import committer
 from poundlock.connectors.pulsar.connection import PulsarAddress
 from poundlock.connectors.pulsar.writer import StagingWriter
+from poundlock.connectors.staging import staged_files
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.storage_errors import refuse_unreachable
@@ -136,8 +137,7 @@ class PulsarSink(Bindable, Participant):
     def verify(self, prepared: Sequence[Prepared]) -> None:
         storage = self.folder()
         for item in prepared:
-            status = storage.stat(item.payload["file"])
-            if status is None or status.bytes != item.payload["bytes"]:
+            if not staged_files.is_as_left(storage, item):
                 raise TransientError(
                     f"{item.payload['file']} in {self.staging} is not as the task left it",
                     next="let nobody else use the folder; the checkpoint is repeated",
@@ -158,12 +158,4 @@ class PulsarSink(Bindable, Participant):
         self.folder().delete(prepared.payload["file"])
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
-        if not self.prefix:
-            return []
-        storage = self.folder()
-        left = [e for e in storage.list() if e.path.startswith(self.prefix) and e.path.endswith(".arrow")]
-        if remove and left:
-            check()
-            for entry in left:
-                storage.delete(entry.path)
-        return [Orphan(f"{self.staging}/{entry.path}", entry.bytes, entry.modified_ms) for entry in left]
+        return staged_files.sweep(self.folder(), self.staging, self.prefix, remove=remove, check=check, ending=".arrow")
